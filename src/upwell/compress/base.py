@@ -1,0 +1,49 @@
+"""The contract of compression: what a strategy is, and what it may never do.
+
+A strategy takes a `Passage` and a `Budget` and gives a `Compressed`:
+- what already fits comes back as the same text, `lossless`, nothing omitted;
+- the result is never larger than the input, and within the budget in characters and tokens;
+- JSON stays JSON; no cut falls inside a grapheme, a code fence, a tag or a JSON value;
+- every omission is marked in place, with what and how many, and listed in `omitted`;
+- the same input gives the same bytes, whatever the clock or the machine.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from upwell.ground.types import Budget, Compressed, Passage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """How responses are fitted. Every key may also be set per server and per tool pattern.
+
+    `max_result_tokens` None: 4 000, scaled by the agent's window (DESIGN 4.3).
+    `max_result_chars` None: no limit in characters.
+    `min_result_retention`, `llm_timeout_seconds`: seed 002.
+    """
+
+    strategy: str = "auto"
+    max_result_tokens: int | None = None
+    max_result_chars: int | None = None
+    min_result_retention: float = 0.65
+    original_ttl_seconds: float = 86_400.0
+    original_max_bytes: int = 256_000_000
+
+
+class Strategy(Protocol):
+    """One way to shorten a text. Stateless; safe to call from any thread."""
+
+    name: str
+
+    def fits(self, passage: Passage) -> bool:
+        """Is this the kind of text that the strategy is made for?"""
+        ...
+
+    def compress(self, passage: Passage, budget: Budget) -> Compressed:
+        """Fit `passage` into `budget`.
+
+        Raises:
+            CompressionError: it cannot (the ladder then tries the next one).
+        """
+        ...

@@ -1,0 +1,87 @@
+"""Where upwell keeps its files. Stdlib only, apart from platformdirs when nothing is set.
+
+Every door resolves the home here, so that what one door writes another one reads.
+"""
+
+import os
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from upwell.ground.errors import StoreUnwritable
+
+
+def default_home() -> Path:
+    """`UPWELL_HOME`, else the platform's data directory for upwell."""
+    named = os.environ.get("UPWELL_HOME")
+    if named:
+        return Path(named).expanduser().absolute()
+    if sys.platform.startswith("linux"):
+        base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+        return Path(base).absolute() / "upwell"
+    from platformdirs import user_data_path
+
+    return user_data_path("upwell", appauthor=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The files of one installation, all under `root` (0700; the files are 0600)."""
+
+    root: Path
+
+    @property
+    def config_file(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def memory_db(self) -> Path:
+        return self.root / "memory.db"
+
+    @property
+    def index_db(self) -> Path:
+        return self.root / "index.db"
+
+    @property
+    def ledger_db(self) -> Path:
+        return self.root / "ledger.db"
+
+    @property
+    def backups(self) -> Path:
+        return self.root / "backups"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def secret_file(self) -> Path:
+        return self.root / "secret"
+
+    @property
+    def pause_file(self) -> Path:
+        return self.root / "paused"
+
+    def prepare(self) -> "Home":
+        """Make the folder, private to the user.
+
+        Raises:
+            StoreUnwritable: it cannot be made, is not ours, or is not a folder.
+        """
+        try:
+            self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            info = self.root.stat()
+        except OSError as error:
+            raise StoreUnwritable(
+                f"cannot use {self.root} as upwell's home: {error.strerror}",
+                hint="set UPWELL_HOME to a folder you can write to",
+            ) from error
+        if hasattr(os, "getuid") and info.st_uid != os.getuid():
+            raise StoreUnwritable(
+                f"{self.root} belongs to another user",
+                hint="set UPWELL_HOME to a folder of your own",
+            )
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            self.root.chmod(0o700)
+        return self

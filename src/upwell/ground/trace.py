@@ -1,0 +1,56 @@
+"""Following one call through the house: trace ids, spans, and the log.
+
+Spans carry names, sizes and outcomes, never text bodies. Without an OpenTelemetry SDK
+they cost next to nothing.
+"""
+
+import logging
+import logging.handlers
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+LOG = logging.getLogger("upwell")
+
+_MAX_LOG_BYTES = 2_000_000
+_LOG_FILES = 3
+
+
+def new_trace_id() -> str:
+    """32 hex digits, as W3C trace context has them."""
+    return secrets.token_hex(16)
+
+
+@contextmanager
+def span(name: str, **attributes: str | int | float | bool) -> Iterator[Any]:
+    """A span of work called `name`. Attributes hold sizes and outcomes, never content."""
+    from opentelemetry import trace
+
+    with trace.get_tracer("upwell").start_as_current_span(name, attributes=attributes) as current:
+        yield current
+
+
+def log_to(folder: Path, *, verbose: bool = False) -> None:
+    """Write the log under `folder`, rotated at 2 MB, three files kept, private to the user.
+
+    A folder that cannot be written to costs the log, not the call.
+    """
+    LOG.setLevel(logging.DEBUG if verbose else logging.INFO)
+    LOG.propagate = False
+    for old in list(LOG.handlers):
+        LOG.removeHandler(old)
+        old.close()
+    handler: logging.Handler
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = folder / "upwell.log"
+        path.touch(mode=0o600)
+        handler = logging.handlers.RotatingFileHandler(
+            path, maxBytes=_MAX_LOG_BYTES, backupCount=_LOG_FILES - 1, encoding="utf-8"
+        )
+    except OSError:
+        handler = logging.NullHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
+    LOG.addHandler(handler)

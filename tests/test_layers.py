@@ -1,0 +1,81 @@
+"""The house rule: a file imports only from its own package or from a lower floor."""
+
+import ast
+from pathlib import Path
+
+SRC = Path(__file__).parents[1] / "src" / "upwell"
+
+FLOORS = [
+    {"ground"},
+    {"compress", "memory", "learn", "usage", "hosts", "wire"},
+    {"surface"},
+    {"gateway", "hook", "tools", "web", "capture", "setup", "demo"},
+    {"config"},
+    {"app"},
+    {"cli", "testing"},
+]
+ENTRY = {"__init__", "__main__"}
+
+
+def room(module: str) -> str:
+    """`upwell.ground.db` → `ground`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else "__init__"
+
+
+def floor(name: str) -> int:
+    for number, rooms in enumerate(FLOORS):
+        if name in rooms:
+            return number
+    raise AssertionError(f"{name} stands on no floor: add it to FLOORS")
+
+
+def imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("upwell")}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: relative import; name the module in full"
+            if node.module == "upwell":
+                found |= {f"upwell.{alias.name}" for alias in node.names}
+            elif node.module and node.module.startswith("upwell."):
+                found.add(node.module)
+    return found
+
+
+def violations(root: Path) -> list[str]:
+    wrong = []
+    for path in sorted(root.rglob("*.py")):
+        own = path.relative_to(root).with_suffix("").parts[0]
+        if own in ENTRY:
+            continue
+        for module in imports(path):
+            other = room(module)
+            if other in (own, "__version__"):
+                continue
+            if other in ENTRY or floor(other) >= floor(own):
+                wrong.append(f"{path.relative_to(root)} imports {module}")
+    return wrong
+
+
+def test_nothing_imports_upward_or_sideways() -> None:
+    assert violations(SRC) == []
+
+
+def test_the_rule_notices_ground_importing_upward(tmp_path: Path) -> None:
+    (tmp_path / "ground").mkdir()
+    (tmp_path / "ground" / "bad.py").write_text("from upwell.surface.engine import Surfacer\n")
+    assert violations(tmp_path) == ["ground/bad.py imports upwell.surface.engine"]
+
+
+def test_the_rule_notices_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "compress").mkdir()
+    (tmp_path / "compress" / "bad.py").write_text("def f():\n    import upwell.memory.base\n")
+    assert violations(tmp_path) == ["compress/bad.py imports upwell.memory.base"]
+
+
+def test_every_room_stands_on_a_floor() -> None:
+    for path in SRC.iterdir():
+        if path.is_dir() and path.name != "__pycache__":
+            floor(path.name)
