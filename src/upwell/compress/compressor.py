@@ -47,7 +47,7 @@ class Compressor:
             return self._down_the_ladder(passage, budget, name)
         if passage.kind == Kind.TEXT:
             passage = replace(passage, kind=detect(passage.text, passage.name))
-        normal = normalise(passage, room)
+        normal = normalise(passage, room, name)
         result = (
             normal.whole
             if normal.whole is not None
