@@ -14,7 +14,7 @@ from upwell.ground.text.sections import (
 )  # fmt: skip
 
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9`*_])|(?<=[。！？])")
-_LONG = 360
+_LONG = 220
 _SHORT_FENCE = 3
 _SENTENCE_CHARS = 40
 _EARLY = 2.0
