@@ -84,11 +84,12 @@ class Surfacer:
             reason, detail = (refusal.reason, refusal.detail) if refusal else ("", "")
             return Skip(reason=SkipReason(reason), detail=detail, intent=intent)
         found = await self._found(query)
-        worth = found if isinstance(found, Skip) else self._worth(found, intent)
+        if isinstance(found, Skip):
+            return replace(found, intent=intent, queries=query.texts)
+        worth = self._worth(found, intent)
         fresh = worth if isinstance(worth, Skip) else await self._fresh(cue, worth)
-        if isinstance(found, Skip) or isinstance(fresh, Skip):
-            skip = found if isinstance(found, Skip) else fresh
-            return replace(skip, intent=intent, queries=query.texts)
+        if isinstance(fresh, Skip):
+            return replace(fresh, intent=intent, queries=query.texts)
         said = fitting(fresh, query.texts, profile, FRAME_CHARS)
         if not said:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
