@@ -80,9 +80,9 @@ class Surfacer:
         profile = profile_of(cue.door, intent, self._options)
         query = query_of(cue, self._options.surface.templates, profile.items * _OVERSAMPLING)
         refusal = self._gate.refusal(cue, query, intent)
-        if refusal is not None or query is None:
-            reason, detail = (refusal.reason, refusal.detail) if refusal else ("", "")
-            return Skip(reason=SkipReason(reason), detail=detail, intent=intent)
+        if refusal is not None:
+            return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
+        assert query is not None
         found = await self._found(query)
         if isinstance(found, Skip):
             return replace(found, intent=intent, queries=query.texts)
