@@ -144,6 +144,9 @@ class Front:
             return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
         except UpwellError as error:
             return Reply(error=error_body(INTERNAL_ERROR, str(error)))
+        except Exception as error:
+            LOG.exception("a request failed inside upwell")
+            return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
         if reply.error:
             return reply
         result = RawObject.parse(reply.result)
@@ -187,7 +190,7 @@ class Front:
         """Every tool of every server that is up; those still starting get a moment."""
         starting = [asyncio.create_task(upstream.settled()) for upstream in self._upstreams]
         if starting:
-            _, late = await asyncio.wait(starting, timeout=self._options.list_wait_seconds)
+            _done, late = await asyncio.wait(starting, timeout=self._options.list_wait_seconds)
             for task in late:
                 task.cancel()
         self._catalog.rebuild()
@@ -219,12 +222,10 @@ class Front:
             server = name.partition("__")[0]
             for upstream in self._upstreams:
                 if upstream.name == server:
-                    await asyncio.wait_for(
-                        upstream.settled(), self._options.connect_timeout_seconds
-                    )
+                    await upstream.settled()
                     self._catalog.rebuild()
                     if not upstream.tools and upstream.failure is not None:
-                        raise Refused(INTERNAL_ERROR, str(upstream.failure))
+                        raise upstream.failure
             target = self._catalog.resolve(name)
         if target is None:
             raise Refused(INVALID_PARAMS, f"Unknown tool: {name}")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
-from upwell.ground.types import Cue, Door, Hit, Memory, Skip, Surfacing
+from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.surface.render import EMPTY_DIGEST, citation, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
@@ -115,10 +115,11 @@ def get_tool(memories: Memories) -> Tool:
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
     """The JSON of seed 003: entries and the queries that ran."""
-    found = isinstance(outcome, Surfacing)
     body: dict[str, Any] = {
-        "applicable": found or outcome.reason != "not_applicable",
-        "found": found,
+        "applicable": not (
+            isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE
+        ),
+        "found": isinstance(outcome, Surfacing),
         "confidence": round(outcome.confidence, 4),
         "digest": outcome.text if isinstance(outcome, Surfacing) else EMPTY_DIGEST,
         "entries": [entry(hit) for hit in outcome.hits] if isinstance(outcome, Surfacing) else [],
