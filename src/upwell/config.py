@@ -20,8 +20,9 @@ import msgspec
 
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.ground.errors import ConfigError
+from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
+from upwell.ground.names import check_server_name
 from upwell.surface.options import ContextOptions, IntentOptions, Options, SurfaceOptions
 
 SECTIONS: Mapping[str, type] = {
@@ -35,7 +36,6 @@ PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
 _SECRET_WORDS = ("token", "secret", "password", "api_key", "authorization")
-MAX_SERVER_NAME_CHARS = 32
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -156,24 +156,6 @@ def masked(key: str, value: Any) -> Any:
     return value
 
 
-def check_server_name(name: str) -> None:
-    """Names become prefixes of tool names, so they are narrow.
-
-    Raises:
-        ConfigError: empty, too long, ours, or with characters other than `a-z 0-9 _ -`.
-    """
-    allowed = set("abcdefghijklmnopqrstuvwxyz0123456789_-")
-    fault = ""
-    if not name or len(name) > MAX_SERVER_NAME_CHARS:
-        fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
-    elif not set(name.lower()) <= allowed or "__" in name:
-        fault = "may only have letters, digits, single _ and -"
-    elif name.lower() == "upwell":
-        fault = "is taken by upwell's own tools"
-    if fault:
-        raise ConfigError(f"server name {name!r} {fault}", key=f"server.{name}")
-
-
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
@@ -207,8 +189,11 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
 def _server(
     name: str, entry: Mapping[str, Any], origin: str
 ) -> tuple[ServerOptions, Mapping[str, Mapping[str, Any]]]:
-    check_server_name(name)
     key = f"server.{name}"
+    try:
+        check_server_name(name)
+    except UsageError as error:
+        raise ConfigError(f"{error.message}, in {origin}", key=key, origin=origin) from error
     own = {field: value for field, value in entry.items() if field not in PER_TOOL}
     known = [field for field in _fields(ServerOptions) if field != "name"]
     checked = {

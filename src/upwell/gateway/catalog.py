@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upwell.gateway.upstream import Upstream
+from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
 
-OWN_SERVER = "upwell"
 SEPARATOR = "__"
 MAX_NAME_CHARS = 64
 CONTEXT_QUERY = "_context_query"

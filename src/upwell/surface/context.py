@@ -73,6 +73,11 @@ def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None
     )
 
 
+def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    """What a call asks for, in words: the surfacing query, which also steers compression."""
+    return _five_levels(tool, args, templates)[0]
+
+
 def _message_query(cue: Cue, scope: Scope, limit: int) -> Query | None:
     texts = derive_queries(cue.text)
     if not texts:

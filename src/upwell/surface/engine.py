@@ -24,6 +24,7 @@ from upwell.ground.types import (
 from upwell.surface.context import query_of
 from upwell.surface.gate import Gate
 from upwell.surface.intent import keyword_intent
+from upwell.surface.journal import Journal
 from upwell.surface.options import Options
 from upwell.surface.rank import ranked
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
@@ -37,7 +38,8 @@ _OVERSAMPLING = 2
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` is the recall of DESIGN §2; `paused` says whether a session asked for silence.
+    `search` finds candidates; `paused` says whether a session asked for silence; `mask` takes
+    secrets out of what the journal keeps.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Surfacer:
         options: Options,
         *,
         paused: Callable[[str], bool] = lambda _: False,
+        mask: Callable[[str], str] = str,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
@@ -54,6 +57,7 @@ class Surfacer:
         self._paused = paused
         self._clock = clock
         self._gate = Gate(options, clock)
+        self._journal = Journal(shelf, options.surface, mask)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
@@ -62,12 +66,17 @@ class Surfacer:
     async def surface(self, cue: Cue) -> Outcome:
         """What to say to this cue, or why nothing. Never raises for a fault of the memory side."""
         started = self._clock.monotonic()
+        cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", door=str(cue.door)) as current:
             outcome = await self._decide(cue)
-            took_ms = (self._clock.monotonic() - started) * 1000
             current.set_attribute("outcome", _name(outcome))
-        LOG.info("%s %s: %s in %.1f ms", cue.door, cue.tool or "", _name(outcome), took_ms)
+        took_ms = (self._clock.monotonic() - started) * 1000
+        self._journal.note(cue, outcome, _key_of(outcome), took_ms)
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
+
+    async def aclose(self) -> None:
+        """Bring the journal to the shelf."""
+        await self._journal.aclose()
 
     async def take_back(self, surfacing: Surfacing) -> None:
         """What was decided did not reach the agent: it may be said again at the next call."""
@@ -170,6 +179,10 @@ class Surfacer:
             queries=query.texts,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
         )
+
+
+def _key_of(outcome: Outcome) -> str:
+    return outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
 
 
 def _name(outcome: Outcome) -> str:

@@ -1,0 +1,317 @@
+"""The only place that constructs. `build` makes an app, `serve_stdio` runs the gateway."""
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from upwell.compress import Compressor
+from upwell.compress.base import Options as CompressOptions
+from upwell.compress.originals import Originals
+from upwell.config import Config, load
+from upwell.gateway.fit import Fitter
+from upwell.gateway.pipeline import Pipeline
+from upwell.gateway.server import Gateway
+from upwell.ground import shelf as shelves
+from upwell.ground.db import Database, open_database
+from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.home import Home, default_home
+from upwell.ground.pause import Pause
+from upwell.ground.project import project_of
+from upwell.ground.redact import has_secret, redact
+from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
+from upwell.ground.trace import LOG, log_to
+from upwell.ground.types import Budget, Compressed, Passage, Ping
+from upwell.memory.absent import AbsentStore
+from upwell.memory.base import Store
+from upwell.memory.library import Library
+from upwell.memory.sqlite import SqliteStore
+from upwell.surface.engine import Surfacer
+from upwell.surface.journal import DECISIONS
+from upwell.tools.base import Toolbox
+from upwell.tools.followup import read_more_tool
+from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.wire.lines import open_stdio
+
+DEFAULT_RESULT_TOKENS = 4000
+_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What to build from. `home` None: the user's. `flags` are dotted keys and win over the
+    home's file and the environment. `tolerant`: a memory that cannot be opened is left out instead
+    of failing, as the gateway needs it. `cwd` decides the project of cues that have none."""
+
+    home: Path | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
+    tolerant: bool = False
+    cwd: str | None = None
+
+
+class App:
+    """Everything of one home, wired together. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        config: Config,
+        memory: Library,
+        shelf: Shelf,
+        originals: Originals,
+        databases: list[Database],
+        cwd: str | None,
+    ) -> None:
+        self.config = config
+        self.memory = memory
+        self.pause = Pause(config.home.pause_file)
+        self.surfacer = Surfacer(
+            memory.store.search,
+            shelf,
+            config.surfacing(),
+            paused=self.pause.holds,
+            mask=lambda text: redact(text)[0],
+        )
+        self._shelf = shelf
+        self._originals = originals
+        self._databases = databases
+        self._cwd = cwd
+
+    async def compress(
+        self,
+        text: str,
+        *,
+        strategy: str = "",
+        max_tokens: int | None = None,
+        max_chars: int | None = None,
+        query: str = "",
+        name: str = "",
+    ) -> Compressed:
+        """Fit a text as the gateway would, its original kept. Explicit limits are the hard cap."""
+        options = self.config.compress
+        explicit = max_tokens is not None or max_chars is not None
+        budget = (
+            Budget(
+                max_tokens=max_tokens,
+                max_chars=max_chars,
+                hard_tokens=max_tokens,
+                hard_chars=max_chars,
+            )
+            if explicit
+            else budget_of(options)
+        )
+        return await self._compressed(text, budget, options, query, name, strategy)
+
+    async def original(self, key: str) -> str | None:
+        """The whole text kept under `key`."""
+        return await self._originals.get(key)
+
+    def toolbox(self) -> Toolbox:
+        """Our own MCP tools."""
+        context = self.config.memory_context
+        return Toolbox(
+            [
+                read_more_tool(self.original),
+                context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
+                search_tool(self.memory, project_of(self._cwd)),
+                get_tool(self.memory),
+            ]
+        )
+
+    def gateway(self) -> Gateway:
+        """The MCP gateway over this app."""
+        config = self.config
+        pipeline = Pipeline(
+            self.surfacer,
+            Fitter(self._fitted, config.compress_for, budget_of).fit,
+            config.surface_for,
+            paused=self.pause.holds,
+            cwd=self._cwd,
+        )
+        return Gateway(
+            config.servers,
+            self.toolbox(),
+            pipeline,
+            config.gateway,
+            may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
+            environment=config.environment,
+        )
+
+    async def decisions(self) -> list[dict[str, Any]]:
+        """What surfacing decided lately, oldest first."""
+        return [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
+
+    async def pings(self) -> dict[str, Ping]:
+        """The health of every part."""
+        return {"memory": await self.memory.ping(), "shelf": await self._shelf.ping()}
+
+    async def aclose(self) -> None:
+        """Finish what is pending and close the files."""
+        await self.surfacer.aclose()
+        await self.memory.aclose()
+        for database in self._databases:
+            await database.aclose()
+
+    async def _fitted(
+        self, text: str, budget: Budget, options: CompressOptions, query: str, name: str
+    ) -> Compressed:
+        return await self._compressed(text, budget, options, query, name, "")
+
+    async def _compressed(
+        self,
+        text: str,
+        budget: Budget,
+        options: CompressOptions,
+        query: str,
+        name: str,
+        strategy: str,
+    ) -> Compressed:
+        key = await self._originals.keep(text)
+        compressor = Compressor(options)
+        passage = Passage(text=text, query=query, name=name, key=key)
+        return await asyncio.to_thread(
+            compressor.compress, passage, budget, strategy or options.strategy
+        )
+
+
+def budget_of(options: CompressOptions) -> Budget:
+    """The budget of a response (DESIGN 4.3)."""
+    tokens = options.max_result_tokens
+    if tokens is None and options.max_result_chars is None:
+        tokens = DEFAULT_RESULT_TOKENS
+    return Budget(
+        max_tokens=tokens,
+        max_chars=options.max_result_chars,
+        floor=options.min_result_retention,
+    )
+
+
+async def build(settings: Settings | None = None) -> App:
+    """Make an app of a home: its files, its memory, its surfacing.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        StoreError: a file cannot be used (a disposable one is replaced by memory instead).
+    """
+    settings = settings or Settings()
+    config = load(settings.home, settings.flags, settings.environment)
+    config.home.prepare()
+    log_to(config.home.logs)
+    databases: list[Database] = []
+    shelf = _shelf(config, databases)
+    return App(
+        config,
+        Library(_store(config.home, databases, tolerant=settings.tolerant)),
+        shelf,
+        _originals(config, shelf),
+        databases,
+        settings.cwd,
+    )
+
+
+async def serve_stdio(cwd: str) -> None:
+    """Run the gateway on our stdin and stdout until the agent is gone."""
+    source, sink = await open_stdio()
+    app = await build(Settings(tolerant=True, cwd=cwd))
+    try:
+        await app.gateway().serve(source, sink)
+    finally:
+        await app.aclose()
+
+
+def pause(session: str | None, home: Path | None = None) -> None:
+    """`upwell off`."""
+    Pause(Home(home or default_home()).prepare().pause_file).begin(session)
+
+
+def resume(session: str | None, home: Path | None = None) -> None:
+    """`upwell on`."""
+    Pause(Home(home or default_home()).prepare().pause_file).end(session)
+
+
+async def decisions(home: Path) -> list[dict[str, Any]]:
+    """The journal of a home, oldest first: what was decided and why."""
+    app = await build(Settings(home=home, environment={}))
+    try:
+        return await app.decisions()
+    finally:
+        await app.aclose()
+
+
+async def examine() -> dict[str, Ping]:
+    """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
+    try:
+        config = load()
+        config.home.prepare()
+    except UpwellError as error:
+        part = "config" if isinstance(error, ConfigError) else "home"
+        return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
+    found = {
+        "config": Ping(ok=True, detail=str(config.home.config_file)),
+        "servers": Ping(ok=True, detail=f"{len(config.servers)} configured"),
+    }
+    app = await build(Settings(tolerant=True))
+    try:
+        return {**found, **await app.pings()}
+    finally:
+        await app.aclose()
+
+
+def _store(home: Home, databases: list[Database], *, tolerant: bool) -> Store:
+    try:
+        database = open_database(home.memory_db, [SqliteStore.OWNER], synchronous="FULL")
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.error("the memory cannot be used: %s", error)
+        return AbsentStore(error)
+    databases.append(database)
+    return SqliteStore(database)
+
+
+def _shelf(config: Config, databases: list[Database]) -> Shelf:
+    options = shelves.Options(max_bytes={"original": config.compress.original_max_bytes})
+    try:
+        database = open_database(config.home.ledger_db, [shelves.OWNER], synchronous="NORMAL")
+    except StoreError as error:
+        LOG.error("the ledger cannot be used, this process keeps its own: %s", error)
+        return MemoryShelf(options=options)
+    databases.append(database)
+    return SqliteShelf(database, options=options)
+
+
+def _originals(config: Config, shelf: Shelf) -> Originals:
+    private = MemoryShelf(
+        options=shelves.Options(max_bytes={"original": _ORIGINALS_BYTES_IN_MEMORY})
+    )
+    return Originals(
+        shelf,
+        private,
+        secret=_secret(config.home),
+        has_secret=has_secret,
+        ttl_seconds=config.compress.original_ttl_seconds,
+    )
+
+
+def _secret(home: Home) -> bytes:
+    """The per-home secret of keys: made once, 0600."""
+    path = home.secret_file
+    try:
+        with open(path, "xb", opener=lambda name, flags: _private(name, flags)) as file:
+            file.write(secrets.token_bytes(32))
+    except FileExistsError:
+        LOG.debug("the secret is there")
+    except OSError as error:
+        LOG.warning("no secret can be kept in %s: %s", path, error)
+        return secrets.token_bytes(32)
+    return path.read_bytes()
+
+
+def _private(name: str, flags: int) -> int:
+    import os
+
+    return os.open(name, flags, 0o600)
