@@ -117,7 +117,7 @@ def usable(text: str) -> bool:
 
 
 def _from_template(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    for pattern, template in {**templates, **TEMPLATES}.items():
+    for pattern, template in (*templates.items(), *TEMPLATES.items()):
         if fnmatch.fnmatchcase(tool, pattern):
             return _PLACE.sub(lambda place: _spoken(args.get(place.group(1))), template)
     return ""

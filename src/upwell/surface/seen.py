@@ -39,4 +39,4 @@ class Seen:
 
 
 def _key(memory: Memory) -> str:
-    return f"{memory.id}:{memory.content_hash[:16]}"
+    return f"{memory.id}:{memory.content_hash}"
