@@ -1,0 +1,230 @@
+"""How much each value of a JSON document matters: to the question, and by itself."""
+
+import math
+import re
+from bisect import bisect_right
+
+from upwell.compress.json.outline import Outline
+from upwell.compress.json.tree import Node
+from upwell.compress.relevance import Question, agrees, lowered, name_stems, places, rarity
+
+_TELLING = frozenset(
+    """id name title status state type kind version message error reason code number count total
+    path file login email key value label description summary result conclusion date time created
+    updated phase severity level method operation""".split()
+)
+_DULL = frozenset(
+    """url uri href link links self sha hash etag checksum integrity signature
+    gravatar avatar curies node_id digest nonce html git ssh svn managedfields selflink""".split()
+)
+_TROUBLE = re.compile(
+    r"error|fail|denied|fatal|exception|panic|crash|invalid|timeout|refused", re.I
+)
+_TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
+_NUMBER = re.compile(r'"?-?\d[\d,.]*(?: ?[A-Za-z%]{1,3})?"?\Z')
+_PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
+_TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
+
+_STEP_UP = 0.72
+"""What a term in the parent's key is worth beside one in the own key."""
+_EXPECTED = 1.3
+
+
+def salience(doc: Outline, text: str) -> list[float]:
+    """How much an agent needs each unit when nobody has asked anything: short values, names,
+    states and errors before links and hashes, a new value before one seen under the same key,
+    the first of a key path before all (it shows the schema)."""
+    by_path = _path_salience(doc)
+    seen: set[tuple[int, str]] = set()
+    known: set[int] = set()
+    lengths = [0.0] + [0.75 * math.log2(max(size, 4) / 4) for size in range(1, 401)]
+    scores = []
+    for node, start, end, piece in zip(doc.nodes, doc.starts, doc.ends, doc.pieces, strict=True):
+        path = node.path
+        score = by_path[path] - lengths[min(end - start, 400)]
+        if piece:
+            scores.append(score - 2.0 - 0.05 * min(piece, 40))
+            continue
+        value = text[start:end]
+        if path not in known:
+            known.add(path)
+            score += 1.6
+        if (path, value) in seen or value in ("null", '""', "[]", "{}"):
+            score -= 2.2
+        seen.add((path, value))
+        if value[0] == '"' and end - start > 8 and _TROUBLE.search(value):
+            score += 1.5
+        scores.append(score)
+    return scores
+
+
+def _path_salience(doc: Outline) -> list[float]:
+    found = []
+    depths = [0] * len(doc.keys)
+    for path, key in enumerate(doc.keys):
+        parent = doc.parents[path]
+        depths[path] = depths[parent] + (key != "[]") if parent >= 0 else 0
+        stems = set(key.strip('"').lower().replace("-", "_").split("_")) if key else set()
+        score = 0.8 if stems & _TELLING else 0.0
+        if stems & _DULL:
+            score -= 1.2
+        found.append(score - 0.3 * depths[path])
+    return found
+
+
+def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, float], float]:
+    """How well each unit answers `question`, for those that do at all, and in 0..1 how much of
+    the question the best one covers.
+
+    A term counts where it stands in the unit's key path, in its value, or in a value of the
+    smallest record around it.
+    """
+    hits, holders = _value_hits(doc, text, question)
+    credits, precision = _path_credits(doc, question)
+    weights = _weights(doc, question, hits, credits)
+    contexts = _contexts(doc, holders)
+    expected = _expected_paths(doc, text, question)
+    nothing: dict[int, float] = {}
+    cache: dict[tuple[int, int], float] = {}
+    scores: dict[int, float] = {}
+    for unit, node in enumerate(doc.nodes):
+        around = contexts.get(id(node.parent), nothing)
+        own = hits.get(unit)
+        place = (node.path, id(around))
+        score = cache.get(place)
+        if score is None or own:
+            score = _score(weights, credits[node.path], around, own, precision[node.path])
+            if not own:
+                cache[place] = score
+        if score > 0.0:
+            scores[unit] = score * _EXPECTED if node.path in expected else score
+    best = max(scores.values(), default=0.0)
+    whole = sum(
+        weight for weight, term in zip(weights, question.terms, strict=True) if term.weight >= 1.0
+    )
+    return scores, min(1.0, best / whole) if whole else 0.0
+
+
+def _score(
+    weights: list[float],
+    path: dict[int, float],
+    around: dict[int, float],
+    own: set[int] | None,
+    precision: float,
+) -> float:
+    merged = dict(around)
+    for term, credit in path.items():
+        if credit > merged.get(term, 0.0):
+            merged[term] = credit
+    for term in own or ():
+        merged[term] = 1.0
+    fit = max(precision, 0.6) if own else precision
+    return sum(weights[term] * credit for term, credit in merged.items()) * (0.5 + 0.5 * fit)
+
+
+def _value_hits(
+    doc: Outline, text: str, question: Question
+) -> tuple[dict[int, set[int]], dict[int, dict[int, None]]]:
+    """Which terms stand in which unit, and in which container (by `id`) of it."""
+    low = lowered(text)
+    hits: dict[int, set[int]] = {}
+    holders: dict[int, dict[int, None]] = {}
+    starts, ends, nodes = doc.starts, doc.ends, doc.nodes
+    for number, term in enumerate(question.terms):
+        if len(term.text) < 3 and not term.exact and term.text.isascii():
+            continue
+        for at in places(term, low, text):
+            unit = bisect_right(starts, at) - 1
+            if unit < 0 or at >= ends[unit]:
+                continue
+            hits.setdefault(unit, set()).add(number)
+            box = nodes[unit].parent
+            while box is not None and number not in holders.setdefault(id(box), {}):
+                holders[id(box)][number] = None
+                box = box.parent
+    return hits, holders
+
+
+def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
+    """For each path: what every term is worth in it, and the share of its words that were asked."""
+    credits: list[dict[int, float]] = []
+    precision: list[float] = []
+    words = [(number, term.text) for number, term in enumerate(question.terms)]
+    asked = [bool(term.weight >= 1.0) for term in question.terms]
+    memo: dict[str, tuple[list[int], float]] = {}
+    for path, key in enumerate(doc.keys):
+        parent = doc.parents[path]
+        above = credits[parent] if parent >= 0 else {}
+        if key in ("", "[]"):
+            credits.append(above)
+            precision.append(precision[parent] if parent >= 0 else 0.0)
+            continue
+        if key not in memo:
+            memo[key] = _key_match(key, words, asked)
+        matched, share = memo[key]
+        mine = {term: credit * _STEP_UP for term, credit in above.items()}
+        mine.update(dict.fromkeys(matched, 1.0))
+        credits.append(mine)
+        precision.append(0.75 * share + 0.25 * precision[parent] if parent >= 0 else share)
+    return credits, precision
+
+
+def _key_match(
+    key: str, words: list[tuple[int, str]], asked: list[bool]
+) -> tuple[list[int], float]:
+    stems = name_stems(key.strip('"'))
+    whole = key.strip('"').lower()
+    matched: list[int] = []
+    covered: dict[str, float] = {}
+    for number, word in words:
+        parts = [part for part in stems if agrees(word, part)]
+        if parts or word == whole:
+            matched.append(number)
+            for part in parts or stems:
+                covered[part] = max(covered.get(part, 0.0), 1.0 if asked[number] else 0.5)
+    return matched, sum(covered.values()) / len(set(stems)) if stems else 0.0
+
+
+def _weights(
+    doc: Outline, question: Question, hits: dict[int, set[int]], credits: list[dict[int, float]]
+) -> list[float]:
+    holding = [0] * len(question.terms)
+    for found in hits.values():
+        for term in found:
+            holding[term] += 1
+    for path, terms in enumerate(credits):
+        for term in terms:
+            holding[term] += doc.below[path]
+    units = len(doc.nodes)
+    return [
+        term.weight * rarity(units, min(units, holding[number]))
+        for number, term in enumerate(question.terms)
+    ]
+
+
+def _contexts(doc: Outline, holders: dict[int, dict[int, None]]) -> dict[int, dict[int, float]]:
+    """For each container (by `id`): the terms found in it or around it, and what they are worth
+    to a value inside; the smaller the record, the more."""
+    found: dict[int, dict[int, float]] = {}
+    nothing: dict[int, float] = {}
+    for box in doc.boxes:
+        above = found.get(id(box.parent), nothing) if box.parent is not None else nothing
+        terms = holders.get(id(box))
+        if terms:
+            worth = 1.0 / (1.0 + 0.25 * math.log2(1.0 + box.size / 8))
+            above = {**above, **dict.fromkeys(terms, worth)}
+        found[id(box)] = above
+    return found
+
+
+def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
+    """Paths whose first value is of the type that the question asks for."""
+    pattern = _TYPES.get(question.expects)
+    if pattern is None:
+        return set()
+    first: dict[int, Node] = {}
+    for node in doc.nodes:
+        first.setdefault(node.path, node)
+    return {
+        path for path, node in first.items() if pattern.match(text[node.start : node.start + 60])
+    }
