@@ -25,7 +25,8 @@ bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside memtomem-stm
 	@$(BIN)/python benchmarks/gateway.py
 
 fix: .venv/.ready
-	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --output-format concise .
 	@$(BIN)/ruff format .
 
 clean:

@@ -5,6 +5,7 @@ import os
 import sys
 from pathlib import Path
 
+from data import big_json, big_log, big_markdown
 from frame import Call, RpcError, Server, Tool, declare, note_pid, options, pause, raw_text, text
 
 PIXEL = (
@@ -47,29 +48,6 @@ NUMBERS = (
 )
 
 
-def big_json(records: int = 1500) -> str:
-    rows = [
-        {
-            "id": 10_000 + n,
-            "name": f"service-{n:04d}",
-            "status": "failed" if n == records * 2 // 3 else "ok",
-            "region": ("eu-west", "us-east", "ap-south")[n % 3],
-            "latency_ms": n * 37 % 911,
-            "note": f"checked by probe {n % 17}, round {n % 5}",
-        }
-        for n in range(records)
-    ]
-    return json.dumps(rows)
-
-
-def big_markdown(sections: int = 460) -> str:
-    parts = ["# The field guide\n\nEverything about the tide pools.\n"]
-    for n in range(sections):
-        body = " ".join(f"Pool {n} keeps species {n * k % 97} near rock {k}." for k in range(1, 17))
-        parts.append(f"\n## Section {n}: pool {n}\n\n{body}\n\n```python\nPOOL = {n}\n```\n")
-    return "".join(parts) + "\nLast line, no newline after it: é 🌊"
-
-
 def received(call: Call) -> str:
     """What came in: the line itself, and what the process sees of its surroundings."""
     seen = {
@@ -81,6 +59,13 @@ def received(call: Call) -> str:
         "cwd": str(Path.cwd()),
     }
     return text(json.dumps(seen))
+
+
+def big_mixed(call: Call) -> str:
+    words = json.dumps(big_markdown())
+    image = f'{{"type":"image","data":"{PIXEL}","mimeType":"image/png"}}'
+    block = f'{{"type":"text","text":{words}}}'
+    return f'{{"content":[{block},{image},{block}]}}'
 
 
 def write_note(call: Call) -> str:
@@ -137,6 +122,7 @@ PATH = '{"path":{"type":"string"}}'
 
 TOOLS = [
     Tool("echo", RICH, lambda call: text(str(call.args.get("text", "")))),
+    Tool("say", declare("say"), lambda call: text(str(call.args.get("text", "")))),
     Tool("received", declare("received"), received),
     Tool(
         "asks_for_query",
@@ -170,6 +156,12 @@ TOOLS = [
     ),
     Tool("big_markdown", declare("big_markdown", rest=READ_ONLY), lambda _: text(big_markdown())),
     Tool("read", declare("read", properties=PATH, rest=READ_ONLY), received),
+    Tool("big_mixed", declare("big_mixed"), big_mixed),
+    Tool(
+        "big_fail",
+        declare("big_fail"),
+        lambda _: text(big_log())[:-1] + ',"isError":true}',
+    ),
     Tool(
         "write_note",
         declare("write_note", properties=STRING, rest=',"annotations":{"readOnlyHint":false}'),
