@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from upwell.compress import Compressor
 from upwell.compress.base import Options as CompressOptions
+from upwell.compress.compressor import Compressor
 from upwell.compress.originals import Originals
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
@@ -29,6 +29,7 @@ from upwell.ground.types import Budget, Compressed, Passage, Ping
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
 from upwell.memory.library import Library
+from upwell.memory.schema import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite import SqliteStore
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
@@ -106,8 +107,12 @@ class App:
         )
         return await self._compressed(text, budget, options, query, name, strategy)
 
-    async def original(self, key: str) -> str | None:
-        """The whole text kept under `key`."""
+    async def original(self, key: str) -> str:
+        """The whole text kept under `key`.
+
+        Raises:
+            KeyUnknown: it expired, was evicted, or never was.
+        """
         return await self._originals.get(key)
 
     def toolbox(self) -> Toolbox:
@@ -115,7 +120,7 @@ class App:
         context = self.config.memory_context
         return Toolbox(
             [
-                read_more_tool(self.original),
+                read_more_tool(self._originals),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project_of(self._cwd)),
                 get_tool(self.memory),
@@ -170,9 +175,9 @@ class App:
         name: str,
         strategy: str,
     ) -> Compressed:
-        key = await self._originals.keep(text)
+        kept = await self._originals.keep(text, name)
         compressor = Compressor(options)
-        passage = Passage(text=text, query=query, name=name, key=key)
+        passage = Passage(text=text, query=query, name=name, key=kept.key)
         return await asyncio.to_thread(
             compressor.compress, passage, budget, strategy or options.strategy
         )
@@ -263,7 +268,7 @@ async def examine() -> dict[str, Ping]:
 
 def _store(home: Home, databases: list[Database], *, tolerant: bool) -> Store:
     try:
-        database = open_database(home.memory_db, [SqliteStore.OWNER], synchronous="FULL")
+        database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
@@ -289,11 +294,11 @@ def _originals(config: Config, shelf: Shelf) -> Originals:
         options=shelves.Options(max_bytes={"original": _ORIGINALS_BYTES_IN_MEMORY})
     )
     return Originals(
-        shelf,
-        private,
+        durable=shelf,
+        private=private,
         secret=_secret(config.home),
         has_secret=has_secret,
-        ttl_seconds=config.compress.original_ttl_seconds,
+        options=config.compress,
     )
 
 

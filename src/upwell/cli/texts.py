@@ -8,7 +8,7 @@ import typer
 
 from upwell.cli.output import note, raw, say_json
 from upwell.cli.session import with_app
-from upwell.ground.errors import KeyUnknown, UsageError
+from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -59,10 +59,7 @@ def read(
     key: Annotated[str, typer.Argument(help="The key that a notice names.")],
 ) -> None:
     """Print the whole original kept under a key."""
-    text = with_app(lambda app: app.original(key))
-    if text is None:
-        raise KeyUnknown(key)
-    raw(text)
+    raw(with_app(lambda app: app.original(key)))
 
 
 def _text_of(file: Path | None) -> str:

@@ -1,5 +1,6 @@
 """The store that stands in where the memory cannot be opened: says why, acknowledges nothing."""
 
+import builtins
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -17,7 +18,7 @@ class AbsentStore:
     def __init__(self, error: StoreError) -> None:
         self._error = error
 
-    async def add(self, memories: Sequence[Memory]) -> list[Added]:
+    async def add(self, memories: Sequence[Memory]) -> builtins.list[Added]:
         self._refuse()
 
     async def get(self, memory_id: str) -> Memory | None:
@@ -35,7 +36,7 @@ class AbsentStore:
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         self._refuse()
 
-    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+    async def search(self, query: Query, deadline: Deadline) -> builtins.list[Hit]:
         self._refuse()
 
     async def ping(self) -> Ping:

@@ -1,36 +1,41 @@
 """Reading on: what was left out of a shortened result can be fetched by its key."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Protocol
 
+from upwell.compress.originals import Kept
 from upwell.compress.progressive import DEFAULT_CHUNK_CHARS, chunk
-from upwell.ground.errors import KeyUnknown, UsageError
+from upwell.ground.errors import UsageError
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
 MAX_CHUNK_CHARS = 100_000
 
-Fetch = Callable[[str], Awaitable[str | None]]
+_LOOK_AHEAD = 256
 
 
-def read_more_tool(fetch: Fetch) -> Tool:
-    """`read_more(key, offset?, limit?)`: the original from `offset` on, byte for byte.
+class Originals(Protocol):
+    """What is kept under keys."""
 
-    `fetch` gives the original text kept under a key, None when there is none.
-    """
+    async def find(self, key: str) -> Kept: ...
+
+    async def slice(self, key: str, start: int, end: int | None) -> str: ...
+
+
+def read_more_tool(originals: Originals) -> Tool:
+    """`read_more(key, offset?, limit?)`: the original from `offset` on, byte for byte."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         offset = args.get("offset", 0)
         limit = args.get("limit", DEFAULT_CHUNK_CHARS)
         if offset < 0 or not 1 <= limit <= MAX_CHUNK_CHARS:
-            raise UsageError(f"offset must be 0 or more, limit 1 to {MAX_CHUNK_CHARS}")
-        text = await fetch(args["key"])
-        if text is None:
-            raise KeyUnknown(args["key"])
-        if offset > len(text):
+            raise UsageError(f"offset must be 0 or more, limit 1 to {MAX_CHUNK_CHARS:,}")
+        kept = await originals.find(args["key"])
+        if offset > kept.chars:
             raise UsageError(
-                f"offset {offset} is past the end: the text has {len(text)} characters"
+                f"offset {offset:,} is past the end", hint=f"the text has {kept.chars:,} characters"
             )
-        return text_result(chunk(text, offset, limit))
+        ahead = await originals.slice(kept.key, offset, offset + limit + _LOOK_AHEAD)
+        return text_result(chunk(ahead, 0, limit))
 
     return Tool(
         name="read_more",
