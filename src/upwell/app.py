@@ -148,7 +148,8 @@ class App:
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""
-        return [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
+        found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
+        return sorted(found, key=lambda decision: decision["at"])
 
     async def pings(self) -> dict[str, Ping]:
         """The health of every part."""

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from upwell.wire.rawjson import dumps, loads
 Say = Callable[[str], object]
 Decisions = Callable[[Path], Awaitable[Sequence[Mapping[str, Any]]]]
 CALL_SECONDS = 15.0
+_SHOWN_CHARS = 100
 
 MEMORIES: Sequence[tuple[str, Sequence[str]]] = (
     (
@@ -49,6 +51,7 @@ class Step:
     tool: str
     args: Mapping[str, Any]
     writes: bool = False
+    look_for: str = ""
 
 
 STEPS: Sequence[Step] = (
@@ -64,6 +67,7 @@ STEPS: Sequence[Step] = (
             "path": "data/orders.json",
             "_context_query": "why did the payment of order 1187 fail, last error and attempts",
         },
+        look_for='"id": 1187',
     ),
     Step(
         "It opens the payment code once more.",
@@ -74,6 +78,7 @@ STEPS: Sequence[Step] = (
         "It looks for the same order in the log.",
         "shop__read_file",
         {"path": "logs/app.log", "_context_query": "errors of order 1187"},
+        look_for="order 1187",
     ),
     Step(
         "It lists the files.",
@@ -196,7 +201,7 @@ class Play:
         if notice:
             self._say(f"   {was:,} tokens → {count(texts[0]):,}")
             self._say(f"   {notice}")
-            self._say(_excerpt(texts[0]))
+            self._say(_excerpt(texts[0], step.look_for))
             await self._read_on(gateway, notice, original)
         else:
             same = "the same bytes" if texts[0] == original else "changed!"
@@ -268,10 +273,13 @@ What to type next:
   upwell context "…"                                                     see what would be said"""
 
 
-def _excerpt(text: str) -> str:
-    lines = text.splitlines()
-    shown = [line if len(line) <= 110 else line[:109] + "…" for line in lines[:8]]
-    return _indented("\n".join([*shown, "…"] if len(lines) > 8 else shown))
+def _excerpt(text: str, look_for: str) -> str:
+    """The stretch of a fitted text that answers what was asked."""
+    at = max(0, text.find(look_for))
+    start = text.rfind("\n", 0, at) + 1 if at - text.rfind("\n", 0, at) < _SHOWN_CHARS else at
+    shown = text[start : start + 3 * _SHOWN_CHARS]
+    lines = [piece for line in shown.splitlines() for piece in textwrap.wrap(line, _SHOWN_CHARS)]
+    return _indented("\n".join(["…", *lines[:4], "…"]))
 
 
 def _indented(text: str) -> str:
