@@ -1,4 +1,5 @@
-"""Where every command starts. Stdlib only: `hook …` is answered before anything else is loaded."""
+"""Where every command starts. Stdlib only: `hook …` is answered before anything else is loaded,
+and `serve` without loading the command line, since an agent waits for it."""
 
 import sys
 
@@ -10,6 +11,10 @@ def main() -> int:
         from upwell.hook.client import main as hook
 
         return hook(args[1:])
+    if args == ["serve"]:
+        from upwell.cli.serve import main as serve
+
+        return serve()
     from upwell.cli.main import main as cli
 
     return cli(args)

@@ -1,8 +1,8 @@
-"""The only place that constructs. `build` makes an app, `serve_stdio` runs the gateway."""
+"""The only place that constructs. `build` makes an app, `serve` runs the gateway."""
 
 import asyncio
 import secrets
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import orjson
 
 from upwell.compress.base import Options as CompressOptions
-from upwell.compress.compressor import Compressor
 from upwell.compress.originals import Originals
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
@@ -36,7 +35,7 @@ from upwell.surface.journal import DECISIONS
 from upwell.tools.base import Toolbox
 from upwell.tools.followup import read_more_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
-from upwell.wire.lines import open_stdio
+from upwell.wire.lines import Line, Sink
 
 DEFAULT_RESULT_TOKENS = 4000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
@@ -176,6 +175,8 @@ class App:
         name: str,
         strategy: str,
     ) -> Compressed:
+        from upwell.compress.compressor import Compressor
+
         kept = await self._originals.keep(text, name)
         compressor = Compressor(options)
         passage = Passage(text=text, query=query, name=name, key=kept.key)
@@ -219,12 +220,11 @@ async def build(settings: Settings | None = None) -> App:
     )
 
 
-async def serve_stdio(cwd: str) -> None:
-    """Run the gateway on our stdin and stdout until the agent is gone."""
-    source, sink = await open_stdio()
+async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
+    """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     try:
-        await app.gateway().serve(source, sink)
+        await app.gateway().serve(lines, sink)
     finally:
         await app.aclose()
 

@@ -1,7 +1,5 @@
 """serve · add · list · remove · on · off"""
 
-import asyncio
-import os
 from typing import Annotated
 
 import typer
@@ -22,9 +20,9 @@ def register(app: typer.Typer) -> None:
 
 def serve() -> None:
     """Run the gateway on stdin and stdout, for an agent to start."""
-    from upwell.app import serve_stdio
+    from upwell.cli.serve import main
 
-    asyncio.run(serve_stdio(cwd=os.getcwd()))
+    raise typer.Exit(main())
 
 
 def add(

@@ -2,12 +2,11 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.gateway.catalog import Catalog, LocalTools, Target
 from upwell.gateway.eras import (
-    IMPLEMENTATION,
     MODERN_VERSIONS,
     UNSUPPORTED_VERSION,
     Envelope,
@@ -16,8 +15,8 @@ from upwell.gateway.eras import (
     handshake_result,
     meta_of,
     modern_result,
-    negotiated,
 )
+from upwell.gateway.greeting import INSTRUCTIONS, handshake
 from upwell.gateway.options import GatewayOptions
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.relay import outgoing
@@ -25,7 +24,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, new_trace_id
 from upwell.ground.types import Reply
-from upwell.wire.lines import Sink, Source, read_lines
+from upwell.wire.lines import Line, Sink
 from upwell.wire.peer import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -37,12 +36,6 @@ from upwell.wire.peer import (
     error_body,
 )
 from upwell.wire.rawjson import NotJson, RawObject, dumps, kind_of
-
-INSTRUCTIONS = (
-    "Tools of several servers, each named server__tool. Long results are shortened to fit; their "
-    "notice names a key, and upwell__read_more(key, offset) gives the rest. "
-    "Blocks marked upwell-memories are notes from earlier work."
-)
 
 
 class Refused(Exception):
@@ -80,9 +73,9 @@ class Front:
             "tools/list": self._list_tools,
         }
 
-    async def serve(self, source: Source, sink: Sink) -> None:
+    async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
         """Answer until the agent closes its side, then end what is still running."""
-        self._peer = Peer(read_lines(source, self._options.max_line_bytes), sink, self._incoming)
+        self._peer = Peer(lines, sink, self._incoming)
         try:
             await self._peer.run()
         finally:
@@ -160,15 +153,7 @@ class Front:
         return Reply(result=(await method(message, envelope)).encode())
 
     async def _initialize(self, message: Message, _: Envelope | None) -> RawObject:
-        asked = RawObject.parse(message.params).value("protocolVersion")
-        return _object(
-            {
-                "protocolVersion": negotiated(asked),
-                "capabilities": capabilities(),
-                "serverInfo": IMPLEMENTATION,
-                "instructions": INSTRUCTIONS,
-            }
-        )
+        return _object(handshake(message))
 
     async def _discover(self, _: Message, __: Envelope | None) -> RawObject:
         return _object(

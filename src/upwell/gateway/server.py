@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from upwell.gateway.catalog import Catalog, LocalTools
 from upwell.gateway.front import Front
@@ -10,7 +10,7 @@ from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.upstream import Upstream
 from upwell.ground.trace import LOG
-from upwell.wire.lines import Sink, Source
+from upwell.wire.lines import Line, Sink
 
 
 class Gateway:
@@ -34,13 +34,13 @@ class Gateway:
         self._catalog = Catalog(self.upstreams, own, may_compress)
         self._front = Front(self._catalog, self.upstreams, own, pipeline, options)
 
-    async def serve(self, source: Source, sink: Sink) -> None:
+    async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
         """Serve until the agent closes its side or a signal asks us to end."""
         running = [
             asyncio.create_task(upstream.run(), name=f"upstream {upstream.name}")
             for upstream in self.upstreams
         ]
-        serving = asyncio.create_task(self._front.serve(source, sink), name="front")
+        serving = asyncio.create_task(self._front.serve(lines, sink), name="front")
         self._end_on_signals(serving)
         try:
             await serving

@@ -74,6 +74,12 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
     return dumps(body)
 
 
+def answer_line(identity: bytes, reply: Reply) -> bytes:
+    """The line that answers a request with a result or an error."""
+    name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
+    return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
+
+
 Incoming = Callable[[Message], Awaitable[None]]
 
 
@@ -145,8 +151,7 @@ class Peer:
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
         """Answer a request of the other side with a result or an error."""
-        name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
-        await self._send(b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body))
+        await self._send(answer_line(identity, reply))
 
     async def _send(self, line: bytes) -> None:
         try:
