@@ -7,15 +7,18 @@ It never picks `selective`, `progressive` or `llm_summary`: they change how the 
 or wait for something outside.
 """
 
+from dataclasses import replace
+
 from upwell.compress.fields import ExtractFields
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.hybrid import Hybrid
 from upwell.compress.json.fit import Emphasis
 from upwell.compress.json.tree import ARRAY, OBJECT, Node
 from upwell.compress.schema import SchemaPruning
-from upwell.compress.shape import fit_json, fit_text, read_json
+from upwell.compress.shape import JSON_KINDS, fit_json, fit_text, read_json
 from upwell.compress.skeleton import Skeleton
 from upwell.compress.truncate import Truncate
+from upwell.ground.text.kind import detect_plain
 from upwell.ground.types import Budget, Compressed, Kind, Passage
 
 LARGE_ARRAY = 20
@@ -74,6 +77,8 @@ class Auto:
         if root is not None:
             chosen = choose(passage, root)
             return outcome(passage, fit_json(passage, root, room, _EMPHASIS[chosen]), chosen)
+        if passage.kind in JSON_KINDS:
+            passage = replace(passage, kind=detect_plain(passage.text, passage.name))
         chosen = choose(passage, None)
         if chosen == Truncate.name:
             return outcome(passage, fit_text(passage, room), chosen)

@@ -20,6 +20,7 @@ _QUOTED = re.compile(r"""["'`“]([^"'`”\n]{2,80})["'`”]""")
 _SYNONYM_WEIGHT = 0.3
 _EXACT_WEIGHT = 1.6
 _MAX_TERMS = 24
+_PREFIX = 4
 _MAX_HITS = 20_000
 """A term that stands in more places than this tells nothing apart."""
 
@@ -148,8 +149,45 @@ def name_stems(name: str) -> tuple[str, ...]:
     return tuple(stem(part) for part in split_identifier(name)) or ((fold(name),) if name else ())
 
 
-def agrees(term: str, part: str) -> bool:
-    """Is the stem `term` the stem `part`, or the beginning of it (or the other way about)?"""
-    if term == part:
-        return True
-    return len(term) > 3 and len(part) > 3 and (part.startswith(term) or term.startswith(part))
+class Finder:
+    """Finds the terms of a question in names, each part of a name looked up but once.
+
+    A term and a part agree when one is the beginning of the other and both have four letters or
+    more, or when they are the same.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self._asked = [term.weight >= 1.0 for term in question.terms]
+        self._exact: dict[str, list[int]] = {}
+        self._begins: dict[str, list[int]] = {}
+        for number, term in enumerate(question.terms):
+            self._exact.setdefault(term.text, []).append(number)
+            for size in range(_PREFIX, len(term.text)):
+                self._begins.setdefault(term.text[:size], []).append(number)
+        self._sizes = sorted({len(text) for text in self._exact if len(text) >= _PREFIX})
+        self._memo: dict[str, tuple[int, ...]] = {}
+
+    def match(self, stems: tuple[str, ...], whole: str) -> tuple[dict[int, float], float]:
+        """Which terms the name holds (each worth 1), and the share of the name that was asked;
+        what only a related word asks for counts half."""
+        matched: dict[int, float] = {}
+        covered = 0.0
+        for part in stems:
+            found = self._memo.get(part)
+            if found is None:
+                found = self._memo[part] = self._terms_in(part)
+            if found:
+                matched.update(dict.fromkeys(found, 1.0))
+                covered += 1.0 if any(self._asked[term] for term in found) else 0.5
+        for term in self._exact.get(whole, ()):
+            matched[term] = 1.0
+            covered = float(len(stems))
+        return matched, covered / len(stems) if stems else 0.0
+
+    def _terms_in(self, part: str) -> tuple[int, ...]:
+        found = [*self._exact.get(part, ()), *self._begins.get(part, ())]
+        for size in self._sizes:
+            if size >= len(part):
+                break
+            found.extend(self._exact.get(part[:size], ()))
+        return tuple(found)

@@ -1,5 +1,6 @@
 """Spending a budget on the units of a JSON document, and writing what was bought as valid JSON."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -27,24 +28,26 @@ class Style:
 class Basket:
     """What has been bought so far, and what it costs as text."""
 
-    def __init__(self, doc: Outline, text: str, style: Style) -> None:
+    def __init__(self, doc: Outline, text: str, style: Style, room: Room) -> None:
         self._doc = doc
         self._text = text
         self._style = style
+        self._room = room
+        self._counting = room.tokens < math.inf
         self.chars = 0.0
         self.tokens = 0.0
         self._open(doc.root)
-        self.chars += len(style.note)
-        self.tokens += weigh(style.note)
+        self._pay(style.note)
 
     def settle(self, text: str) -> None:
         """What was bought so far is written, as `text`: go on from what it really costs."""
-        self.chars = len(text)
-        self.tokens = weigh(text) + 1.0
+        self.chars = self.tokens = 0.0
+        self._pay(text)
 
-    def buy(self, order: Sequence[int], room: Room) -> list[int]:
+    def buy(self, order: Sequence[int]) -> list[int]:
         """Take units in this order until one does not fit. Returns those taken."""
         taken = []
+        room = self._room
         for unit in order:
             chars, tokens = self.chars, self.tokens
             opened = self._add(unit)
@@ -113,7 +116,8 @@ class Basket:
 
     def _pay(self, text: str) -> None:
         self.chars += len(text)
-        self.tokens += weigh(text)
+        if self._counting:
+            self.tokens += weigh(text)
 
 
 def _is_brief(node: Node) -> bool:

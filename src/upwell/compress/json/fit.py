@@ -16,6 +16,10 @@ Emphasis = Literal["values", "fields", "schema"]
 key, or one value of every key path."""
 
 _TIER = 100.0
+_SMALL_SCHEMA = 1_500
+_LIFT = 2.5
+"""What shows the schema comes first where it takes no more than so many characters; else it comes
+before others like it, but not before the names of records."""
 _DEEPER = 2.0
 """What a level costs a value that is to stand for its top-level key: each needs its brackets."""
 _ROUNDS = 3
@@ -38,11 +42,11 @@ def fit(
     costs = [end - start + 8.0 for start, end in zip(doc.starts, doc.ends, strict=True)]
     share = 0.5 + 0.4 * coverage
     limit = min(room.chars, room.tokens * 8.0) * 1.5
-    basket = Basket(doc, text, style)
+    basket = Basket(doc, text, style, room)
     wanted = order(asked, needed, costs, share, limit)
     bought: list[int] = []
     for _ in range(_ROUNDS):
-        bought += basket.buy(wanted[len(bought) :], room)
+        bought += basket.buy(wanted[len(bought) :])
         writer = Writer(doc, text, style)
         result = writer.write()
         if not room.holds(result):
@@ -97,5 +101,7 @@ def _emphasise(doc: Outline, needed: list[float], emphasis: Emphasis) -> None:
         worth = needed[unit] - _DEEPER * depth
         if place not in best or worth > best[place][0]:
             best[place] = (worth, unit)
+    cost = sum(doc.ends[unit] - doc.starts[unit] for _, unit in best.values())
+    lift = _LIFT if emphasis == "schema" and cost > _SMALL_SCHEMA else _TIER
     for _, unit in best.values():
-        needed[unit] += _TIER
+        needed[unit] += lift

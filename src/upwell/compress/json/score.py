@@ -3,10 +3,11 @@
 import math
 import re
 from bisect import bisect_right
+from collections import Counter
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.tree import Node
-from upwell.compress.relevance import Question, agrees, lowered, name_stems, places, rarity
+from upwell.compress.relevance import Finder, Question, lowered, name_stems, places, rarity
 
 _TELLING = frozenset(
     """id name title status state type kind version message error reason code number count total
@@ -25,6 +26,9 @@ _NUMBER = re.compile(r'"?-?\d[\d,.]*(?: ?[A-Za-z%]{1,3})?"?\Z')
 _PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
 _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 
+_EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
+_COMMON = 64
+"""A value that stands in more places than this says no less than one that stands in so many."""
 _STEP_UP = 0.72
 """What a term in the parent's key is worth beside one in the own key."""
 _EXPECTED = 1.3
@@ -32,27 +36,27 @@ _EXPECTED = 1.3
 
 def salience(doc: Outline, text: str) -> list[float]:
     """How much an agent needs each unit when nobody has asked anything: short values, names,
-    states and errors before links and hashes, a new value before one seen under the same key,
-    the first of a key path before all (it shows the schema)."""
+    states and errors before links and hashes, rare values before common ones, the first of a key
+    path before its others (it shows the schema)."""
     by_path = _path_salience(doc)
-    seen: set[tuple[int, str]] = set()
     known: set[int] = set()
+    values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
+    times = Counter(values)
+    common = [0.0] + [0.6 * math.log2(count) for count in range(1, _COMMON + 1)]
     lengths = [0.0] + [0.75 * math.log2(max(size, 4) / 4) for size in range(1, 401)]
     scores = []
-    for node, start, end, piece in zip(doc.nodes, doc.starts, doc.ends, doc.pieces, strict=True):
-        path = node.path
-        score = by_path[path] - lengths[min(end - start, 400)]
+    for node, value, piece in zip(doc.nodes, values, doc.pieces, strict=True):
+        path, size = node.path, len(value)
+        score = by_path[path] - lengths[min(size, 400)] - common[min(times[value], _COMMON)]
         if piece:
             scores.append(score - 2.0 - 0.05 * min(piece, 40))
             continue
-        value = text[start:end]
         if path not in known:
             known.add(path)
             score += 1.6
-        if (path, value) in seen or value in ("null", '""', "[]", "{}"):
-            score -= 2.2
-        seen.add((path, value))
-        if value[0] == '"' and end - start > 8 and _TROUBLE.search(value):
+        if value in _EMPTY:
+            score -= 1.5
+        if value[0] == '"' and size > 8 and _TROUBLE.search(value):
             score += 1.5
         scores.append(score)
     return scores
@@ -149,40 +153,27 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
     """For each path: what every term is worth in it, and the share of its words that were asked."""
     credits: list[dict[int, float]] = []
     precision: list[float] = []
-    words = [(number, term.text) for number, term in enumerate(question.terms)]
-    asked = [bool(term.weight >= 1.0) for term in question.terms]
-    memo: dict[str, tuple[list[int], float]] = {}
+    finder = Finder(question)
+    memo: dict[str, tuple[dict[int, float], float]] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
         above = credits[parent] if parent >= 0 else {}
+        before = precision[parent] if parent >= 0 else 0.0
         if key in ("", "[]"):
             credits.append(above)
-            precision.append(precision[parent] if parent >= 0 else 0.0)
+            precision.append(before)
             continue
-        if key not in memo:
-            memo[key] = _key_match(key, words, asked)
-        matched, share = memo[key]
-        mine = {term: credit * _STEP_UP for term, credit in above.items()}
-        mine.update(dict.fromkeys(matched, 1.0))
+        found = memo.get(key)
+        if found is None:
+            found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
+        matched, share = found
+        mine = matched
+        if above:
+            mine = {term: credit * _STEP_UP for term, credit in above.items()}
+            mine.update(matched)
         credits.append(mine)
-        precision.append(0.75 * share + 0.25 * precision[parent] if parent >= 0 else share)
+        precision.append(0.75 * share + 0.25 * before if parent > 0 else share)
     return credits, precision
-
-
-def _key_match(
-    key: str, words: list[tuple[int, str]], asked: list[bool]
-) -> tuple[list[int], float]:
-    stems = name_stems(key.strip('"'))
-    whole = key.strip('"').lower()
-    matched: list[int] = []
-    covered: dict[str, float] = {}
-    for number, word in words:
-        parts = [part for part in stems if agrees(word, part)]
-        if parts or word == whole:
-            matched.append(number)
-            for part in parts or stems:
-                covered[part] = max(covered.get(part, 0.0), 1.0 if asked[number] else 0.5)
-    return matched, sum(covered.values()) / len(set(stems)) if stems else 0.0
 
 
 def _weights(

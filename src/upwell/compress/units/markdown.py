@@ -3,7 +3,7 @@
 import re
 
 from upwell.compress.units.base import Units, lines, pieces
-from upwell.compress.units.plain import weight
+from upwell.compress.units.marks import Marks
 from upwell.ground.text.sections import (
     BLANK,
     FENCE,
@@ -21,6 +21,7 @@ _SHORT_FENCE = 3
 def split(text: str, name: str = "") -> Units:
     """Sentences, list items, table rows and lines of code, each with the headings above it."""
     units = Units(reach=1)
+    marks = Marks(text)
     heading_units: dict[int, int] = {}
     above: dict[int, tuple[int, ...]] = {-1: ()}
     since_heading = 0
@@ -35,23 +36,23 @@ def split(text: str, name: str = "") -> Units:
         if block.what == BLANK:
             units.add(block.start, block.end, -6.0)
             continue
-        _add_block(units, text, block, needs, first=since_heading == 0)
+        _add_block(units, text, marks, block, needs, first=since_heading == 0)
         since_heading += 1
     return units
 
 
 def _add_block(
-    units: Units, text: str, block: Block, needs: tuple[int, ...], *, first: bool
+    units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...], *, first: bool
 ) -> None:
     lift = 1.5 if first else 0.0
     if block.what == FENCE:
-        _add_fence(units, text, block, needs)
+        _add_fence(units, text, marks, block, needs)
     elif block.what == TABLE:
-        _add_table(units, text, block, needs)
+        _add_table(units, text, marks, block, needs)
     else:
         for place, (start, end) in enumerate(_sentences(text, block)):
             bonus = lift if place == 0 else 0.0
-            units.add(start, end, weight(text[start:end]) + bonus - 0.2 * min(place, 5), needs)
+            units.add(start, end, marks.worth(start, end) + bonus - 0.2 * min(place, 5), needs)
 
 
 def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
@@ -68,7 +69,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     return found
 
 
-def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
+def _add_fence(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
     """Both ends of a fence go with every line inside it."""
     spans = list(lines(text, block.start, block.end))
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
@@ -80,15 +81,15 @@ def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) ->
         if place in (0, len(spans) - 1):
             units.add(start, end, -4.0, ends)
         else:
-            units.add(start, end, weight(text[start:end]) - 0.5 - 0.1 * min(place, 10), ends)
+            units.add(start, end, marks.worth(start, end) - 0.5 - 0.1 * min(place, 10), ends)
 
 
-def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
+def _add_table(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
     """The head of a table goes with every row."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
     for place, (start, end) in enumerate(spans):
         own = (*needs, *head)
-        unit = units.add(start, end, weight(text[start:end]) + (1.0 if place < 2 else 0.0), own)
+        unit = units.add(start, end, marks.worth(start, end) + (1.0 if place < 2 else 0.0), own)
         if place < 2 and len(spans) > 2:
             head = (*head, unit)

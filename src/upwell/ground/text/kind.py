@@ -1,13 +1,14 @@
-"""What a text is, found from its first 64 KB by counting lines of a known shape."""
+"""What a text is, found from its first 24 KB by counting lines of a known shape."""
 
 import re
 from collections import Counter
 
-from upwell.ground.text.language import language_in, language_of
+from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
 from upwell.ground.types import Kind
 
-_SAMPLE_CHARS = 65_536
-_SAMPLE_LINES = 600
+_SAMPLE_CHARS = 24_576
+_SAMPLE_LINES = 300
+_TABLE_LINES = 100
 
 _DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = re.compile(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
@@ -35,7 +36,10 @@ _LOG = re.compile(
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEADING = re.compile(r" {0,3}#{1,6} \S")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
-_MD_LINE = re.compile(r"\s*(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)|.*(?:\]\(\S+\)|\*\*\S|`\S)")
+_MD_LINE = re.compile(
+    r"\s*(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
+    r"|[^\[\n]*\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*(?:\*\*\w|`[^`\n]+`)"
+)
 _SETEXT = re.compile(r" {0,3}(?:={3,}|-{3,})\s*$")
 _HTML_START = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html\b)", re.I | re.S
@@ -138,18 +142,19 @@ def _by_shape(sample: str, lines: list[str]) -> Kind:
 
 
 def _prose_or_code(sample: str, lines: list[str]) -> Kind:
+    fences = sum(1 for line in lines if _FENCE.match(line))
+    language, signs = likeness(sample[:LANGUAGE_CHARS])
+    code = _share(_CODE, lines) if language else 0.0
+    markup = _share(_MD_LINE, lines)
+    if not fences and code > max(0.15, markup) and signs > 0.05:
+        return Kind.CODE
     headings = sum(1 for line in lines if _HEADING.match(line))
     setext = sum(1 for line in lines if _SETEXT.match(line))
-    fences = sum(1 for line in lines if _FENCE.match(line))
-    markup = _share(_MD_LINE, lines)
-    code = _share(_CODE, lines)
-    if code > 0.45 and not fences and markup < 0.35 and language_in(sample):
-        return Kind.CODE
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
         if headings >= 2 and len(_HTTP.findall(sample)) >= 3:
             return Kind.API_DOCS
         return Kind.MARKDOWN
-    return Kind.CODE if code > 0.5 and language_in(sample) else Kind.TEXT
+    return Kind.CODE if code > 0.5 else Kind.TEXT
 
 
 def delimiter_of(lines: list[str]) -> str:
@@ -157,11 +162,17 @@ def delimiter_of(lines: list[str]) -> str:
     if len(lines) < 3:
         return ""
     for delimiter in ("\t", ",", ";", "|"):
-        counts = Counter(len(re.sub(r'"[^"]*"', "", line).split(delimiter)) for line in lines[:200])
+        if delimiter not in lines[0]:
+            continue
+        counts = Counter(_cells(line, delimiter) for line in lines[:_TABLE_LINES])
         columns, rows = counts.most_common(1)[0]
-        first = len(re.sub(r'"[^"]*"', "", lines[0]).split(delimiter))
-        if columns >= 2 and columns == first and rows >= 0.8 * min(len(lines), 200):
+        first = _cells(lines[0], delimiter)
+        if columns >= 2 and columns == first and rows >= 0.8 * min(len(lines), _TABLE_LINES):
             if columns == 2 and delimiter == "," and " " in lines[0].strip():
                 continue
             return delimiter
     return ""
+
+
+def _cells(line: str, delimiter: str) -> int:
+    return len((re.sub(r'"[^"]*"', "", line) if '"' in line else line).split(delimiter))
