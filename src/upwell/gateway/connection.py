@@ -15,14 +15,20 @@ from upwell.gateway.eras import (
     initialize_params,
 )
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.ground.errors import UpstreamProtocolError, UpstreamTimeout, UpstreamUnavailable
-from upwell.ground.types import Reply
+from upwell.ground.errors import (
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.lines import read_lines
 from upwell.wire.peer import METHOD_NOT_FOUND, Message, Peer, PeerBabbled, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 NO_CAPABILITIES = b"{}"
+PROBE_SECONDS = 15.0
 _MAX_PAGES = 1000
 Heard = Callable[[Message], Awaitable[None]]
 
@@ -172,6 +178,25 @@ async def connect(
             hint=f"check the command of [server.{server.name}]",
         ) from error
     return Connection(server, options, child, on_notice)
+
+
+async def probe(
+    server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
+) -> Ping:
+    """Start a server, ask for its tools, end it: is it fit for service?"""
+
+    async def ignore(message: Message) -> None:
+        return None
+
+    try:
+        connection = await connect(server, options, environment, ignore)
+        try:
+            tools = await connection.greet(min(PROBE_SECONDS, options.connect_timeout_seconds))
+        finally:
+            await connection.aclose()
+    except UpstreamError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    return Ping(ok=True, detail=f"{len(tools)} tools")
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:
