@@ -305,7 +305,7 @@ def _store(home: Home, files: Files, *, tolerant: bool) -> Store:
         return AbsentStore(error)
     store = SqliteStore(database)
     files.databases.append(database)
-    files.chores += [store.purge, lambda: back_up_daily(database, home.backups)]
+    files.chores.extend([store.purge, lambda: back_up_daily(database, home.backups)])
     return store
 
 
