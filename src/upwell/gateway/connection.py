@@ -111,10 +111,15 @@ class Connection:
 
     async def obituary(self, how: str) -> UpstreamUnavailable:
         """The error that says how the server ended, and what it said last."""
+        hint = (
+            "it is being restarted; check first whether the call had its effects"
+            if self._version
+            else f"run the command of [server.{self._server.name}] by hand and see what it says"
+        )
         return UpstreamUnavailable(
             f"upstream {self._server.name!r} {how}: {await self._child.obituary()}",
             server=self._server.name,
-            hint="it is being restarted; check first whether the call had its effects",
+            hint=hint,
         )
 
     async def aclose(self) -> None:
