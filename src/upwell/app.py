@@ -1,21 +1,24 @@
 """The only place that constructs. `build` makes an app, `serve` runs the gateway."""
 
 import asyncio
+import contextlib
+import os
 import secrets
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from upwell.compress.base import Options as CompressOptions
 from upwell.compress.originals import Originals
 from upwell.config import Config, load
 from upwell.gateway.connection import probe
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Fitter, budget_of
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
+from upwell.gateway.workshop import Workshop, work
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import back_up_daily
 from upwell.ground.db import Database, open_database
@@ -26,7 +29,7 @@ from upwell.ground.project import project_of
 from upwell.ground.redact import has_secret, redact
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG, log_to
-from upwell.ground.types import Budget, Compressed, Passage, Ping
+from upwell.ground.types import Budget, Compressed, Ping
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
 from upwell.memory.library import Library
@@ -39,7 +42,6 @@ from upwell.tools.followup import read_more_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.wire.lines import Line, Sink
 
-DEFAULT_RESULT_TOKENS = 4000
 HOUSEKEEPING_SECONDS = 3600.0
 _JOURNAL_BYTES = 16_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
@@ -77,7 +79,7 @@ class App:
         config: Config,
         memory: Library,
         shelf: Shelf,
-        originals: Originals,
+        private: Shelf,
         files: Files,
         cwd: str | None,
     ) -> None:
@@ -92,7 +94,10 @@ class App:
             mask=lambda text: redact(text)[0],
         )
         self._shelf = shelf
-        self._originals = originals
+        self._originals = _originals(config, shelf, private)
+        self._fitter = Fitter(self._originals, config.compress_for)
+        environment = {**config.environment, "UPWELL_HOME": str(config.home.root)}
+        self._workshop = Workshop(environment, private, config.compress.original_ttl_seconds)
         self._files = files
         self._cwd = cwd
 
@@ -108,18 +113,12 @@ class App:
     ) -> Compressed:
         """Fit a text as the gateway would, its original kept. Explicit limits are the hard cap."""
         options = self.config.compress
-        explicit = max_tokens is not None or max_chars is not None
-        budget = (
-            Budget(
-                max_tokens=max_tokens,
-                max_chars=max_chars,
-                hard_tokens=max_tokens,
-                hard_chars=max_chars,
-            )
-            if explicit
-            else budget_of(options)
-        )
-        return await self._compressed(text, budget, options, query, name, strategy)
+        if strategy:
+            options = replace(options, strategy=strategy)
+        budget = budget_of(options)
+        if max_tokens is not None or max_chars is not None:
+            budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
+        return await self._fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
         """The whole text kept under `key`.
@@ -146,7 +145,8 @@ class App:
         config = self.config
         pipeline = Pipeline(
             self.surfacer,
-            Fitter(self._fitted, config.compress_for, budget_of).fit,
+            self._fitter.fit,
+            self._workshop.fit,
             config.surface_for,
             paused=self.pause.holds,
             cwd=self._cwd,
@@ -179,45 +179,11 @@ class App:
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
+        await self._workshop.aclose()
         await self.surfacer.aclose()
         await self.memory.aclose()
         for database in self._files.databases:
             await database.aclose()
-
-    async def _fitted(
-        self, text: str, budget: Budget, options: CompressOptions, query: str, name: str
-    ) -> Compressed:
-        return await self._compressed(text, budget, options, query, name, "")
-
-    async def _compressed(
-        self,
-        text: str,
-        budget: Budget,
-        options: CompressOptions,
-        query: str,
-        name: str,
-        strategy: str,
-    ) -> Compressed:
-        from upwell.compress.compressor import Compressor
-
-        kept = await self._originals.keep(text, name)
-        compressor = Compressor(options)
-        passage = Passage(text=text, query=query, name=name, key=kept.key)
-        return await asyncio.to_thread(
-            compressor.compress, passage, budget, strategy or options.strategy
-        )
-
-
-def budget_of(options: CompressOptions) -> Budget:
-    """The budget of a response (DESIGN 4.3)."""
-    tokens = options.max_result_tokens
-    if tokens is None and options.max_result_chars is None:
-        tokens = DEFAULT_RESULT_TOKENS
-    return Budget(
-        max_tokens=tokens,
-        max_chars=options.max_result_chars,
-        floor=options.min_result_retention,
-    )
 
 
 async def build(settings: Settings | None = None) -> App:
@@ -234,7 +200,7 @@ async def build(settings: Settings | None = None) -> App:
     files = Files()
     shelf = _shelf(config, files)
     memory = Library(_store(config.home, files, tolerant=settings.tolerant))
-    return App(config, memory, shelf, _originals(config, shelf), files, settings.cwd)
+    return App(config, memory, shelf, _private_shelf(), files, settings.cwd)
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
@@ -253,6 +219,19 @@ async def _keep_house(app: App) -> None:
     while True:
         await app.keep_house()
         await asyncio.sleep(HOUSEKEEPING_SECONDS)
+
+
+async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Fit what a gateway hands over, in a process of its own."""
+    config = load()
+    log_to(config.home.logs)
+    files, private = Files(), _private_shelf()
+    fitter = Fitter(_originals(config, _shelf(config, files), private), config.compress_for)
+    try:
+        await work(source, sink, fitter, private)
+    finally:
+        for database in files.databases:
+            await database.aclose()
 
 
 def pause(session: str | None, home: Path | None = None) -> None:
@@ -324,10 +303,11 @@ def _shelf(config: Config, files: Files) -> Shelf:
     return shelf
 
 
-def _originals(config: Config, shelf: Shelf) -> Originals:
-    private = MemoryShelf(
-        options=shelves.Options(max_bytes={"original": _ORIGINALS_BYTES_IN_MEMORY})
-    )
+def _private_shelf() -> Shelf:
+    return MemoryShelf(options=shelves.Options(max_bytes={"original": _ORIGINALS_BYTES_IN_MEMORY}))
+
+
+def _originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
     return Originals(
         durable=shelf,
         private=private,
@@ -338,20 +318,17 @@ def _originals(config: Config, shelf: Shelf) -> Originals:
 
 
 def _secret(home: Home) -> bytes:
-    """The per-home secret of keys: made once, 0600."""
+    """The per-home secret of keys: made once, whole from the first moment it is there, 0600."""
     path = home.secret_file
     try:
-        with open(path, "xb", opener=lambda name, flags: _private(name, flags)) as file:
-            file.write(secrets.token_bytes(32))
-    except FileExistsError:
-        LOG.debug("the secret is there")
+        if not path.exists():
+            descriptor, fresh = tempfile.mkstemp(dir=home.root, prefix=".secret-")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(32))
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)
+            os.unlink(fresh)
+        return path.read_bytes()
     except OSError as error:
         LOG.warning("no secret can be kept in %s: %s", path, error)
         return secrets.token_bytes(32)
-    return path.read_bytes()
-
-
-def _private(name: str, flags: int) -> int:
-    import os
-
-    return os.open(name, flags, 0o600)

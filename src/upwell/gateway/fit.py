@@ -6,23 +6,22 @@ the end says what was left out and how to get it. Blocks that are not text keep 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from upwell.compress.base import Options
+from upwell.compress.originals import Originals
 from upwell.gateway.relay import content_of, text_block, with_content
 from upwell.ground.text.tokens import count
-from upwell.ground.types import Budget, Compressed, ToolCall
+from upwell.ground.types import Budget, Compressed, Passage, ToolCall
 from upwell.surface.context import query_text
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
+DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS = 120
 SHORT_BYTES = 4096
 READ_MORE = "upwell__read_more"
 _LEAST_SHARE = 64
-
-Compressing = Callable[[str, Budget, Options, str, str], Awaitable[Compressed]]
-"""text, budget, options, query, name → fitted text with its original kept under `.key`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +35,28 @@ class _Text:
 
 
 class Fitter:
-    """Shortens results. `options` are those of a tool, `tokens_of` its default budget."""
+    """Shortens results and texts, and keeps their originals. `options` are those of a tool."""
 
-    def __init__(
-        self,
-        compress: Compressing,
-        options: Callable[[str, str], Options],
-        budget_of: Callable[[Options], Budget],
-    ) -> None:
-        self._compress = compress
+    def __init__(self, originals: Originals, options: Callable[[str, str], Options]) -> None:
+        self._originals = originals
         self._options = options
-        self._budget_of = budget_of
+
+    async def compress(
+        self,
+        text: str,
+        budget: Budget,
+        options: Options,
+        *,
+        query: str = "",
+        name: str = "",
+    ) -> Compressed:
+        """Fit one text; its original stands under `.key`."""
+        from upwell.compress.compressor import Compressor
+
+        kept = await self._originals.keep(text, name)
+        passage = Passage(text=text, query=query, name=name, key=kept.key)
+        compressor = Compressor(options)
+        return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
     async def fit(self, call: ToolCall, result: RawObject) -> RawObject:
         """`result` within the budget of its tool."""
@@ -54,7 +64,7 @@ class Fitter:
         blocks = content_of(result)
         if not blocks or options.strategy == "none":
             return result
-        budget = self._budget_of(options)
+        budget = budget_of(options)
         size = sum(map(len, blocks))
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
@@ -79,9 +89,21 @@ class Fitter:
                 fitted.append(None)
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            done = await self._compress(text.text, share, options, _query_of(call), name)
+            done = await self.compress(text.text, share, options, query=_query_of(call), name=name)
             fitted.append(done if done.text != text.text else None)
         return fitted
+
+
+def budget_of(options: Options) -> Budget:
+    """The budget of a response (DESIGN 4.3)."""
+    tokens = options.max_result_tokens
+    if tokens is None and options.max_result_chars is None:
+        tokens = DEFAULT_RESULT_TOKENS
+    return Budget(
+        max_tokens=tokens,
+        max_chars=options.max_result_chars,
+        floor=options.min_result_retention,
+    )
 
 
 def _texts(blocks: Sequence[bytes]) -> list[_Text]:

@@ -5,30 +5,34 @@ from collections.abc import Awaitable, Callable
 
 from upwell.gateway.relay import content_of, failure, text_block, with_content, with_meta
 from upwell.gateway.upstream import Upstream
-from upwell.ground.errors import UpstreamError
+from upwell.gateway.workshop import HEAVY_BYTES
+from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG, span
 from upwell.ground.types import Cue, Door, Reply, Skip, Surfacing, ToolCall
 from upwell.surface.engine import Surfacer
 from upwell.surface.inject import place, worded
 from upwell.surface.options import SurfaceOptions
-from upwell.wire.rawjson import RawObject
+from upwell.wire.rawjson import NotJson, RawObject
 
 Fit = Callable[[ToolCall, RawObject], Awaitable[RawObject]]
+FitLarge = Callable[[ToolCall, bytes], Awaitable[bytes]]
 Outcome = Surfacing | Skip
 
 
 class Pipeline:
     """What happens to a call between the front and an upstream.
 
-    `fit` shortens a result to its budget. The memory side is raced, not awaited: it starts with
-    the call and gets `race_ms` from then on; what comes later is taken back and said next time.
+    `fit` shortens a result to its budget, `fit_large` does so in the workshop. The memory side is
+    raced, not awaited: it starts with the call and gets `race_ms` from then on; what comes later
+    is taken back and said next time.
     """
 
     def __init__(
         self,
         surfacer: Surfacer,
         fit: Fit,
+        fit_large: FitLarge,
         options: Callable[[str, str], SurfaceOptions],
         *,
         paused: Callable[[str], bool],
@@ -37,6 +41,7 @@ class Pipeline:
     ) -> None:
         self._surfacer = surfacer
         self._fit = fit
+        self._fit_large = fit_large
         self._options = options
         self._paused = paused
         self._cwd = cwd
@@ -60,7 +65,11 @@ class Pipeline:
             if reply.error:
                 self._take_back_later(surfacing)
                 return reply
-            fitted = await self._fitted(call, reply)
+            try:
+                fitted = await self._fitted(call, reply)
+            except NotJson as error:
+                self._take_back_later(surfacing)
+                return failure(_unreadable(call, error))
             outcome = await self._raced(surfacing, call, began)
             return self._injected(fitted, outcome, call)
 
@@ -72,8 +81,7 @@ class Pipeline:
             return failure(error)
 
     async def _fitted(self, call: ToolCall, reply: Reply) -> RawObject:
-        result = RawObject.parse(reply.result)
-        fitted = await self._fit(call, result)
+        fitted = await self._opened(call, reply.result)
         if not reply.repaired:
             return fitted
         notice = (
@@ -81,6 +89,15 @@ class Pipeline:
             "each reads U+FFFD here."
         )
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
+
+    async def _opened(self, call: ToolCall, result: bytes) -> RawObject:
+        """The result, fitted: here when it is small, in the workshop when it is large."""
+        if len(result) >= HEAVY_BYTES:
+            try:
+                return RawObject.parse(await self._fit_large(call, result))
+            except CompressionError as error:
+                LOG.warning("%s; fitting here", error)
+        return await self._fit(call, RawObject.parse(result))
 
     async def _raced(
         self, surfacing: "asyncio.Task[Outcome]", call: ToolCall, began: float
@@ -112,6 +129,14 @@ class Pipeline:
         outcome = await surfacing
         if isinstance(outcome, Surfacing):
             await self._surfacer.take_back(outcome)
+
+
+def _unreadable(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
+    return UpstreamProtocolError(
+        f"upstream {call.server!r} sent a result that is not JSON: {error}",
+        server=call.server,
+        hint="the call may have had its effects; report it to the server's authors",
+    )
 
 
 def _cue(call: ToolCall, session: str, cwd: str | None) -> Cue:

@@ -83,9 +83,17 @@ class PipeSink:
         self._writer = writer
 
     async def write(self, line: bytes) -> None:
+        await self.send(line + b"\n")
+
+    async def send(self, data: bytes) -> None:
+        """Send `data` as it is.
+
+        Raises:
+            ConnectionError: nobody reads any more.
+        """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side is gone")
-        self._writer.write(line + b"\n")
+        self._writer.write(data)
         await self._writer.drain()
 
     async def aclose(self) -> None:

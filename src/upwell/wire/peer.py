@@ -16,6 +16,11 @@ METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
+LARGE_BYTES = 256 * 1024
+_ANSWER_HEAD = re.compile(
+    rb'\{[ \t]*+(?:"jsonrpc"[ \t]*+:[ \t]*+"2\.0"[ \t]*+,[ \t]*+)?'
+    rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})[ \t]*+,[ \t]*+"result"[ \t]*+:'
+)
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})')
 
 
@@ -43,7 +48,8 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Open one line.
+    """Open one line. Of a large answer only the head is read: its `result` is whatever follows,
+    unopened, and whoever takes it has to look whether it is JSON.
 
     Raises:
         NotJson: it is not a JSON object.
@@ -55,6 +61,8 @@ def read_message(data: bytes) -> Message:
         mended = data.decode(errors="replace")
         repaired = mended.count("\ufffd") - data.count("\ufffd".encode())
         data = mended.encode()
+    if len(data) >= LARGE_BYTES and (large := _large_answer(data, repaired)):
+        return large
     body = RawObject.parse(data)
     method = body.value("method")
     identity = body.get("id")
@@ -64,6 +72,15 @@ def read_message(data: bytes) -> Message:
         method=method if isinstance(method, str) else None,
         repaired=repaired,
     )
+
+
+def _large_answer(data: bytes, repaired: int) -> Message | None:
+    head = _ANSWER_HEAD.match(data)
+    end = data.rstrip()
+    if head is None or not end.endswith(b"}"):
+        return None
+    members = ((b'"id"', head.group(1)), (b'"result"', end[head.end() : -1]))
+    return Message(body=RawObject(members), id=head.group(1), repaired=repaired)
 
 
 def error_body(code: int, message: str, data: object = None) -> bytes:

@@ -4,7 +4,7 @@ import pytest
 
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line
-from upwell.wire.peer import Message, Peer, PeerBabbled, PeerGone, read_message
+from upwell.wire.peer import LARGE_BYTES, Message, Peer, PeerBabbled, PeerGone, read_message
 
 
 class Wire:
@@ -130,6 +130,20 @@ async def test_requests_and_notifications_are_handed_on(wire, peer):
         (b'"x"', "ping"),
         (None, "notifications/progress"),
     ]
+
+
+async def test_a_large_answer_is_settled_without_being_opened(wire, peer):
+    task = await asking(peer)
+    large = b'{"content":[{"type":"text","text":"' + b"x" * LARGE_BYTES + b'"}]}'
+    wire.says(b'{"jsonrpc":"2.0","id":1,"result":' + large + b"}\r")
+    assert (await task).result == large
+
+
+async def test_a_large_answer_with_its_id_last_is_settled_too(wire, peer):
+    task = await asking(peer)
+    large = b'{"x":"' + b"x" * LARGE_BYTES + b'"}'
+    wire.says(b'{"result":' + large + b',"id":1}')
+    assert (await task).result == large
 
 
 def test_a_null_id_is_no_id():
