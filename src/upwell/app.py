@@ -12,6 +12,7 @@ import orjson
 from upwell.compress.base import Options as CompressOptions
 from upwell.compress.originals import Originals
 from upwell.config import Config, load
+from upwell.gateway.connection import ping
 from upwell.gateway.fit import Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
@@ -256,15 +257,18 @@ async def examine() -> dict[str, Ping]:
     except UpwellError as error:
         part = "config" if isinstance(error, ConfigError) else "home"
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
-    found = {
-        "config": Ping(ok=True, detail=str(config.home.config_file)),
-        "servers": Ping(ok=True, detail=f"{len(config.servers)} configured"),
-    }
+    found = {"config": Ping(ok=True, detail=str(config.home.config_file))}
     app = await build(Settings(tolerant=True))
     try:
-        return {**found, **await app.pings()}
+        found.update(await app.pings())
     finally:
         await app.aclose()
+    servers = [server for server in config.servers if server.enabled]
+    looks = [ping(server, config.gateway, config.environment) for server in servers]
+    answers = await asyncio.gather(*looks)
+    return found | {
+        f"server {one.name}": answer for one, answer in zip(servers, answers, strict=True)
+    }
 
 
 def _store(home: Home, databases: list[Database], *, tolerant: bool) -> Store:

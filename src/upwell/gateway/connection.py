@@ -15,8 +15,13 @@ from upwell.gateway.eras import (
     initialize_params,
 )
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.ground.errors import UpstreamProtocolError, UpstreamTimeout, UpstreamUnavailable
-from upwell.ground.types import Reply
+from upwell.ground.errors import (
+    UpstreamError,
+    UpstreamProtocolError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.lines import read_lines
 from upwell.wire.peer import METHOD_NOT_FOUND, Message, Peer, PeerBabbled, PeerGone, error_body
@@ -70,7 +75,7 @@ class Connection:
             try:
                 page = RawObject.parse(reply.result)
                 items = RawArray.parse(page.get("tools") or b"[]").items
-                found.extend(RawObject.parse(item) for item in items)
+                found.extend(RawObject.parse(item) for item in items if kind_of(item) == "object")
             except NotJson as error:
                 raise self._babble(f"its list of tools cannot be read: {error}") from error
             cursor = page.get("nextCursor")
@@ -172,6 +177,26 @@ async def connect(
             hint=f"check the command of [server.{server.name}]",
         ) from error
     return Connection(server, options, child, on_notice)
+
+
+async def ping(
+    server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
+) -> Ping:
+    """Start the server, greet it, and end it again: does it work?"""
+    connection: Connection | None = None
+    try:
+        connection = await connect(server, options, environment, _unheard)
+        tools = await connection.greet(options.connect_timeout_seconds)
+    except UpstreamError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    finally:
+        if connection is not None:
+            await connection.aclose()
+    return Ping(ok=True, detail=f"{len(tools)} tools")
+
+
+async def _unheard(message: Message) -> None:
+    """For a server whose notices concern nobody."""
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:
