@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import orjson
 from upwell.compress.base import Options as CompressOptions
 from upwell.compress.originals import Originals
 from upwell.config import Config, load
-from upwell.gateway.connection import ping
+from upwell.gateway.connection import probe
 from upwell.gateway.fit import Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.ground import shelf as shelves
+from upwell.ground.backup import back_up_daily
 from upwell.ground.db import Database, open_database
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -39,6 +40,8 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.wire.lines import Line, Sink
 
 DEFAULT_RESULT_TOKENS = 4000
+HOUSEKEEPING_SECONDS = 3600.0
+_JOURNAL_BYTES = 16_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 
@@ -55,6 +58,17 @@ class Settings:
     cwd: str | None = None
 
 
+Chore = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What an app has open, and what has to be done to it now and then."""
+
+    databases: list[Database] = field(default_factory=list)
+    chores: list[Chore] = field(default_factory=list)
+
+
 class App:
     """Everything of one home, wired together. Close it with `aclose`."""
 
@@ -64,7 +78,7 @@ class App:
         memory: Library,
         shelf: Shelf,
         originals: Originals,
-        databases: list[Database],
+        files: Files,
         cwd: str | None,
     ) -> None:
         self.config = config
@@ -79,7 +93,7 @@ class App:
         )
         self._shelf = shelf
         self._originals = originals
-        self._databases = databases
+        self._files = files
         self._cwd = cwd
 
     async def compress(
@@ -155,11 +169,19 @@ class App:
         """The health of every part."""
         return {"memory": await self.memory.ping(), "shelf": await self._shelf.ping()}
 
+    async def keep_house(self) -> None:
+        """Remove what has had its time, and make the daily backup."""
+        for chore in self._files.chores:
+            try:
+                await chore()
+            except StoreError as error:
+                LOG.warning("housekeeping: %s", error)
+
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
         await self.surfacer.aclose()
         await self.memory.aclose()
-        for database in self._databases:
+        for database in self._files.databases:
             await database.aclose()
 
     async def _fitted(
@@ -209,25 +231,28 @@ async def build(settings: Settings | None = None) -> App:
     config = load(settings.home, settings.flags, settings.environment)
     config.home.prepare()
     log_to(config.home.logs)
-    databases: list[Database] = []
-    shelf = _shelf(config, databases)
-    return App(
-        config,
-        Library(_store(config.home, databases, tolerant=settings.tolerant)),
-        shelf,
-        _originals(config, shelf),
-        databases,
-        settings.cwd,
-    )
+    files = Files()
+    shelf = _shelf(config, files)
+    memory = Library(_store(config.home, files, tolerant=settings.tolerant))
+    return App(config, memory, shelf, _originals(config, shelf), files, settings.cwd)
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
+    keeping = asyncio.create_task(_keep_house(app))
     try:
         await app.gateway().serve(lines, sink)
     finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
         await app.aclose()
+
+
+async def _keep_house(app: App) -> None:
+    while True:
+        await app.keep_house()
+        await asyncio.sleep(HOUSEKEEPING_SECONDS)
 
 
 def pause(session: str | None, home: Path | None = None) -> None:
@@ -257,21 +282,20 @@ async def examine() -> dict[str, Ping]:
     except UpwellError as error:
         part = "config" if isinstance(error, ConfigError) else "home"
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
-    found = {"config": Ping(ok=True, detail=str(config.home.config_file))}
     app = await build(Settings(tolerant=True))
     try:
-        found.update(await app.pings())
+        parts = {"config": Ping(ok=True, detail=str(config.home.config_file)), **await app.pings()}
     finally:
         await app.aclose()
     servers = [server for server in config.servers if server.enabled]
-    looks = [ping(server, config.gateway, config.environment) for server in servers]
-    answers = await asyncio.gather(*looks)
-    return found | {
-        f"server {one.name}": answer for one, answer in zip(servers, answers, strict=True)
-    }
+    states = await asyncio.gather(
+        *(probe(server, config.gateway, config.environment) for server in servers)
+    )
+    named = zip(servers, states, strict=True)
+    return {**parts, **{f"server {server.name}": state for server, state in named}}
 
 
-def _store(home: Home, databases: list[Database], *, tolerant: bool) -> Store:
+def _store(home: Home, files: Files, *, tolerant: bool) -> Store:
     try:
         database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
     except StoreError as error:
@@ -279,19 +303,25 @@ def _store(home: Home, databases: list[Database], *, tolerant: bool) -> Store:
             raise
         LOG.error("the memory cannot be used: %s", error)
         return AbsentStore(error)
-    databases.append(database)
-    return SqliteStore(database)
+    store = SqliteStore(database)
+    files.databases.append(database)
+    files.chores.extend([store.purge, lambda: back_up_daily(database, home.backups)])
+    return store
 
 
-def _shelf(config: Config, databases: list[Database]) -> Shelf:
-    options = shelves.Options(max_bytes={"original": config.compress.original_max_bytes})
+def _shelf(config: Config, files: Files) -> Shelf:
+    options = shelves.Options(
+        max_bytes={"original": config.compress.original_max_bytes, "decision": _JOURNAL_BYTES}
+    )
     try:
         database = open_database(config.home.ledger_db, [shelves.OWNER], synchronous="NORMAL")
     except StoreError as error:
         LOG.error("the ledger cannot be used, this process keeps its own: %s", error)
         return MemoryShelf(options=options)
-    databases.append(database)
-    return SqliteShelf(database, options=options)
+    shelf = SqliteShelf(database, options=options)
+    files.databases.append(database)
+    files.chores.append(shelf.expire)
+    return shelf
 
 
 def _originals(config: Config, shelf: Shelf) -> Originals:

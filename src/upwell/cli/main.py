@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 from upwell import __version__
 from upwell.cli import demo, home, memories, servers, texts
 from upwell.ground.errors import UpwellError, UsageError
+from upwell.ground.trace import LOG
 
 FAILED = 1
 USAGE = 2
@@ -57,6 +58,9 @@ def main(args: Sequence[str]) -> int:
         return 0
     except KeyboardInterrupt:
         return 130
+    except Exception as error:
+        LOG.exception("the command failed: %s", " ".join(args))
+        return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
 
 

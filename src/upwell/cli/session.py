@@ -9,14 +9,16 @@ if TYPE_CHECKING:
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]]) -> T:
-    """Run `work` on a fresh app of the user's home, and close it whatever happens."""
+    """Run `work` on a fresh app of the user's home, keep house, and close it."""
 
     async def whole() -> T:
         from upwell.app import build
 
         app = await build()
         try:
-            return await work(app)
+            result = await work(app)
+            await app.keep_house()
+            return result
         finally:
             await app.aclose()
 

@@ -28,6 +28,7 @@ from upwell.wire.peer import METHOD_NOT_FOUND, Message, Peer, PeerBabbled, PeerG
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 NO_CAPABILITIES = b"{}"
+PROBE_SECONDS = 15.0
 _MAX_PAGES = 1000
 Heard = Callable[[Message], Awaitable[None]]
 
@@ -110,10 +111,15 @@ class Connection:
 
     async def obituary(self, how: str) -> UpstreamUnavailable:
         """The error that says how the server ended, and what it said last."""
+        hint = (
+            "it is being restarted; check first whether the call had its effects"
+            if self._version
+            else f"run the command of [server.{self._server.name}] by hand and see what it says"
+        )
         return UpstreamUnavailable(
             f"upstream {self._server.name!r} {how}: {await self._child.obituary()}",
             server=self._server.name,
-            hint="it is being restarted; check first whether the call had its effects",
+            hint=hint,
         )
 
     async def aclose(self) -> None:
@@ -179,24 +185,23 @@ async def connect(
     return Connection(server, options, child, on_notice)
 
 
-async def ping(
+async def probe(
     server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
 ) -> Ping:
-    """Start the server, greet it, and end it again: does it work?"""
-    connection: Connection | None = None
+    """Start a server, ask for its tools, end it: is it fit for service?"""
+
+    async def ignore(message: Message) -> None:
+        return None
+
     try:
-        connection = await connect(server, options, environment, _unheard)
-        tools = await connection.greet(options.connect_timeout_seconds)
+        connection = await connect(server, options, environment, ignore)
+        try:
+            tools = await connection.greet(min(PROBE_SECONDS, options.connect_timeout_seconds))
+        finally:
+            await connection.aclose()
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    finally:
-        if connection is not None:
-            await connection.aclose()
     return Ping(ok=True, detail=f"{len(tools)} tools")
-
-
-async def _unheard(message: Message) -> None:
-    """For a server whose notices concern nobody."""
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:

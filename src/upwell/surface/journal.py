@@ -7,7 +7,7 @@ Query texts are kept for `query_retention_days`, with secrets masked, or only as
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import orjson
@@ -32,14 +32,14 @@ class Journal:
         self._shelf = shelf
         self._options = options
         self._mask = mask
-        self._pending: dict[str, bytes] = {}
+        self._pending: dict[str, tuple[Cue, Surfacing | Skip, float]] = {}
         self._counts: Counter[str] = Counter()
         self._flushing: asyncio.Task[None] | None = None
 
     def note(self, cue: Cue, outcome: Surfacing | Skip, key: str, took_ms: float) -> None:
         """Write a decision down, soon."""
         self._counts[outcome.reason if isinstance(outcome, Skip) else "surfaced"] += 1
-        self._pending[key] = orjson.dumps(self._described(cue, outcome, took_ms))
+        self._pending[key] = (cue, outcome, took_ms)
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.create_task(self._flush_soon())
 
@@ -49,9 +49,10 @@ class Journal:
         if not pending:
             return
         self._pending, self._counts = {}, Counter()
+        entries = await asyncio.to_thread(self._written, pending)
         ttl_seconds = self._options.query_retention_days * _DAY_SECONDS
         try:
-            await self._shelf.put(DECISIONS, pending, ttl_seconds=ttl_seconds)
+            await self._shelf.put(DECISIONS, entries, ttl_seconds=ttl_seconds)
             await self._shelf.incr(OUTCOMES, counts, ttl_seconds=ttl_seconds)
         except StoreError as error:
             LOG.warning("decisions were not kept: %s", error)
@@ -66,6 +67,11 @@ class Journal:
         while self._pending:
             await asyncio.sleep(FLUSH_SECONDS)
             await self.flush()
+
+    def _written(
+        self, pending: Mapping[str, tuple[Cue, Surfacing | Skip, float]]
+    ) -> dict[str, bytes]:
+        return {key: orjson.dumps(self._described(*entry)) for key, entry in pending.items()}
 
     def _described(self, cue: Cue, outcome: Surfacing | Skip, took_ms: float) -> dict[str, Any]:
         said = outcome.hits if isinstance(outcome, Surfacing) else ()

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from upwell.compress.fitted import Room
 from upwell.compress.json.outline import Outline
@@ -11,6 +12,7 @@ from upwell.ground.text.tokens import weigh
 from upwell.ground.types import Omission
 
 _ELLIPSIS = "…"
+_SHORT = 32
 _MARK_CHARS, _MARK_TOKENS = 44, 16.0
 _CUT_CHARS, _CUT_TOKENS = 14, 7.0
 _SMALL_MARK_CHARS, _SMALL_MARK_TOKENS = 20, 8.0
@@ -47,11 +49,10 @@ class Basket:
     def buy(self, order: Sequence[int]) -> list[int]:
         """Take units in this order until one does not fit. Returns those taken."""
         taken = []
-        room = self._room
         for unit in order:
             chars, tokens = self.chars, self.tokens
             opened = self._add(unit)
-            if self.chars > room.chars or self.tokens > room.tokens:
+            if self._is_over():
                 self._undo(unit, opened)
                 self.chars, self.tokens = chars, tokens
                 break
@@ -80,6 +81,8 @@ class Basket:
                 opened.append(above)
             for box in reversed(opened):
                 self._open(box)
+                if self._is_over():
+                    break
         node.units.append(unit)
         self._pay(piece)
         if node.end - node.start > len(piece) and len(node.units) == 1:
@@ -87,11 +90,15 @@ class Basket:
             self.tokens += _CUT_TOKENS
         return opened
 
+    def _is_over(self) -> bool:
+        return self.chars > self._room.chars or self.tokens > self._room.tokens
+
     def _undo(self, unit: int, opened: list[Node]) -> None:
         self._doc.nodes[unit].units.pop()
         for box in opened:
-            if box.parent is not None and box.parent.kept is not None:
-                box.parent.kept.remove(box)
+            shelf = box.parent.kept if box.parent is not None else None
+            if shelf and shelf[-1] is box:
+                shelf.pop()
             if box.kind != SCALAR:
                 box.kept = None
 
@@ -117,7 +124,13 @@ class Basket:
     def _pay(self, text: str) -> None:
         self.chars += len(text)
         if self._counting:
-            self.tokens += weigh(text)
+            self.tokens += _weigh_short(text) if len(text) < _SHORT else weigh(text)
+
+
+@lru_cache(maxsize=4096)
+def _weigh_short(text: str) -> float:
+    """Names and brackets come again and again."""
+    return weigh(text)
 
 
 def _is_brief(node: Node) -> bool:

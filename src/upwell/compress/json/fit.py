@@ -46,10 +46,11 @@ def fit(
     wanted = order(asked, needed, costs, share, limit)
     bought: list[int] = []
     for _ in range(_ROUNDS):
-        bought += basket.buy(wanted[len(bought) :])
+        more = basket.buy(wanted[len(bought) :])
+        bought += more
         writer = Writer(doc, text, style)
         result = writer.write()
-        if not room.holds(result):
+        if not more or not room.holds(result):
             break
         basket.settle(result)
     while bought and not room.holds(result):

@@ -18,9 +18,7 @@ _DULL = frozenset(
     """url uri href link links self sha hash etag checksum integrity signature
     gravatar avatar curies node_id digest nonce html git ssh svn managedfields selflink""".split()
 )
-_TROUBLE = re.compile(
-    r"error|fail|denied|fatal|exception|panic|crash|invalid|timeout|refused", re.I
-)
+_TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
 _NUMBER = re.compile(r'"?-?\d[\d,.]*(?: ?[A-Za-z%]{1,3})?"?\Z')
 _PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
@@ -56,10 +54,24 @@ def salience(doc: Outline, text: str) -> list[float]:
             score += 1.6
         if value in _EMPTY:
             score -= 1.5
-        if value[0] == '"' and size > 8 and _TROUBLE.search(value):
-            score += 1.5
         scores.append(score)
+    for unit in _troubled(doc, text):
+        scores[unit] += 1.5
     return scores
+
+
+def _troubled(doc: Outline, text: str) -> set[int]:
+    """The units whose value speaks of trouble."""
+    low = lowered(text)
+    found: set[int] = set()
+    for word in _TROUBLE:
+        at = low.find(word)
+        while at >= 0:
+            unit = bisect_right(doc.starts, at) - 1
+            if unit >= 0 and at < doc.ends[unit]:
+                found.add(unit)
+            at = low.find(word, at + len(word))
+    return found
 
 
 def _path_salience(doc: Outline) -> list[float]:
@@ -88,42 +100,28 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     weights = _weights(doc, question, hits, credits)
     contexts = _contexts(doc, holders)
     expected = _expected_paths(doc, text, question)
+    sums = [sum([weights[term] * credit for term, credit in path.items()]) for path in credits]
     nothing: dict[int, float] = {}
-    cache: dict[tuple[int, int], float] = {}
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
+        path = node.path
         around = contexts.get(id(node.parent), nothing)
         own = hits.get(unit)
-        place = (node.path, id(around))
-        score = cache.get(place)
-        if score is None or own:
-            score = _score(weights, credits[node.path], around, own, precision[node.path])
-            if not own:
-                cache[place] = score
+        if own:
+            around = {**around, **dict.fromkeys(own, 1.0)}
+        score, worth = sums[path], credits[path]
+        for term, credit in around.items():
+            more = credit - worth.get(term, 0.0)
+            if more > 0.0:
+                score += weights[term] * more
         if score > 0.0:
-            scores[unit] = score * _EXPECTED if node.path in expected else score
+            fit = max(precision[path], 0.6) if own else precision[path]
+            scores[unit] = score * (0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0)
     best = max(scores.values(), default=0.0)
     whole = sum(
         weight for weight, term in zip(weights, question.terms, strict=True) if term.weight >= 1.0
     )
     return scores, min(1.0, best / whole) if whole else 0.0
-
-
-def _score(
-    weights: list[float],
-    path: dict[int, float],
-    around: dict[int, float],
-    own: set[int] | None,
-    precision: float,
-) -> float:
-    merged = dict(around)
-    for term, credit in path.items():
-        if credit > merged.get(term, 0.0):
-            merged[term] = credit
-    for term in own or ():
-        merged[term] = 1.0
-    fit = max(precision, 0.6) if own else precision
-    return sum(weights[term] * credit for term, credit in merged.items()) * (0.5 + 0.5 * fit)
 
 
 def _value_hits(

@@ -68,7 +68,7 @@ def detect(text: str, name: str = "") -> Kind:
     """What `text` is. `name`, a path or URL, is a hint. JSON is recognised by its outline only;
     who parses it knows better, and asks again with `detect_plain` when it is not JSON."""
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
-    if head[:1] in ("{", "["):
+    if head[:1] in ("{", "[", '"'):
         kind = _json_outline(text, head)
         if kind is not None:
             return kind
@@ -91,6 +91,9 @@ def detect_plain(text: str, name: str = "") -> Kind:
 
 def _json_outline(text: str, head: str) -> Kind | None:
     tail = text[-64:].rstrip()
+    if head[0] == '"':
+        alone = tail.endswith('"') and "\n" not in text[:_SAMPLE_CHARS].strip()
+        return Kind.JSON_SCALAR if alone else None
     if head[0] == "{" and _looks_like_lines(head):
         return Kind.JSON_LINES
     if not tail.endswith("}" if head[0] == "{" else "]"):
