@@ -99,12 +99,24 @@ def _programs(repository: Path) -> Iterator[Document]:
         command = [*git, "grep", "-n", word, "--", "src"]
         yield from _output("search-results", f"grep-{word}", command)
     standard = Path(sysconfig.get_paths()["stdlib"])
-    yield from _output("listing", "ls", ["ls", "-lR", str(standard / "json"), str(standard / "email")])
+    yield from _output(
+        "listing", "ls", ["ls", "-lR", str(standard / "json"), str(standard / "email")]
+    )
     yield from _output("stack-trace", "traces", [sys.executable, "-c", _TRACES])
-    yield from _output("log", "imports", [sys.executable, "-X", "importtime", "-c", "import asyncio"])
+    yield from _output(
+        "log", "imports", [sys.executable, "-X", "importtime", "-c", "import asyncio"]
+    )
     yield from _output("log", "service", [sys.executable, "-c", _SERVICE])
     yield from _output("mcp-output", "search", [sys.executable, "-c", _SEARCH])
-    command = [sys.executable, "-m", "pytest", "-v", "--color=no", "tests/test_sizes.py", "tests/unit"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-v",
+        "--color=no",
+        "tests/test_sizes.py",
+        "tests/unit",
+    ]
     yield from _output("test-log", "pytest", command, repository)
 
 
@@ -154,7 +166,9 @@ def _prose_needles(text: str) -> Iterator[Needle]:
             r"\s+".join(re.escape(word) for word in spaced[middle : middle + 3]), sentence
         )
         rest = spaced[:middle] + spaced[middle + 3 :]
-        keywords = sorted((w for w in rest if len(w) > 4 and w.lower() not in _COMMON), key=len)[-5:]
+        keywords = sorted((w for w in rest if len(w) > 4 and w.lower() not in _COMMON), key=len)[
+            -5:
+        ]
         if answer and len(keywords) >= 3 and _rare(text, answer.group()):
             yield Needle(f"What does it say about {' '.join(keywords)}?", answer.group())
 
@@ -166,11 +180,20 @@ def _code_needles(text: str) -> Iterator[Needle]:
         r"(?:def|fn|func|function|class|struct|interface|[\w<>\[\]*]+) \*?(\w{4,})(\([^\n]{4,120}\))",
         re.M,
     )
-    constant = re.compile(r"^\s*(?:#define |const |static |final )*([A-Z][A-Z_0-9]{4,}) *=? *([\"'\w][^\n;]{3,60})", re.M)
+    constant = re.compile(
+        r"^\s*(?:#define |const |static |final )*([A-Z][A-Z_0-9]{4,}) *=? *([\"'\w][^\n;]{3,60})",
+        re.M,
+    )
     comment = re.compile(r"(?:#|//|/\*+|\*) +([A-Za-z][^\n]{50,110})$", re.M)
     found = [
-        *(Needle(f"What parameters does {m[1]} take?", m[2].strip()) for m in _spread(list(signature.finditer(text)), 6)),
-        *(Needle(f"What is the value of {m[1]}?", m[2].strip()) for m in _spread(list(constant.finditer(text)), 3)),
+        *(
+            Needle(f"What parameters does {m[1]} take?", m[2].strip())
+            for m in _spread(list(signature.finditer(text)), 6)
+        ),
+        *(
+            Needle(f"What is the value of {m[1]}?", m[2].strip())
+            for m in _spread(list(constant.finditer(text)), 3)
+        ),
     ]
     for match in _spread(list(comment.finditer(text)), 4):
         spaced = match[1].split()
@@ -200,7 +223,7 @@ _MAKERS: dict[str, Callable[[str], Iterator[Needle]]] = {
     },
 }
 
-_TRACES = r'''
+_TRACES = r"""
 import json, traceback, email.parser, decimal, ipaddress
 cases = [lambda: json.loads("{bad"), lambda: decimal.Decimal("x1y"), lambda: ipaddress.ip_address("999.1"),
          lambda: open("/nonexistent/settings-42.toml"), lambda: {}["missing_key_7"], lambda: int("12z"),
@@ -213,8 +236,8 @@ for number, case in enumerate(cases * 3):
     except Exception:
         print(f"--- worker-{number} request req-{number * 7919 % 10007:05d}")
         traceback.print_exc(file=__import__("sys").stdout)
-'''
-_SERVICE = r'''
+"""
+_SERVICE = r"""
 import random
 random.seed(7)
 routes = ["/api/users", "/api/orders", "/health", "/api/login", "/static/app.js"]
@@ -226,9 +249,9 @@ for n in range(1500):
         print(f"{stamp} WARN  pool db-{n % 3} slow query {random.randint(900, 4000)}ms id=q{random.getrandbits(32):08x}")
     else:
         print(f"{stamp} INFO  http {random.choice(['GET', 'POST'])} {random.choice(routes)} 200 {random.randint(1, 90)}ms req={random.getrandbits(40):010x}")
-'''
-_SEARCH = r'''
+"""
+_SEARCH = r"""
 import importlib.metadata as m
 for n, d in enumerate(sorted(m.distributions(), key=lambda d: d.metadata["Name"].lower())):
     print(f"Title: {d.metadata['Name']} {d.version}\nURL: {d.metadata.get('Home-page') or (d.metadata.get_all('Project-URL') or ['none'])[0]}\nSummary: {d.metadata['Summary']}\nLicense: {d.metadata.get('License-Expression') or d.metadata.get('License') or 'unknown'}\nRequires: {', '.join(d.requires or [])[:200]}\n")
-'''
+"""

@@ -169,7 +169,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",
             origin=str(path),
-            hint="check its owner and permissions",
+            hint="check its owner and permissions, or set UPWELL_HOME to a folder of your own",
         ) from error
 
 

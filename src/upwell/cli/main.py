@@ -18,6 +18,7 @@ app = typer.Typer(
     name="upwell",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "

@@ -7,12 +7,10 @@ from typing import Any
 
 import typer
 
-from upwell.surface.render import harmless
-
 
 def say(text: str = "") -> None:
     """One line for the user, harmless to a terminal."""
-    typer.echo(harmless(text) if sys.stdout.isatty() else _writable(text))
+    typer.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
 
 
 def note(text: str) -> None:
@@ -48,8 +46,14 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
 
     drawn = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        drawn.add_row(*(Text(harmless(str(row[name]))) for name in columns))
+        drawn.add_row(*(Text(_harmless(str(row[name]))) for name in columns))
     Console().print(drawn)
+
+
+def _harmless(text: str) -> str:
+    from upwell.surface.render import harmless
+
+    return harmless(text)
 
 
 def _utf8() -> bool:

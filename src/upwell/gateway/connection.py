@@ -76,7 +76,7 @@ class Connection:
             try:
                 page = RawObject.parse(reply.result)
                 items = RawArray.parse(page.get("tools") or b"[]").items
-                found.extend(RawObject.parse(item) for item in items)
+                found.extend(RawObject.parse(item) for item in items if kind_of(item) == "object")
             except NotJson as error:
                 raise self._babble(f"its list of tools cannot be read: {error}") from error
             cursor = page.get("nextCursor")

@@ -5,9 +5,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from upwell.gateway.eras import IMPLEMENTATION, capabilities, negotiated
+from upwell.ground.errors import UpwellError
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.peer import Message, answer_line, read_message
+from upwell.wire.peer import INTERNAL_ERROR, Message, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 INSTRUCTIONS = (
@@ -38,6 +39,19 @@ async def greeted(lines: AsyncIterator[Line], sink: Sink) -> AsyncIterator[Line]
     if first is None or await _answered(first, sink):
         return lines
     return _again(first, lines)
+
+
+async def refused(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
+    """Answer every request with `error`, until the agent closes its side: a gateway that cannot
+    start tells its agent why."""
+    reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
+    async for line in lines:
+        try:
+            message = read_message(line.data)
+        except NotJson:
+            continue
+        if message.method is not None and message.id is not None:
+            await sink.write(answer_line(message.id, reply))
 
 
 async def _answered(line: Line, sink: Sink) -> bool:

@@ -41,7 +41,10 @@ class Call:
 
     @property
     def args(self) -> Mapping[str, Any]:
-        return self.params.get("arguments") or {}
+        found = self.params.get("arguments") or {}
+        if not isinstance(found, dict):
+            raise RpcError('{"code":-32602,"message":"arguments must be an object"}')
+        return found
 
 
 @dataclass(frozen=True)
