@@ -111,7 +111,7 @@ async def test_a_database_locked_by_another_process_is_a_clear_error(
 ) -> None:
     path = tmp_path / "memory.db"
     await filled(path, 5)
-    monkeypatch.setattr("upwell.ground.db.BUSY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("upwell.ground.sqlite_file.BUSY_TIMEOUT_SECONDS", 0.2)
     store, database = opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")

@@ -1,9 +1,9 @@
 """Damaged databases: checked twice, moved aside whole, and read for what is left.
 
-The caller holds the file's lock (`db.exclusively`). Inside it the damage is checked again, since
-another process may have repaired the file meanwhile; and where the file still lets itself be
-locked, its write lock is held until the new file stands in its place, so that no other process
-can acknowledge a row that would be left behind.
+The caller holds the file's lock (`sqlite_file.exclusively`). Inside it the damage is checked
+again, since another process may have repaired the file meanwhile; and where the file still lets
+itself be locked, its write lock is held until the new file stands in its place, so that no other
+process can acknowledge a row that would be left behind.
 """
 
 import sqlite3
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
-from upwell.ground.db import CORRUPT, Plan, connect, migrate
+from upwell.ground.sqlite_file import CORRUPT, Plan, connect, migrate
 from upwell.ground.trace import LOG
 
 MAX_SKIPS = 20_000

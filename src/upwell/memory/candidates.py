@@ -4,7 +4,14 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from upwell.ground.text.anchors import file_stem, path_parts, relative_to, symbol_keys
+from upwell.ground.text.anchors import (
+    COMMON_STEMS,
+    PROJECT_FILES,
+    file_stem,
+    path_parts,
+    relative_to,
+    symbol_keys,
+)
 from upwell.memory.query import Corpus, Reading
 from upwell.memory.rows import ranges, scope_of
 from upwell.memory.terms import sound
@@ -17,6 +24,8 @@ MAX_JOINED = 160
 FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
 """How much a join is worth by what was equal: the whole path, its last two parts, the file's
 name, its stem (a test and what it tests), a symbol."""
+EVERYWHERE = 0.3
+"""What is left of a join on a file that every project has: a README, a manifest, a licence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,20 +127,25 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
     parts = path_parts(known)
     if not parts:
         return []
+    stem = file_stem(path)
     rooted = path.startswith(("/", "~"))
     inside = not rooted or known != "/".join(path_parts(path.lower()))
     forms = [(f"f:{known}", FULL_PATH)]
     if not inside:
         forms += [(f"f:{'/'.join(parts[i:])}", FULL_PATH) for i in range(1, len(parts) - 1)]
     if len(parts) > 1:
-        forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL), (f"f:{parts[-1]}", FILE_NAME)]
-    return [*forms, (f"n:{parts[-1]}", FILE_NAME), (f"t:{file_stem(path)}", STEM)]
+        forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]
+    if stem not in COMMON_STEMS:
+        forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME), (f"t:{stem}", STEM)]
+    if stem in PROJECT_FILES:
+        return [(key, worth * EVERYWHERE) for key, worth in forms]
+    return forms
 
 
 def _pattern_forms(path: str) -> list[tuple[str, float]]:
     last = path_parts(path.lower())[-1:]
     name = last[0].replace("*", "").replace("?", "") if last else ""
-    if len(name) < 3 or name.startswith("."):
+    if len(name) < 3 or name.startswith(".") or file_stem(name) in COMMON_STEMS | PROJECT_FILES:
         return []
     exact = [(f"n:{name}", FILE_NAME)] if "*" not in last[0] else []
     return [*exact, (f"t:{file_stem(name)}", PATTERN)]

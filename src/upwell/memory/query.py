@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.memory.terms import query_words, stemmer
 
 MAX_WORDS = 96
@@ -19,6 +20,8 @@ MAX_WORDS = 96
 ROW_BUDGET = 6_000
 """Rows a full-text search may score: about 10 ms of CPU at a million memories."""
 ONLY_NEWEST_BEYOND = 60_000
+LEAST_MEMORIES = 500
+COMMON_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +36,29 @@ class Corpus:
     def mean_words(self) -> float:
         return max(1.0, self.words / self.memories) if self.memories else 1.0
 
-    def idf(self, holding: int) -> float:
-        """Rarity of what `holding` memories hold (Robertson/Sparck Jones, never negative)."""
-        rest = max(0, self.memories - holding)
-        return math.log(1.0 + (rest + 0.5) / (holding + 0.5))
+    def idf(self, holding: int, *, common: bool = False) -> float:
+        """Rarity of what `holding` memories hold (Robertson/Sparck Jones, never negative).
+
+        A store of a few memories does not know which words are rare: it is filled up to
+        `LEAST_MEMORIES` with memories unseen, of which one in twenty holds a `common` word.
+        """
+        size = max(self.memories, LEAST_MEMORIES)
+        held = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
+        return math.log(1.0 + (max(0.0, size - held) + 0.5) / (held + 0.5))
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """A query text, read against a corpus. `idf` holds every stem of the query, also those that
-    no memory has; `holding` how many memories hold each; `match` finds candidates, "" nothing."""
+    no memory has; `holding` how many memories hold each; `telling` those that are not everyday
+    words; `match` finds candidates, "" nothing."""
 
     text: str
     words: tuple[str, ...]
     stems: tuple[str, ...]
     idf: dict[str, float]
     holding: dict[str, int]
+    telling: frozenset[str]
     match: str
     newest_only: bool
 
@@ -87,8 +97,12 @@ def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
         text=text,
         words=tuple(by_stem.values()),
         stems=tuple(by_stem),
-        idf={stem: within.idf(holding[stem]) for stem in by_stem},
+        idf={
+            stem: within.idf(holding[stem], common=word in EVERYDAY_WORDS)
+            for stem, word in by_stem.items()
+        },
         holding=holding,
+        telling=frozenset(stem for stem, word in by_stem.items() if word not in EVERYDAY_WORDS),
         match=match,
         newest_only=newest_only,
     )

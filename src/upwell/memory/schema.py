@@ -4,6 +4,7 @@
                 │                          sequence in one integer, so that a project is a range
                 ├──< about >── anchor      files and symbols, joined exactly
                 └── term                   how many memories of a scope hold a stem
+    background                             how well memories match by chance
     trash                                  deleted, kept for 30 days
 
 `words`, `anchor`, `about` and `term` are derived from `memory` and can be built again; so are its
@@ -55,6 +56,10 @@ def _create(db: sqlite3.Connection) -> None:
         """CREATE TABLE about (
             anchor INTEGER NOT NULL, n INTEGER NOT NULL,
             PRIMARY KEY (anchor, n)) WITHOUT ROWID""",
+        """CREATE TABLE background (
+            key INTEGER NOT NULL, words INTEGER NOT NULL, mean REAL NOT NULL,
+            spread REAL NOT NULL, memories INTEGER NOT NULL,
+            PRIMARY KEY (key, words)) WITHOUT ROWID""",
         """CREATE TABLE trash (
             tenant TEXT NOT NULL, id TEXT NOT NULL, deleted_at REAL NOT NULL,
             memory TEXT NOT NULL, PRIMARY KEY (tenant, id)) WITHOUT ROWID""",

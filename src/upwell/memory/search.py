@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query
-from upwell.memory.calibrate import probability
+from upwell.memory.background import Background, load
+from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
 from upwell.memory.signals import Candidate, candidates, join_signals, word_signals
 
 MAX_TEXTS = 3
+LOOKED_AT = 10
+"""Places whose probability counts for those above them, whatever the limit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 """Ranks whose mean BM25 is the background that the margin is measured from."""
-SPEAKER_BOOST = 0.15
-WINDOW_SHARE = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Pool:
     joins: Mapping[str, Join]
     readings: Sequence[Reading]
     within: Corpus
+    background: Background
 
 
 def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline) -> list[Hit]:
@@ -38,7 +40,7 @@ def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline)
     if deadline.passed():
         return []
     judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
-    return [found.hit() for found in judged[: query.limit]]
+    return hits(judged, query.limit)
 
 
 def gather(
@@ -57,7 +59,8 @@ def gather(
     if turns:
         near = neighbours(db, turns) - found.keys()
         found |= {n: turn for n, turn in candidates(db, near).items() if _may_be_seen(turn, keep)}
-    return Pool(found, joins, readings, within)
+    background = load(db, query.scope, within)
+    return Pool(found, joins, readings, within, background)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,13 +72,22 @@ class Judged:
     signals: Mapping[str, float]
     matched: tuple[str, ...]
 
-    def hit(self) -> Hit:
-        return Hit(
-            memory=self.candidate.memory,
-            score=probability(self.signals),
-            signals=self.signals,
-            matched=self.matched,
+
+def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
+    """The first of them as hits. What stands above a probable one is at least as probable."""
+    made: list[Hit] = []
+    score = 0.0
+    for found in reversed(judged[: max(limit, LOOKED_AT)]):
+        score = max(score, probability(found.signals))
+        made.append(
+            Hit(
+                memory=found.candidate.memory,
+                score=score,
+                signals=found.signals,
+                matched=found.matched,
+            )
         )
+    return made[::-1][:limit]
 
 
 def judge(pool: Pool) -> list[Judged]:
@@ -98,21 +110,10 @@ def judge(pool: Pool) -> list[Judged]:
     return judged
 
 
-def relevance(signals: Mapping[str, float]) -> float:
-    """What hits are ordered by."""
-    words = (1.0 - WINDOW_SHARE) * signals.get("bm25", 0.0) + WINDOW_SHARE * signals.get(
-        "window", 0.0
-    )
-    words *= 1.0 + SPEAKER_BOOST * signals.get("speaker", 0.0)
-    path = signals["path_join"] * signals["path_rarity"]
-    symbol = signals["symbol_join"] * signals["symbol_rarity"]
-    return words + 10.0 * path + 5.0 * symbol
-
-
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     """The word signals of every candidate for one text, the margin among them."""
     signals = {
-        n: word_signals(reading, pool.within, candidate, _near(pool, n, candidate))
+        n: word_signals(reading, pool.within, pool.background, candidate, _near(pool, n, candidate))
         for n, candidate in pool.candidates.items()
     }
     ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)

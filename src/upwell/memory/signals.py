@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from upwell.ground.types import Memory
+from upwell.memory.background import Background
 from upwell.memory.candidates import Join
-from upwell.memory.query import Corpus, Reading
+from upwell.memory.query import Corpus, Reading, read
 from upwell.memory.rows import COLUMNS, from_row, text_of
 from upwell.memory.terms import counted, sound, speaker, stemmer, word_list
 
@@ -36,6 +37,12 @@ SIGNALS = (
     "coverage_mass",
     "in_vocabulary",
     "informative_words",
+    "matched_words",
+    "telling_words",
+    "rarest",
+    "chance",
+    "chance_spread",
+    "turn",
     "window",
     "speaker",
     "path_join",
@@ -50,7 +57,8 @@ SIGNALS = (
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory that was found, with its stems counted. `row` is the whole of it."""
+    """A memory that was found, with its stems counted. `row` is the whole of it. One that says
+    who speaks and is about no file is a turn of a conversation."""
 
     n: int
     row: Sequence[Any]
@@ -97,7 +105,7 @@ def _candidate(row: Sequence[Any]) -> Candidate:
         words=body.total(),
         extra=counted(extra) if extra else Counter(),
         keys=tuple(keys.split("\n")) if keys else (),
-        speaker=speaker(text[:100]),
+        speaker="" if keys else speaker(text[:100]),
     )
 
 
@@ -116,11 +124,17 @@ def bm25(
 
 
 def word_signals(
-    reading: Reading, within: Corpus, candidate: Candidate, near: Sequence[Candidate]
+    reading: Reading,
+    within: Corpus,
+    background: Background,
+    candidate: Candidate,
+    near: Sequence[Candidate],
 ) -> dict[str, float]:
     """What the words of one query say about one candidate; `near` are the turns around it."""
     own = bm25(reading, within, [candidate])
-    covered = sum(idf for stem, idf in reading.idf.items() if candidate.frequency(stem))
+    matched = [idf for stem, idf in reading.idf.items() if candidate.frequency(stem)]
+    covered = sum(matched)
+    chance, spread = background.at(reading.in_vocabulary * len(reading.stems))
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
@@ -128,9 +142,22 @@ def word_signals(
         "coverage_mass": covered,
         "in_vocabulary": reading.in_vocabulary,
         "informative_words": float(len(reading.stems)),
+        "matched_words": float(len(matched)),
+        "telling_words": float(sum(1 for s in reading.telling if candidate.frequency(s))),
+        "rarest": max(matched, default=0.0) / within.idf(1),
+        "chance": chance,
+        "chance_spread": spread,
+        "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, within, [candidate, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
     }
+
+
+def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequence[int]) -> float:
+    """The best BM25 that a query text gets from these memories; 0 where there are none."""
+    reading = read(db, text, within)
+    found = candidates(db, numbers).values()
+    return max((bm25(reading, within, [candidate]) for candidate in found), default=0.0)
 
 
 def join_signals(

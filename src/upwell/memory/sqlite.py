@@ -8,11 +8,12 @@ from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope
-from upwell.memory import index
+from upwell.memory import background, index
 from upwell.memory.base import Added
 from upwell.memory.duplicates import find_duplicates
 from upwell.memory.rows import check, from_json, stamped, to_json, visible_scopes
 from upwell.memory.search import search
+from upwell.memory.signals import best_bm25
 
 TRASH_SECONDS = 30 * 86_400.0
 
@@ -41,15 +42,26 @@ class SqliteStore:
             check(memory)
         complete = [stamped(memory, now) for memory in memories]
 
-        def keep(db: sqlite3.Connection) -> list[Added]:
+        def keep(db: sqlite3.Connection) -> tuple[list[Added], list[Scope]]:
             duplicates = find_duplicates(db, complete)
             index.insert(db, complete)
-            return [
+            added = [
                 Added(id=memory.id, duplicates=found)
                 for memory, found in zip(complete, duplicates, strict=True)
             ]
+            seen_by = [
+                Scope(tenant=tenant, project=project)
+                for tenant, project in dict.fromkeys((m.tenant, m.project) for m in complete)
+            ]
+            everything = [Scope(tenant=tenant) for tenant in {m.tenant for m in complete}]
+            return added, [one for one in {*seen_by, *everything} if background.is_due(db, one)]
 
-        return await self._database.write(keep) if complete else []
+        if not complete:
+            return []
+        added, due = await self._database.write(keep)
+        for scope in due:
+            await background.measure(self._database, scope, best_bm25)
+        return added
 
     async def get(self, memory_id: str) -> Memory | None:
         """The memory with this id; None when there is none, or its time is up."""

@@ -14,6 +14,7 @@ from functools import lru_cache
 
 from upwell.ground.text.words import cjk_terms, fold, informative, path_words, split_identifier
 from upwell.ground.types import Memory
+from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.memory.schema import TOKENIZER
 
 MAX_CACHED_STEMS = 200_000
@@ -26,6 +27,12 @@ _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPEAKER = re.compile(r"\s*([^\W\d_][\w'’.-]*(?: [^\W\d_][\w'’.-]*){0,2}):\s")
+_LABELS = frozenset(
+    """
+    api author bugfix build chore ci cli co-authored-by debug deps doc docs feat fix fixes hotfix
+    hint http info memory note perf ref refactor result signed-off-by style tests todo ui url warn
+    """.split()
+)
 
 
 class Stemmer:
@@ -133,6 +140,11 @@ def query_words(text: str) -> list[str]:
 
 
 def speaker(text: str) -> str:
-    """Who says it, folded, where a text begins like `Ana: …`; else empty."""
+    """Who says it, folded, where a text begins like `Ana: …`; else empty. A name begins with a
+    capital and is no everyday word: `Fix: …` is a label."""
     match = _SPEAKER.match(text)
-    return fold(match.group(1)) if match else ""
+    if not match or not match.group(1)[0].isupper():
+        return ""
+    name = fold(match.group(1))
+    first = name.split()[0]
+    return "" if first in _LABELS or first in EVERYDAY_WORDS else name

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import Owner, from_sqlite, open_database, vacuum_into
+from upwell.ground.db import Owner, open_database
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable, UsageError
+from upwell.ground.sqlite_file import from_sqlite, vacuum_into
 
 
 def first(db: sqlite3.Connection) -> None:

@@ -28,6 +28,35 @@ BARE_FILES = frozenset(
     """.split()
 )
 
+PROJECT_FILES = frozenset(
+    """
+    authors cargo changelog changes citation code_of_conduct codeowners composer contributing
+    contributors copying deno dockerfile gemfile go history install license licence makefile
+    manifest news notice package package-lock pnpm-lock pom pyproject readme release releases
+    requirements security setup todo tox tsconfig uv version yarn
+    """.split()
+)
+"""Files that every project has, and every kind of work touches: a join on them says little."""
+
+COMMON_STEMS = frozenset(
+    """
+    __init__ __main__ api app base common config conftest constants core doc errors helpers index
+    init interfaces lib main mod models package settings test tests types util utils views
+    """.split()
+)
+"""File names that many folders have: joined with a part of their folder only."""
+
+PRODUCTS = frozenset(
+    """
+    bitbucket chatgpt clickhouse devops dockerhub dynamodb ebpf facebook freebsd github gitlab
+    graphql grpc iphone ipv4 ipv6 javascript jquery jsdoc json5 latex linkedin macos mariadb
+    mongodb mysql netbsd nginx nodejs oauth oauth2 openai openapi openbsd openssl paypal
+    postgresql powershell pypi pytorch qemu readme sqlite stackoverflow tensorflow todo typescript
+    ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
+    """.split()
+)
+"""Names in mixed case that are no names of code."""
+
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+", re.IGNORECASE)
 _PATH = re.compile(r"(?<![\w@])(?:~|\.{1,2}|[A-Za-z]:)?[\\/]?(?:[\w.@+\-\[\]()]+[\\/])*[\w.@+\-]+")
 _TICKED = re.compile(r"`([^`\s]{2,80})`")
@@ -86,7 +115,7 @@ def _names_a_file(candidate: str) -> bool:
 
 
 def _looks_like_code(name: str) -> bool:
-    if len(name) < 3:
+    if len(name) < 3 or name.lower() in PRODUCTS:
         return False
     if "_" in name.strip("_") or _MIXED.search(name):
         return True
