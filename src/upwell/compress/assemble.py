@@ -48,12 +48,10 @@ def assemble(
         if not room.holds(result.text):
             break
         chars, tokens = len(result.text) - len(note), weigh(result.text) - weigh(note)
-    while not room.holds(result.text):
-        if not bought:
-            return Fitted(_head(text, room), result.omitted)
+    while bought and not room.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
-    return result
+    return result if bought else Fitted(_first(units, text, wanted, room), result.omitted)
 
 
 def _all(bought: list[list[int]]) -> set[int]:
@@ -189,12 +187,16 @@ def _note(units: Units, missing: int, key: str) -> str:
     return f"[{missing:,} of {len(units):,} {noun} left out{where}]"
 
 
-def _head(text: str, room: Room) -> str:
-    """As much of the beginning as fits, for a budget too small for any unit."""
-    size = int(min(len(text), room.chars))
+def _first(units: Units, text: str, wanted: list[int], room: Room) -> str:
+    """As much of the unit that matters most as fits, for a budget too small for it and its
+    marks."""
+    if not wanted:
+        return ""
+    whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
+    size = int(min(len(whole), room.chars))
     while size > 0:
-        head = text[: safe_cut(text, max(0, size - 1))].rstrip() + "…"
-        if room.holds(head):
-            return head
+        piece = whole if size == len(whole) else whole[: safe_cut(whole, size - 1)].rstrip() + "…"
+        if room.holds(piece):
+            return piece
         size = size * 3 // 4
     return ""

@@ -6,6 +6,7 @@ from functools import lru_cache
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
 from upwell.compress.shape import read_json
 from upwell.compress.units.base import lines
+from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import clip
 from upwell.ground.text.sections import HEADING, blocks, title
 from upwell.ground.types import Kind, Passage
@@ -28,7 +29,10 @@ class Section:
 def sections_of(passage: Passage) -> list[Section]:
     """The sections of a passage in order: entries of JSON, headings of Markdown, else runs of
     lines. Keys are unique: a name that comes again is followed by `#2`."""
-    return list(_sections(passage.text, passage.kind))
+    kind = passage.kind
+    if kind == Kind.TEXT:
+        kind = detect(passage.text, passage.name)
+    return list(_sections(passage.text, kind))
 
 
 @lru_cache(maxsize=4)

@@ -15,9 +15,10 @@ from upwell.compress.fitted import Fitted, Room, outcome
 from upwell.compress.relevance import ask
 from upwell.compress.sectioning import Section, sections_of
 from upwell.compress.units.base import Units
+from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import boundary, clip
 from upwell.ground.text.tokens import exceeds
-from upwell.ground.types import Budget, Compressed, Omission, Passage
+from upwell.ground.types import Budget, Compressed, Kind, Omission, Passage
 
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
@@ -40,8 +41,9 @@ def table(passage: Passage, room: Room, first: int = 0, last: int | None = None)
     found = sections_of(passage)[first:last]
     entries = _grouped(found, first) if len(found) > MAX_ENTRIES else found
     order = _ranked(passage, entries)
-    shape = "json" if passage.kind.startswith(("json", "openapi")) else (
-        "markdown" if passage.kind in ("markdown", "api_docs") else "text"
+    kind = detect(passage.text, passage.name) if passage.kind == Kind.TEXT else passage.kind
+    shape = "json" if kind.startswith(("json", "openapi")) else (
+        "markdown" if kind in ("markdown", "api_docs") else "text"
     )  # fmt: skip
     text = ""
     for preview in _PREVIEWS:
