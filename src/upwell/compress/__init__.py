@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from upwell.ground.types import Compressed
 
 if TYPE_CHECKING:
-    from upwell.compress.base import Strategy
+    from upwell.compress.base import Strategy, Tools
 
 __all__ = ["STRATEGIES", "compress", "load"]
 
@@ -30,8 +30,8 @@ STRATEGIES = {
 """Name → module and class in this package. A new strategy is a file and a line here."""
 
 
-def load(name: str) -> "Strategy":
-    """The strategy called `name`.
+def load(name: str, tools: "Tools | None" = None) -> "Strategy":
+    """The strategy called `name`, with what it may use.
 
     Raises:
         UsageError: there is none; the hint names the nearest.
@@ -40,8 +40,11 @@ def load(name: str) -> "Strategy":
 
     if name not in STRATEGIES:
         raise _unknown(name)
+    from upwell.compress.base import NO_TOOLS
+
     module, _, title = STRATEGIES[name].partition(":")
-    strategy: Strategy = getattr(import_module(f"upwell.compress.{module}"), title)()
+    made = getattr(import_module(f"upwell.compress.{module}"), title)
+    strategy: Strategy = made(tools or NO_TOOLS)
     return strategy
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 from upwell.compress.fitted import Fitted, Room
+from upwell.compress.meaning import Meaning
 from upwell.compress.relevance import Question, lowered, places, rarity
 from upwell.compress.spend import order
 from upwell.compress.units.base import Units
@@ -18,10 +19,20 @@ _UNDER = 0.35
 """What a match in a heading is worth to what stands under it."""
 
 
-def assemble(text: str, units: Units, question: Question, room: Room, key: str = "") -> Fitted:
+def assemble(
+    text: str,
+    units: Units,
+    question: Question,
+    room: Room,
+    key: str = "",
+    meaning: Meaning | None = None,
+) -> Fitted:
     """Keep the units that matter most, within `room`, with a mark at every gap and the count
     (and the key under which all of it can be read) at the end."""
     asked, coverage = relevance(units, text, question) if question else ({}, 0.0)
+    if meaning is not None:
+        starts, ends = units.starts, units.ends
+        meaning.add_to(asked, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [
         end - start + _GAP_CHARS / 2 for start, end in zip(units.starts, units.ends, strict=True)
     ]

@@ -9,6 +9,7 @@ or wait for something outside.
 
 from dataclasses import replace
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fields import ExtractFields
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.hybrid import Hybrid
@@ -66,6 +67,9 @@ class Auto:
 
     name = "auto"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return True
 
@@ -76,10 +80,14 @@ class Auto:
         root = read_json(passage)
         if root is not None:
             chosen = choose(passage, root)
-            return outcome(passage, fit_json(passage, root, room, _EMPHASIS[chosen]), chosen)
+            return outcome(
+                passage, fit_json(passage, root, room, _EMPHASIS[chosen], self._tools), chosen
+            )
         if passage.kind in JSON_KINDS:
             passage = replace(passage, kind=detect_plain(passage.text, passage.name))
         chosen = choose(passage, None)
         if chosen == Truncate.name:
-            return outcome(passage, fit_text(passage, room), chosen)
-        return (Skeleton() if chosen == Skeleton.name else Hybrid()).compress(passage, budget)
+            return outcome(passage, fit_text(passage, room, self._tools), chosen)
+        return (Skeleton if chosen == Skeleton.name else Hybrid)(self._tools).compress(
+            passage, budget
+        )

@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 from upwell.compress import STRATEGIES, load
-from upwell.compress.base import Options
+from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.fitted import Room, whole
 from upwell.compress.normalise import normalise
 from upwell.ground.errors import CompressionError
@@ -22,8 +22,9 @@ _OPT_IN = frozenset({"selective", "progressive", "llm_summary", "none"})
 class Compressor:
     """Fits passages to budgets. Stateless; safe to call from any thread."""
 
-    def __init__(self, options: Options | None = None) -> None:
+    def __init__(self, options: Options | None = None, tools: Tools = NO_TOOLS) -> None:
         self._options = options or Options()
+        self._tools = replace(tools, llm_timeout_seconds=self._options.llm_timeout_seconds)
 
     def compress(self, passage: Passage, budget: Budget, strategy: str | None = None) -> Compressed:
         """Fit `passage` into `budget`.
@@ -47,7 +48,7 @@ class Compressor:
             return self._down_the_ladder(passage, budget, name)
         if passage.kind == Kind.TEXT:
             passage = replace(passage, kind=detect(passage.text, passage.name))
-        normal = normalise(passage, room)
+        normal = normalise(passage, room, name)
         result = (
             normal.whole
             if normal.whole is not None
@@ -65,7 +66,7 @@ class Compressor:
                 tried.append(Attempt(strategy=rung, outcome=reason))
                 continue
             try:
-                result = load(rung).compress(passage, budget)
+                result = load(rung, self._tools).compress(passage, budget)
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
                 continue

@@ -1,5 +1,6 @@
 """`extract_fields`: a JSON object keeps its top-level shape, with representative values."""
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.shape import fit_json, read_json
 from upwell.ground.errors import CompressionError
@@ -12,6 +13,9 @@ class ExtractFields:
 
     name = "extract_fields"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return passage.kind in (Kind.JSON_OBJECT, Kind.OPENAPI)
 
@@ -22,4 +26,4 @@ class ExtractFields:
         root = read_json(passage)
         if root is None:
             raise CompressionError("not a JSON document", strategy=self.name)
-        return outcome(passage, fit_json(passage, root, room, "fields"), self.name)
+        return outcome(passage, fit_json(passage, root, room, "fields", self._tools), self.name)

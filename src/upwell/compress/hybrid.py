@@ -1,5 +1,6 @@
 """`hybrid`: the structure of a document stays, its less important parts are abbreviated."""
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.outlines import lift_structure
 from upwell.compress.shape import JSON_KINDS, fit_text
@@ -14,6 +15,9 @@ class Hybrid:
 
     name = "hybrid"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return passage.kind in (Kind.MARKDOWN, Kind.API_DOCS, Kind.CODE)
 
@@ -25,4 +29,4 @@ class Hybrid:
             raise CompressionError("JSON has no headings to keep", strategy=self.name)
         units = split(passage.text, passage.kind, passage.name)
         lift_structure(units, passage)
-        return outcome(passage, fit_text(passage, room, units), self.name)
+        return outcome(passage, fit_text(passage, room, self._tools, units), self.name)

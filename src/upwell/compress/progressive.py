@@ -10,6 +10,7 @@ that is the length of the original. Whoever puts chunks together takes what prec
 import re
 from collections.abc import Iterable
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Fitted, Room, outcome
 from upwell.ground.errors import CompressionError, UsageError
 from upwell.ground.text.safe import boundary
@@ -82,6 +83,9 @@ class Progressive:
     """The first chunk; `read_more(key, offset)` gives the others."""
 
     name = "progressive"
+
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
 
     def fits(self, passage: Passage) -> bool:
         return bool(passage.key)

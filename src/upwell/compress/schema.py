@@ -1,5 +1,6 @@
 """`schema_pruning`: JSON arrays sampled so that their schema stays visible."""
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.shape import JSON_KINDS, fit_json, read_json
 from upwell.ground.errors import CompressionError
@@ -12,6 +13,9 @@ class SchemaPruning:
 
     name = "schema_pruning"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return passage.kind in JSON_KINDS
 
@@ -22,4 +26,4 @@ class SchemaPruning:
         root = read_json(passage)
         if root is None:
             raise CompressionError("not a JSON document", strategy=self.name)
-        return outcome(passage, fit_json(passage, root, room, "schema"), self.name)
+        return outcome(passage, fit_json(passage, root, room, "schema", self._tools), self.name)

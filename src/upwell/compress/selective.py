@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upwell.compress.assemble import relevance
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Fitted, Room, outcome
 from upwell.compress.relevance import ask
 from upwell.compress.sectioning import Section, sections_of
@@ -142,6 +143,9 @@ class Selective:
     """The table of contents; `select_sections(key, sections)` gives the rest."""
 
     name = "selective"
+
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
 
     def fits(self, passage: Passage) -> bool:
         return bool(passage.key)

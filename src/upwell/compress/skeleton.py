@@ -1,5 +1,6 @@
 """`skeleton`: headings and the first line under each; for API documentation."""
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.outlines import lift_structure
 from upwell.compress.shape import JSON_KINDS, fit_json, fit_text, read_json
@@ -14,6 +15,9 @@ class Skeleton:
 
     name = "skeleton"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return passage.kind in (Kind.API_DOCS, Kind.OPENAPI, Kind.MARKDOWN, Kind.CODE)
 
@@ -25,7 +29,7 @@ class Skeleton:
             root = read_json(passage)
             if root is None:
                 raise CompressionError("not a JSON document", strategy=self.name)
-            return outcome(passage, fit_json(passage, root, room, "values"), self.name)
+            return outcome(passage, fit_json(passage, root, room, "values", self._tools), self.name)
         units = split(passage.text, passage.kind, passage.name)
         lift_structure(units, passage, first_lines=True)
-        return outcome(passage, fit_text(passage, room, units), self.name)
+        return outcome(passage, fit_text(passage, room, self._tools, units), self.name)

@@ -1,6 +1,7 @@
 """`truncate`: cut to length, the default fallback. What is kept is what matters most, not merely
 what comes first: the parts that answer the question, and those that say most without one."""
 
+from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Room, outcome, whole
 from upwell.compress.shape import fit_json, fit_text, read_json
 from upwell.ground.types import Budget, Compressed, Passage
@@ -11,6 +12,9 @@ class Truncate:
 
     name = "truncate"
 
+    def __init__(self, tools: Tools = NO_TOOLS) -> None:
+        self._tools = tools
+
     def fits(self, passage: Passage) -> bool:
         return True
 
@@ -20,5 +24,5 @@ class Truncate:
             return whole(passage)
         root = read_json(passage)
         if root is not None:
-            return outcome(passage, fit_json(passage, root, room, "values"), self.name)
-        return outcome(passage, fit_text(passage, room), self.name)
+            return outcome(passage, fit_json(passage, root, room, "values", self._tools), self.name)
+        return outcome(passage, fit_text(passage, room, self._tools), self.name)

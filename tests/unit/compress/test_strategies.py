@@ -37,7 +37,7 @@ TABLE = {
 @pytest.mark.parametrize("case", TABLE)
 def test_auto_picks_by_the_table_of_the_seed(case: str) -> None:
     text, strategy = TABLE[case]
-    assert compress(text, max_chars=len(text) // 3).strategy == strategy
+    assert compress(text, max_chars=len(text) // 4).strategy == strategy
     assert compress(text, max_chars=len(text)).strategy == "none"
 
 

@@ -5,8 +5,9 @@ from typing import Literal
 from upwell.compress.fitted import Fitted, Room
 from upwell.compress.json.fill import Basket, Style, Writer
 from upwell.compress.json.outline import Outline, outline
-from upwell.compress.json.score import relevance, salience
+from upwell.compress.json.score import described, relevance, salience
 from upwell.compress.json.tree import OBJECT, Node
+from upwell.compress.meaning import Meaning
 from upwell.compress.relevance import Question
 from upwell.compress.spend import order
 from upwell.ground.types import Omission
@@ -28,7 +29,13 @@ ever costs more than its estimate, a larger budget still gets at least as far.""
 
 
 def fit(
-    root: Node, text: str, question: Question, room: Room, emphasis: Emphasis, style: Style
+    root: Node,
+    text: str,
+    question: Question,
+    room: Room,
+    emphasis: Emphasis,
+    style: Style,
+    meaning: Meaning | None = None,
 ) -> Fitted:
     """Keep the values that matter most, within `room`."""
     if not root.items:
@@ -39,6 +46,8 @@ def fit(
     needed = salience(doc, text)
     _emphasise(doc, needed, emphasis)
     asked, coverage = relevance(doc, text, question) if question else ({}, 0.0)
+    if meaning is not None:
+        meaning.add_to(asked, needed, lambda unit: described(doc, text, unit))
     costs = [end - start + 8.0 for start, end in zip(doc.starts, doc.ends, strict=True)]
     share = 0.5 + 0.4 * coverage
     limit = min(room.chars, room.tokens * 8.0) * 1.5

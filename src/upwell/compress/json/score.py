@@ -8,6 +8,7 @@ from collections import Counter
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.tree import Node
 from upwell.compress.relevance import Finder, Question, lowered, name_stems, places, rarity
+from upwell.ground.text.words import split_identifier
 
 _TELLING = frozenset(
     """id name title status state type kind version message error reason code number count total
@@ -30,6 +31,7 @@ _COMMON = 64
 _STEP_UP = 0.72
 """What a term in the parent's key is worth beside one in the own key."""
 _EXPECTED = 1.3
+_NAMES = 3
 
 
 def salience(doc: Outline, text: str) -> list[float]:
@@ -217,3 +219,14 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
     return {
         path for path, node in first.items() if pattern.match(text[node.start : node.start + 60])
     }
+
+
+def described(doc: Outline, text: str, unit: int) -> str:
+    """A unit in words: the names on its path, then its value."""
+    names: list[str] = []
+    path = doc.nodes[unit].path
+    while path > 0 and len(names) < _NAMES:
+        if doc.keys[path] != "[]":
+            names.append(" ".join(split_identifier(doc.keys[path].strip('"'))))
+        path = doc.parents[path]
+    return f"{' '.join(reversed(names))}: {text[doc.starts[unit] : doc.ends[unit]]}"

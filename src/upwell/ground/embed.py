@@ -1,0 +1,117 @@
+"""Texts as vectors: what an embedder is, and the three that we know.
+
+Model libraries are imported when an embedder is first used; a missing one is a `UsageError` that
+names the extra to install.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from upwell.ground.endpoint import Endpoint, post
+from upwell.ground.errors import LlmError, UsageError
+from upwell.ground.limits import Deadline
+
+Vector = Sequence[float]
+
+_HTTP_SECONDS = 10.0
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors of `dim` numbers. Blocking; safe to call from any thread.
+
+    `name` tells models apart: vectors of different names must never be compared.
+    """
+
+    name: str
+    dim: int
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        """One vector a text, in order.
+
+        Raises:
+            LlmError: the model or endpoint failed.
+        """
+        ...
+
+
+class Model2Vec:
+    """Static embeddings (model2vec): a table look-up, fast enough for every call."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        try:
+            from model2vec import StaticModel
+        except ImportError as error:
+            raise _missing("model2vec") from error
+        model = endpoint.model or "minishlab/potion-base-8M"
+        self._model: Any = StaticModel.from_pretrained(model)
+        self.name = f"model2vec:{model}"
+        self.dim = int(self._model.dim)
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return [unit(vector.tolist()) for vector in self._model.encode(list(texts))]
+
+
+class FastEmbed:
+    """Small transformers on ONNX (fastembed)."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        try:
+            from fastembed import TextEmbedding
+        except ImportError as error:
+            raise _missing("fastembed") from error
+        model = endpoint.model or "BAAI/bge-small-en-v1.5"
+        self._model: Any = TextEmbedding(model)
+        self.name = f"fastembed:{model}"
+        self.dim = len(self.embed(["dimension"])[0])
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return [unit(vector.tolist()) for vector in self._model.embed(list(texts))]
+
+
+class HttpEmbedder:
+    """Any endpoint that knows `/embeddings`."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.name = f"http:{endpoint.base_url}:{endpoint.model}"
+        self.dim = len(self.embed(["dimension"])[0])
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        if not texts:
+            return []
+        message = {"model": self._endpoint.model, "input": list(texts)}
+        answer = post(self._endpoint, "/embeddings", message, Deadline.after(_HTTP_SECONDS))
+        try:
+            rows = sorted(json.loads(answer.body)["data"], key=lambda row: int(row["index"]))
+            vectors: list[Vector] = [
+                unit([float(number) for number in row["embedding"]]) for row in rows
+            ]
+        except (ValueError, KeyError, TypeError) as error:
+            raise LlmError("the endpoint answered something that is no embedding") from error
+        if len(vectors) != len(texts):
+            raise LlmError("the endpoint answered another number of embeddings than was asked")
+        return vectors
+
+
+EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
+    "model2vec": Model2Vec,
+    "fastembed": FastEmbed,
+    "http": HttpEmbedder,
+}
+"""Name → class, made from an `Endpoint` (of which the local ones read only the model)."""
+
+
+def unit(vector: list[float]) -> list[float]:
+    """`vector` scaled to length 1, so that a dot product is a cosine."""
+    length = sum(number * number for number in vector) ** 0.5
+    return [number / length for number in vector] if length else vector
+
+
+def cosine(left: Vector, right: Vector) -> float:
+    """How alike two unit vectors are, -1..1."""
+    return sum([a * b for a, b in zip(left, right, strict=True)])
+
+
+def _missing(package: str) -> UsageError:
+    return UsageError(f"{package} is not installed", hint="pip install 'upwell[embed]'")
