@@ -108,6 +108,11 @@ def no_newline(call: Call) -> str:
     return text("after the long line")
 
 
+def huge(call: Call) -> str:
+    """Fifty megabytes of text in one line."""
+    return text("".join(f"line {n} of a very long answer\n" for n in range(1_600_000)))
+
+
 def deep_result(call: Call) -> str:
     deep = "[" * DEPTH + "]" * DEPTH
     return f'{{"content":[{{"type":"text","text":"deep"}}],"structuredContent":{deep}}}'
@@ -142,7 +147,7 @@ TEXTS = {
 ACTS = [
     *(junk_lines, bad_utf8_line, bad_utf8_inside, half_line, half_then_die, split_line),
     *(duplicate, foreign_id, two_in_a_line, result_and_error, neither, string_error),
-    *(die, effect_then_die, hang, stderr_flood, no_newline, deep_result),
+    *(die, effect_then_die, hang, stderr_flood, no_newline, deep_result, huge),
 ]
 
 
