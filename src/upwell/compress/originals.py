@@ -6,6 +6,7 @@ shelf in parts, so that reading a chunk of 50 MB reads that chunk, and reading o
 anything but the time at which it expires. A text with a secret in it never touches the disk.
 """
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -68,7 +69,8 @@ class Originals:
         """Keep `text`; `name` (a path, URL or tool) is given back with it. Parts go first, so a
         key that can be found can be read."""
         key = self.key_of(text, name)
-        shelf = self._private if self._has_secret(text) else self._durable
+        secret = await asyncio.to_thread(self._has_secret, text)
+        shelf = self._private if secret else self._durable
         parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
         kept = Kept(key, len(text), len(parts), name)
         for number, part in enumerate(parts):

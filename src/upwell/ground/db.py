@@ -1,60 +1,105 @@
-"""SQLite files: opening, pragmas, migrations, and a thread of their own.
+"""SQLite files: opening, pragmas, migrations, and threads of their own.
 
 A `Database` is one file with two lanes, one for reading and one for writing, each a connection
 on its own thread, so that a slow fsync never holds up a search and nothing ever blocks the event
 loop. Several owners may share a file; each one's tables are versioned apart.
+
+Many processes share a file too. A lane looks before each use whether its file is still the one at
+the path: a damaged file is moved aside by whoever finds it (`ground/salvage.py`), and everybody
+else follows to the new one before writing another row.
 """
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.errors import StoreCorrupt, UsageError
+from upwell.ground.salvage import replace_damaged
+from upwell.ground.sqlite_file import (
+    Owner,
+    Plan,
+    Synchronous,
+    exclusively,
+    finish,
+    from_sqlite,
+    prepare,
+)
 
-Migration = Callable[[sqlite3.Connection], None]
-Synchronous = Literal["FULL", "NORMAL"]
-
-BUSY_TIMEOUT_SECONDS = 8.0
-_CORRUPT = ("malformed", "not a database", "disk image", "database corruption")
+__all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """A part of the house that keeps tables: its name, and its migrations, oldest first.
+class Lane:
+    """A connection on a thread of its own, which follows the file when it is replaced."""
 
-    A migration is a function of the connection; its 1-based place in the list is the version it
-    brings the tables to. Old ones are never edited.
-    """
+    def __init__(self, plan: Plan, name: str) -> None:
+        self._plan = plan
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self.generation = 0
 
-    name: str
-    migrations: Sequence[Migration]
+    async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._guarded, work)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self.drop)
+        self._thread.shutdown(wait=False)
+
+    def connection(self) -> sqlite3.Connection:
+        """The open connection to the file that is at the path now."""
+        if self._connection is None or not self.is_current():
+            self.drop()
+            self._connection = prepare(self._plan)
+            self._inode = _inode(self._plan.path)
+            self.generation += 1
+        return self._connection
+
+    def is_current(self) -> bool:
+        return _inode(self._plan.path) == self._inode
+
+    def drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _guarded[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self._attempt(work)
+        except StoreCorrupt:
+            self.drop()
+            repair(self._plan)
+        return self._attempt(work)
+
+    def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return work(self.connection())
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self._plan.path) from error
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"not valid Unicode: {error.object!a:.60}", hint="a lone surrogate names nothing"
+            ) from error
 
 
 class Database:
     """One SQLite file. Made by `open_database`; closed by `aclose`."""
 
-    def __init__(
-        self, path: Path, reading: sqlite3.Connection, writing: sqlite3.Connection
-    ) -> None:
-        self.path = path
-        self._reading = reading
-        self._writing = writing
-        self._readers = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-read")
-        self._writers = ThreadPoolExecutor(1, thread_name_prefix=f"{path.stem}-write")
+    def __init__(self, plan: Plan) -> None:
+        self.path = plan.path
+        self._reading = Lane(plan, "read")
+        self._writing = Lane(plan, "write")
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on the reading lane.
+        """Run `work` on the reading lane, again if the file had to be salvaged first.
 
         Raises:
             StoreError: SQLite failed, mapped to what it means.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._readers, self._guarded, work, self._reading)
+        return await self._reading.run(work)
 
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing lane.
@@ -64,138 +109,73 @@ class Database:
         Raises:
             StoreError: SQLite failed; nothing was changed.
         """
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._writers, self._transacted, work)
+        return await self._writing.run(lambda db: self._transacted(db, work))
 
-    async def data_version(self) -> int:
-        """Grows when another connection, of this process or another, has changed the file."""
-        return await self.read(lambda db: int(db.execute("PRAGMA data_version").fetchone()[0]))
+    async def data_version(self) -> tuple[int, int]:
+        """Differs from last time when another connection, of this process or another, has
+        changed the file."""
 
-    async def backup_to(self, path: Path) -> None:
-        """A consistent copy at `path`, made while others go on (`VACUUM INTO`)."""
-        await self.read(lambda db: db.execute("VACUUM INTO ?", (str(path),)))
+        def look(db: sqlite3.Connection) -> tuple[int, int]:
+            return self._reading.generation, int(db.execute("PRAGMA data_version").fetchone()[0])
+
+        return await self.read(look)
+
+    async def checkpoint(self) -> None:
+        """Fold the WAL into the file and empty it, as far as readers allow."""
+        await self._writing.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     async def aclose(self) -> None:
         """Finish what is under way, fold the WAL in, close."""
-        loop = asyncio.get_running_loop()
-        for lane, connection in ((self._readers, self._reading), (self._writers, self._writing)):
-            await loop.run_in_executor(lane, connection.close)
-            lane.shutdown(wait=False)
+        await self._reading.close()
+        await self._writing.close()
 
-    def _guarded[T](self, work: Callable[[sqlite3.Connection], T], db: sqlite3.Connection) -> T:
-        try:
-            return work(db)
-        except sqlite3.Error as error:
-            raise from_sqlite(error, self.path) from error
-
-    def _transacted[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return self._guarded(lambda db: in_transaction(db, work), self._writing)
-
-
-def in_transaction[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
-    """`work(db)` inside `BEGIN IMMEDIATE` … `COMMIT`, rolled back on any error."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        result = work(db)
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
+    def _transacted[T](self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Inside the transaction nobody can replace the file: look once more whether it is ours."""
+        while True:
+            db.execute("BEGIN IMMEDIATE")
+            if self._writing.is_current():
+                return finish(db, work)
             db.execute("ROLLBACK")
-        raise
-    return result
-
-
-def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
-    """What an SQLite error means to the user."""
-    text = str(error)
-    if any(sign in text for sign in _CORRUPT):
-        return StoreCorrupt(f"{path} is damaged: {text}", hint="run `upwell doctor`")
-    if "locked" in text or "busy" in text:
-        return StoreUnwritable(
-            f"{path} was locked by another process for over {BUSY_TIMEOUT_SECONDS:.0f} s",
-            hint="try again, or end the process that holds it",
-        )
-    if "full" in text:
-        return StoreUnwritable(f"no room to write {path}", hint="free some disk space")
-    if "readonly" in text or "unable to open" in text:
-        return StoreUnwritable(
-            f"cannot write {path}: {text}", hint="check its owner and permissions"
-        )
-    return StoreError(f"{path}: {text}")
+            db = self._writing.connection()
 
 
 def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:
     """Open or make the file (0600, WAL) and bring every owner's tables up to date.
 
     `synchronous` FULL survives power loss once a write has returned; NORMAL survives `kill -9`.
+    A damaged file is moved aside and what can be read of it brought over.
 
     Raises:
         StoreTooNew: a later upwell wrote it; the file is left alone.
-        StoreCorrupt: it is damaged.
         StoreUnwritable: it cannot be written.
     """
+    plan = Plan(path, tuple(owners), synchronous)
     try:
-        _make_private(path)
-        writing = _connect(path, synchronous)
-        for owner in owners:
-            migrate(writing, owner, path)
-        return Database(path, _connect(path, synchronous), writing)
+        try:
+            prepare(plan).close()
+        except StoreCorrupt:
+            repair(plan)
+            prepare(plan).close()
     except sqlite3.Error as error:
         raise from_sqlite(error, path) from error
+    return Database(plan)
 
 
-def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
-    """Run the migrations of `owner` that this file has not seen, in one transaction."""
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS schema_version "
-        "(owner TEXT PRIMARY KEY, version INTEGER NOT NULL)"
-    )
-    if _version(db, owner.name) == len(owner.migrations):
-        return
+def repair(plan: Plan) -> None:
+    """Move the file aside if it is damaged, and bring over what can be read.
 
-    def bring_up(connection: sqlite3.Connection) -> None:
-        version = _version(connection, owner.name)
-        if version > len(owner.migrations):
-            raise StoreTooNew(
-                f"{path} was written by a later upwell ({owner.name} schema {version}, "
-                f"this one knows {len(owner.migrations)})",
-                hint="upgrade upwell, or point UPWELL_HOME at another folder",
-            )
-        for step in owner.migrations[version:]:
-            step(connection)
-        connection.execute(
-            "INSERT INTO schema_version VALUES (?, ?) "
-            "ON CONFLICT (owner) DO UPDATE SET version = excluded.version",
-            (owner.name, len(owner.migrations)),
-        )
-
-    in_transaction(db, bring_up)
-
-
-def _version(db: sqlite3.Connection, owner: str) -> int:
-    row = db.execute("SELECT version FROM schema_version WHERE owner = ?", (owner,)).fetchone()
-    return int(row[0]) if row else 0
-
-
-def _make_private(path: Path) -> None:
+    Raises:
+        StoreError: it cannot be written.
+    """
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreUnwritable(
-            f"cannot open {path}: {error.strerror}", hint="check its owner and permissions"
-        ) from error
+        with exclusively(plan.path):
+            replace_damaged(plan)
+    except sqlite3.Error as error:
+        raise from_sqlite(error, plan.path) from error
 
 
-def _connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
-    db = sqlite3.connect(
-        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
-    )
+def _inode(path: Path) -> int:
     try:
-        db.execute("PRAGMA journal_mode = WAL")
-        db.execute(f"PRAGMA synchronous = {synchronous}")
-        db.execute("PRAGMA foreign_keys = ON")
-        db.execute("PRAGMA secure_delete = ON")
-    except BaseException:
-        db.close()
-        raise
-    return db
+        return path.stat().st_ino
+    except OSError:
+        return 0

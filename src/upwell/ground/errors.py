@@ -19,7 +19,7 @@
     └─ HostError                  an agent's config file
 
 Foreign errors (SQLite's, sockets', HTTP's, a child's) become one of these at the border:
-`ground/{db,embed,llm}.py`, `wire/`, and the stores that speak to something outside.
+`ground/{sqlite_file,db,embed,llm}.py`, `wire/`, and the stores that speak to something outside.
 """
 
 

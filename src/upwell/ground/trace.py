@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 LOG = logging.getLogger("upwell")
+LOG.addHandler(logging.NullHandler())
 
 _MAX_LOG_BYTES = 2_000_000
 _LOG_FILES = 3

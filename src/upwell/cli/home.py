@@ -1,0 +1,85 @@
+"""config show|check · doctor"""
+
+from typing import Annotated, Any
+
+import typer
+
+from upwell.cli.output import note, say, say_json, table
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(config, name="config")
+    app.command()(doctor)
+
+
+@config.command("show")
+def show(as_json: Json = False) -> None:
+    """Every setting, and where it comes from."""
+    from upwell.config import load
+
+    values = load().shown()
+    if as_json:
+        say_json(
+            {
+                key: {"value": plain(entry.value), "origin": entry.origin}
+                for key, entry in values.items()
+            }
+        )
+        return
+    rows = [
+        {"key": key, "value": plain(entry.value), "origin": entry.origin}
+        for key, entry in values.items()
+    ]
+    table(("key", "value", "origin"), rows, "No settings.")
+
+
+@config.command("check")
+def check() -> None:
+    """Read the configuration and say what is wrong with it."""
+    from upwell.config import load
+
+    found = load()
+    say(f"{found.home.config_file}: {len(found.values)} settings, all known")
+
+
+def doctor(as_json: Json = False) -> None:
+    """Look at every part and say what is wrong and what to do."""
+    import asyncio
+
+    from upwell.app import examine
+
+    findings = asyncio.run(examine())
+    if as_json:
+        say_json(
+            {
+                "ok": all(ping.ok for ping in findings.values()),
+                "parts": {
+                    part: {"ok": ping.ok, "detail": ping.detail, "hint": ping.hint}
+                    for part, ping in findings.items()
+                },
+            }
+        )
+    else:
+        rows = [
+            {"part": part, "state": "ok" if ping.ok else "FAILED", "detail": ping.detail}
+            for part, ping in findings.items()
+        ]
+        table(("part", "state", "detail"), rows, "Nothing to look at.")
+        for part, ping in findings.items():
+            if not ping.ok and ping.hint:
+                note(f"upwell: {part}: {ping.hint}")
+    if not all(ping.ok for ping in findings.values()):
+        raise typer.Exit(1)
+
+
+def plain(value: Any) -> Any:
+    """A setting as JSON can hold it."""
+    if isinstance(value, dict):
+        return {name: plain(entry) for name, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(entry) for entry in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

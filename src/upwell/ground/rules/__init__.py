@@ -1,0 +1,1 @@
+"""Rule files: data, with their licences."""

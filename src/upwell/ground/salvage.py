@@ -1,0 +1,146 @@
+"""Damaged databases: checked twice, moved aside whole, and read for what is left.
+
+The caller holds the file's lock (`sqlite_file.exclusively`). Inside it the damage is checked
+again, since another process may have repaired the file meanwhile; and where the file still lets
+itself be locked, its write lock is held until the new file stands in its place, so that no other
+process can acknowledge a row that would be left behind.
+"""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+from upwell.ground.sqlite_file import CORRUPT, Plan, connect, migrate
+from upwell.ground.trace import LOG
+
+MAX_SKIPS = 20_000
+"""How many row numbers are tried one by one behind an unreadable page."""
+
+
+def replace_damaged(plan: Plan) -> None:
+    """Put a sound file in the place of a damaged one, with the rows that could be read.
+
+    The damaged file stays beside it as `NAME.corrupt-TIME`. Does nothing when the file is sound.
+    """
+    damaged = sqlite3.connect(plan.path, isolation_level=None)
+    try:
+        if is_sound(damaged):
+            return
+        _hold(damaged)
+        fresh = plan.path.with_name(plan.path.name + ".salvage")
+        _remove(fresh)
+        saved = _bring_over(damaged, fresh, plan)
+        aside = _move_aside(plan.path)
+        fresh.replace(plan.path)
+        LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, aside.name, saved)
+    finally:
+        damaged.close()
+
+
+def is_sound(db: sqlite3.Connection) -> bool:
+    """Does SQLite's own check find nothing wrong, in the tables and in the text indexes?
+
+    Raises:
+        sqlite3.Error: it could not be checked (locked, unreadable file).
+    """
+    try:
+        rows = db.execute("PRAGMA integrity_check(1)").fetchall()
+        for name in _text_indexes(db):
+            db.execute(f"INSERT INTO {name}({name}, rank) VALUES ('integrity-check', 0)")
+    except sqlite3.DatabaseError as error:
+        if is_damage(error):
+            return False
+        raise
+    return rows == [("ok",)]
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Does this error say that the file is damaged, rather than busy or out of reach?"""
+    return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2]) in CORRUPT
+
+
+def _text_indexes(db: sqlite3.Connection) -> list[str]:
+    return [
+        row[0]
+        for row in db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%USING fts5%'"
+        )
+    ]
+
+
+def rows_left(
+    db: sqlite3.Connection, table: str, columns: str, key: str = "rowid"
+) -> Iterator[tuple[object, ...]]:
+    """The rows of `table` that can still be read: `key`, then `columns`. Unreadable stretches
+    are stepped over key by key."""
+    last, skips = -1, 0
+    while skips < MAX_SKIPS:
+        try:
+            for row in db.execute(
+                f"SELECT {key}, {columns} FROM {table} WHERE {key} > ? ORDER BY {key}", (last,)
+            ):
+                last, skips = int(row[0]), 0
+                yield row
+        except sqlite3.DatabaseError:
+            last, skips = last + 1, skips + 1
+        else:
+            return
+
+
+def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
+    """Copy what can be read of an ordinary table. Returns how many rows."""
+    columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
+    marks = ",".join("?" * len(columns))
+    saved = 0
+    with suppress(sqlite3.DatabaseError):
+        for row in damaged.execute(f"SELECT {','.join(columns)} FROM {table}"):
+            fresh.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
+            saved += 1
+    return saved
+
+
+def _hold(damaged: sqlite3.Connection) -> None:
+    """Keep other writers out as far as the damage allows it."""
+    with suppress(sqlite3.DatabaseError):
+        damaged.execute("PRAGMA busy_timeout = 2000")
+        damaged.execute("BEGIN IMMEDIATE")
+
+
+def _bring_over(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
+    with closing(connect(path, plan.synchronous)) as fresh:
+        path.chmod(0o600)
+        saved = 0
+        for owner in plan.owners:
+            before = _tables(fresh)
+            migrate(fresh, owner, path)
+            made = _tables(fresh) - before
+            fresh.execute("BEGIN IMMEDIATE")
+            if owner.salvage:
+                saved += owner.salvage(damaged, fresh)
+            else:
+                saved += sum(copy_table(damaged, fresh, table) for table in sorted(made))
+            fresh.execute("COMMIT")
+        fresh.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return saved
+
+
+def _tables(db: sqlite3.Connection) -> set[str]:
+    rows = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    return {name for (name,) in rows if name != "schema_version"}
+
+
+def _move_aside(path: Path) -> Path:
+    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
+    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    for suffix in ("-wal", "-shm", ""):
+        part = Path(f"{path}{suffix}")
+        if part.exists():
+            part.replace(f"{aside}{suffix}")
+    return aside
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm", ".lock"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

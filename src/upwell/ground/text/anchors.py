@@ -1,0 +1,161 @@
+"""What a text is about that can be joined exactly: files and names of code.
+
+In coding work an exact match of files says more than any likeness of words
+(`docs/decisions.md`, paths). Precision comes first: what only might be a path or a name is left
+to the word index.
+"""
+
+import re
+from collections.abc import Iterable
+
+MAX_FOUND = 40
+"""Files or names taken from one text: beyond that it is a listing, about nothing in particular."""
+
+EXTENSIONS = frozenset(
+    """
+    adoc astro bash bat bazel c cc cfg clj cljs cmake conf cpp cs css csv cu cxx dart diff
+    dockerfile elm erl ex exs f90 fs gd go gql gradle graphql groovy h hbs hcl hpp hrl hs html hxx
+    ini ipynb j2 java jinja jinja2 jl js json json5 jsonc jsx kt kts less lock lua m md mdc mdx
+    mjs cjs ml mli mm mod nim nix patch php pl plist pm po prisma properties proto ps1 pug py
+    pyi pyx r rake rb rego rs rst sass sbt scala scm scss sh sol sql sum svelte svg swift tcl tex
+    tf tfvars thrift tmpl toml ts tsv tsx txt v vb vim vue xml xsd yaml yml zig zsh
+    """.split()
+)
+BARE_FILES = frozenset(
+    """
+    brewfile caddyfile cmakelists codeowners containerfile dockerfile gemfile jenkinsfile
+    justfile license makefile notice pipfile procfile rakefile vagrantfile
+    """.split()
+)
+
+PROJECT_FILES = frozenset(
+    """
+    authors cargo changelog changes citation code_of_conduct codeowners composer contributing
+    contributors copying deno dockerfile gemfile go history install license licence makefile
+    manifest news notice package package-lock pnpm-lock pom pyproject readme release releases
+    requirements security setup todo tox tsconfig uv version yarn
+    """.split()
+)
+"""Files that every project has, and every kind of work touches: a join on them says little."""
+
+COMMON_STEMS = frozenset(
+    """
+    __init__ __main__ api app base common config conftest constants core doc errors helpers index
+    init interfaces lib main mod models package settings test tests types util utils views
+    """.split()
+)
+"""File names that many folders have: joined with a part of their folder only."""
+
+PRODUCTS = frozenset(
+    """
+    bitbucket chatgpt clickhouse devops dockerhub dynamodb ebpf facebook freebsd github gitlab
+    graphql grpc iphone ipv4 ipv6 javascript jquery jsdoc json5 latex linkedin macos mariadb
+    mongodb mysql netbsd nginx nodejs oauth oauth2 openai openapi openbsd openssl paypal
+    postgresql powershell pypi pytorch qemu readme sqlite stackoverflow tensorflow todo typescript
+    ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
+    """.split()
+)
+"""Names in mixed case that are no names of code."""
+
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+", re.IGNORECASE)
+_PATH = re.compile(r"(?<![\w@])(?:~|\.{1,2}|[A-Za-z]:)?[\\/]?(?:[\w.@+\-\[\]()]+[\\/])*[\w.@+\-]+")
+_TICKED = re.compile(r"`([^`\s]{2,80})`")
+_CALL = re.compile(r"\b([A-Za-z_]\w{2,})\(")
+_DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
+_MIXED = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_NAME = re.compile(r"[A-Za-z_][\w.:]*[\w]")
+_TEST = re.compile(r"^(?:tests?_|spec_)|(?:_tests?|_spec|\.tests?|\.spec|-tests?)$")
+
+
+def paths_in(text: str) -> tuple[str, ...]:
+    """Files named in `text`, as written, in order: a known extension, or a path that says it is
+    one (`./x`, `/etc/x`, `a/b/c.x`). URLs and versions are not."""
+    found: dict[str, None] = {}
+    for match in _PATH.finditer(_URL.sub(" ", text)):
+        candidate = match.group().strip("()[]").rstrip(".")
+        if _names_a_file(candidate):
+            found.setdefault(candidate.replace("\\", "/"))
+    return tuple(found)[:MAX_FOUND]
+
+
+def symbols_in(text: str) -> tuple[str, ...]:
+    """Names of code in `text`, as written, in order: `snake_case`, `mixedCase`, `a.dotted.name`,
+    a call, or a name in backticks. File names are not."""
+    bare = _URL.sub(" ", text)
+    files = {part for path in paths_in(bare) for part in (path, path.rsplit("/", 1)[-1])}
+    candidates: list[tuple[int, str]] = []
+    for match in _TICKED.finditer(bare):
+        name = match.group(1).rstrip("()")
+        if _NAME.fullmatch(name):
+            candidates.append((match.start(), name))
+    candidates += [(match.start(), match.group(1)) for match in _CALL.finditer(bare)]
+    candidates += [
+        (match.start(), match.group())
+        for match in _DOTTED.finditer(bare)
+        if _looks_like_code(match.group())
+    ]
+    found = dict.fromkeys(name for _, name in sorted(candidates) if name not in files)
+    return tuple(found)[:MAX_FOUND]
+
+
+def _names_a_file(candidate: str) -> bool:
+    parts = re.split(r"[\\/]", candidate)
+    name = parts[-1]
+    stem, dot, extension = name.rpartition(".")
+    if len(parts) == 1 and "@" in name:
+        return False
+    if dot and stem.strip(".") and extension.lower() in EXTENSIONS:
+        return True
+    if name.lower() in BARE_FILES:
+        return len(parts) > 1 or name[0].isupper()
+    rooted = len(parts) > 2 and parts[0] in ("", "~", ".", "..")
+    return bool(name) and (
+        rooted or (len(parts) > 2 and bool(dot and stem and extension.isalpha()))
+    )
+
+
+def _looks_like_code(name: str) -> bool:
+    if len(name) < 3 or name.lower() in PRODUCTS:
+        return False
+    if "_" in name.strip("_") or _MIXED.search(name):
+        return True
+    parts = re.split(r"\.|::", name)
+    return len(parts) > 1 and all(len(part) > 1 for part in parts)
+
+
+def path_parts(path: str) -> list[str]:
+    """The components of a path without roots, drives and dots; forward slashes only."""
+    parts = [part for part in re.split(r"[\\/]+", path) if part not in ("", ".", "..", "~")]
+    return parts[1:] if parts and re.fullmatch(r"[A-Za-z]:", parts[0]) else parts
+
+
+def relative_to(path: str, root: str | None) -> str:
+    """`path` without `root` in front, its components joined by `/`."""
+    parts = path_parts(path)
+    if root and re.match(r"[/~]|[A-Za-z]:", path):
+        base = path_parts(root)
+        if parts[: len(base)] == base and len(parts) > len(base):
+            parts = parts[len(base) :]
+    return "/".join(parts)
+
+
+def file_stem(path: str) -> str:
+    """What a file is called without its ending and the marks of a test: `tests/test_app.py` and
+    `src/app.py` are both `app`."""
+    parts = path_parts(path)
+    if not parts:
+        return ""
+    stem = parts[-1].split(".")[0] if not parts[-1].startswith(".") else parts[-1]
+    bare = _TEST.sub("", _TEST.sub("", stem.lower()))
+    return bare or stem.lower()
+
+
+def symbol_keys(names: Iterable[str]) -> tuple[str, ...]:
+    """The forms under which names are joined: whole, and the last part of dotted ones, folded."""
+    keys: dict[str, None] = {}
+    for name in names:
+        parts = [part for part in re.split(r"\.|::|#|->", name.strip("`()")) if part]
+        for form in (".".join(parts), parts[-1] if parts else ""):
+            if len(form) > 1:
+                keys.setdefault(form.lower())
+    return tuple(keys)

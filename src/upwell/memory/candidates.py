@@ -1,0 +1,187 @@
+"""Finding: which memories a query could mean, before any of them is looked at closely."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from upwell.ground.text.anchors import (
+    COMMON_STEMS,
+    PROJECT_FILES,
+    file_stem,
+    path_parts,
+    relative_to,
+    symbol_keys,
+)
+from upwell.memory.query import Corpus, Reading
+from upwell.memory.rows import ranges, scope_of
+from upwell.memory.terms import sound
+
+PER_TEXT = 60
+PER_ANCHOR = 60
+MAX_JOINED = 160
+"""Of a file or name that many memories share only the newest are looked at."""
+
+FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
+"""How much a join is worth by what was equal: the whole path, its last two parts, the file's
+name, its stem (a test and what it tests), a symbol."""
+EVERYWHERE = 0.3
+"""What is left of a join on a file that every project has: a README, a manifest, a licence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An exact match of a file or symbol: `strength` by what was equal, `holding` memories that
+    share it, `name` the words that would name it in a text."""
+
+    strength: float
+    holding: int
+    name: str
+    symbol: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What the search itself must respect, beyond scope: namespaces, and the time of expiry."""
+
+    namespaces: tuple[str, ...]
+    now: float
+
+
+def by_words(
+    db: sqlite3.Connection, reading: Reading, within: Corpus, keep: Filter, limit: int = PER_TEXT
+) -> list[int]:
+    """Numbers of the memories that match best by the index's own BM25, best first."""
+    if not reading.match:
+        return []
+    found: list[tuple[float, int]] = []
+    condition, values = filter_sql(db, keep)
+    order = "w.rowid DESC" if reading.newest_only else "w.rank"
+    for low, high in ranges(within.scopes):
+        found += db.execute(
+            "SELECT w.rank, w.rowid FROM words w "
+            f"{condition} WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? "
+            f"{'AND ' + values[0] if values[0] else ''} ORDER BY {order} LIMIT ?",
+            (reading.match, low, high, *values[1], limit),
+        ).fetchall()
+    return [n for _, n in sorted(found)[:limit]]
+
+
+def filter_sql(
+    db: sqlite3.Connection, keep: Filter, n: str = "w.rowid"
+) -> tuple[str, tuple[str, tuple[object, ...]]]:
+    """The join, condition and values that keep other namespaces and expired memories out."""
+    conditions: list[str] = []
+    values: list[object] = []
+    if keep.namespaces:
+        conditions.append(f"m.namespace IN ({','.join('?' * len(keep.namespaces))})")
+        values += keep.namespaces
+    expired = "SELECT 1 FROM memory WHERE expires_at <= ? LIMIT 1"
+    if db.execute(expired, (keep.now,)).fetchone():
+        conditions.append("(m.expires_at IS NULL OR m.expires_at > ?)")
+        values.append(keep.now)
+    join = f"JOIN memory m ON m.n = {n}" if conditions else ""
+    return join, (" AND ".join(conditions), tuple(values))
+
+
+def wanted_joins(
+    db: sqlite3.Connection,
+    paths: Sequence[str],
+    symbols: Sequence[str],
+    within: Corpus,
+    project: str | None,
+) -> dict[str, Join]:
+    """The keys under which memories about these files and symbols stand, of those that exist."""
+    wanted: dict[str, Join] = {}
+    for path in map(sound, paths):
+        for key, strength in path_forms(path, project):
+            _want(wanted, key, Join(strength, 0, file_stem(path), symbol=False))
+    for key in symbol_keys(map(sound, symbols)):
+        _want(wanted, f"y:{key}", Join(SYMBOL, 0, key, symbol=True))
+    holding = _holding(db, tuple(wanted), within)
+    return {key: replace(wanted[key], holding=count) for key, count in holding.items()}
+
+
+def by_anchors(
+    db: sqlite3.Connection, joins: Mapping[str, Join], within: Corpus, keep: Filter
+) -> list[int]:
+    """The newest memories that stand under these keys, strictest keys first."""
+    found: dict[int, None] = {}
+    for key in sorted(joins, key=lambda key: (-joins[key].strength, joins[key].holding)):
+        for scope in within.scopes:
+            found.update(dict.fromkeys(_about(db, key, scope, keep)))
+        if len(found) >= MAX_JOINED:
+            break
+    return list(found)[:MAX_JOINED]
+
+
+def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
+    """The keys under which memories about `path` may stand, and what each is worth.
+
+    A path from inside the project is whole; of any other one it is not known where the
+    repository begins, so each of its tails of two parts or more may be the whole path. Of a
+    pattern (`**/*name*`) only what it spells out of the file's name counts.
+    """
+    if any(sign in path for sign in "*?"):
+        return _pattern_forms(path)
+    known = relative_to(path, project).lower()
+    parts = path_parts(known)
+    if not parts:
+        return []
+    stem = file_stem(path)
+    rooted = path.startswith(("/", "~"))
+    inside = not rooted or known != "/".join(path_parts(path.lower()))
+    forms = [(f"f:{known}", FULL_PATH)]
+    if not inside:
+        forms += [(f"f:{'/'.join(parts[i:])}", FULL_PATH) for i in range(1, len(parts) - 1)]
+    if len(parts) > 1:
+        forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]
+    if stem not in COMMON_STEMS:
+        forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME), (f"t:{stem}", STEM)]
+    if stem in PROJECT_FILES:
+        return [(key, worth * EVERYWHERE) for key, worth in forms]
+    return forms
+
+
+def _pattern_forms(path: str) -> list[tuple[str, float]]:
+    last = path_parts(path.lower())[-1:]
+    name = last[0].replace("*", "").replace("?", "") if last else ""
+    if len(name) < 3 or name.startswith(".") or file_stem(name) in COMMON_STEMS | PROJECT_FILES:
+        return []
+    exact = [(f"n:{name}", FILE_NAME)] if "*" not in last[0] else []
+    return [*exact, (f"t:{file_stem(name)}", PATTERN)]
+
+
+def neighbours(db: sqlite3.Connection, numbers: Iterable[int]) -> set[int]:
+    """The numbers before and after these, in the same scope."""
+    near: set[int] = set()
+    for n in numbers:
+        near |= {other for other in (n - 1, n + 1) if scope_of(other) == scope_of(n)}
+    return near
+
+
+def _want(wanted: dict[str, Join], key: str, join: Join) -> None:
+    if key not in wanted or wanted[key].strength < join.strength:
+        wanted[key] = join
+
+
+def _holding(db: sqlite3.Connection, keys: Sequence[str], within: Corpus) -> dict[str, int]:
+    if not keys or not within.scopes:
+        return {}
+    key_marks, scope_marks = (",".join("?" * len(part)) for part in (keys, within.scopes))
+    rows = db.execute(
+        f"SELECT key, sum(memories) FROM anchor WHERE key IN ({key_marks}) "
+        f"AND scope IN ({scope_marks}) GROUP BY key",
+        (*keys, *within.scopes),
+    )
+    return {key: int(count) for key, count in rows}
+
+
+def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[int]:
+    join, (condition, values) = filter_sql(db, keep, "a.n")
+    rows = db.execute(
+        "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
+        f"{join} WHERE k.key = ? AND k.scope = ? {'AND ' + condition if condition else ''} "
+        "ORDER BY a.n DESC LIMIT ?",
+        (key, scope, *values, PER_ANCHOR),
+    )
+    return [row[0] for row in rows]

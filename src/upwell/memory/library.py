@@ -1,0 +1,166 @@
+"""The library: what `app.memory` is. Everything that is kept goes through here, so nothing is
+persisted before its secrets are masked and its files and symbols are known."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from upwell.ground.errors import UsageError
+from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.redact import redact
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope, Trust
+from upwell.memory.base import Added, Store
+from upwell.memory.namespaces import namespace
+from upwell.memory.shape import memory_of
+
+SEARCH_SECONDS = 10.0
+"""An explicit search may take this long; automatic doors bring their own, shorter deadline."""
+
+
+class Library:
+    """Add, find and forget memories of one tenant, wherever they are stored."""
+
+    def __init__(
+        self, store: Store, *, tenant: str = DEFAULT_TENANT, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self.store = store
+        self._tenant = tenant
+        self._clock = clock
+
+    async def add_many(
+        self,
+        items: Iterable[Memory | Mapping[str, object]],
+        *,
+        trust: Trust = Trust.USER,
+        default_project: str | None = None,
+    ) -> list[Added]:
+        """Keep memories, all or none, in one transaction; in the order given.
+
+        Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
+        "symbols"?, "project"?, "source"?, "created_at"? (epoch seconds or ISO 8601)}. A given id
+        is kept and replaces what had it. Secrets are masked; `Added.redacted` names the rules.
+        `trust` says who stands behind mappings; `default_project` is theirs unless they name one.
+
+        Raises:
+            UsageError: an item has another shape or says nothing; the message names its place.
+            StoreError: nothing was kept.
+        """
+        memories: list[Memory] = []
+        rules: list[tuple[str, ...]] = []
+        for place, item in enumerate(items):
+            try:
+                memory, fired = self._prepare(item, trust, default_project)
+            except UsageError as error:
+                raise UsageError(f"memory {place + 1}: {error.message}", hint=error.hint) from error
+            memories.append(memory)
+            rules.append(fired)
+        added = await self.store.add(memories)
+        return [replace(one, redacted=fired) for one, fired in zip(added, rules, strict=True)]
+
+    async def add(self, memory: Memory | Mapping[str, object]) -> Added:
+        """Keep one memory.
+
+        Raises:
+            UsageError, StoreError: as `add_many`.
+        """
+        prepared, fired = self._prepare(memory, Trust.USER, None)
+        return replace((await self.store.add([prepared]))[0], redacted=fired)
+
+    async def search(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        project: str | None = None,
+        namespaces: Sequence[str] = (),
+        seconds: float = SEARCH_SECONDS,
+    ) -> list[Hit]:
+        """The memories that bear on `text`, best first: by its words, and by the files and names
+        of code in it. An empty text finds nothing.
+
+        Raises:
+            RecallError: the store failed.
+        """
+        if limit < 1 or not text.strip():
+            return []
+        query = Query(
+            texts=(text,),
+            paths=paths_in(text),
+            symbols=symbols_in(text),
+            scope=self._scope(project, namespaces),
+            limit=limit,
+        )
+        return await self.store.search(query, Deadline.after(seconds, self._clock))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        return await self.store.get(memory_id)
+
+    async def update(self, memory: Memory) -> Added:
+        """Replace the memory of that id.
+
+        Raises:
+            UsageError: there is none, or it says nothing.
+        """
+        prepared, fired = self._prepare(memory, memory.trust, None)
+        await self.store.update(prepared)
+        return Added(id=memory.id, redacted=fired)
+
+    async def delete(self, memory_id: str) -> bool:
+        """To the trash, for 30 days. False when there is none."""
+        return await self.store.delete(memory_id)
+
+    async def restore(self, memory_id: str) -> bool:
+        """Back from the trash. False when it is not there."""
+        return await self.store.restore(memory_id)
+
+    async def list(
+        self,
+        *,
+        project: str | None = None,
+        namespaces: Sequence[str] = (),
+        limit: int = 100,
+        offset: int = 0,
+    ) -> Sequence[Memory]:
+        """Newest first."""
+        return await self.store.list(self._scope(project, namespaces), limit=limit, offset=offset)
+
+    async def ping(self) -> Ping:
+        return await self.store.ping()
+
+    async def aclose(self) -> None:
+        """Nothing is held back: what was added is on disk. The database is closed by its owner."""
+
+    def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
+        return Scope(
+            tenant=self._tenant,
+            project=project,
+            namespaces=tuple(dict.fromkeys(namespace(name) for name in namespaces)),
+        )
+
+    def _prepare(
+        self, item: object, trust: Trust, default_project: str | None
+    ) -> tuple[Memory, tuple[str, ...]]:
+        memory = memory_of(item, trust=trust)
+        if not isinstance(item, Memory):
+            memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
+        return masked(memory)
+
+
+def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
+    """A memory without secrets in any of its words, and the rules that found some."""
+    fired: dict[str, None] = {}
+
+    def clean(value: str) -> str:
+        text, rules = redact(value)
+        fired.update(dict.fromkeys(rules))
+        return text
+
+    without = replace(
+        memory,
+        text=clean(memory.text),
+        source=clean(memory.source),
+        tags=tuple(map(clean, memory.tags)),
+        paths=tuple(map(clean, memory.paths)),
+        symbols=tuple(map(clean, memory.symbols)),
+    )
+    return without, tuple(sorted(fired))

@@ -1,0 +1,142 @@
+"""Search: candidates by words and by exact joins, looked at closely, judged, ordered."""
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from upwell.ground.limits import Deadline
+from upwell.ground.types import Hit, Query
+from upwell.memory.background import Background, load
+from upwell.memory.calibrate import probability, relevance
+from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
+from upwell.memory.query import Corpus, Reading, corpus, read
+from upwell.memory.rows import visible_scopes
+from upwell.memory.signals import Candidate, candidates, join_signals, word_signals
+
+MAX_TEXTS = 3
+LOOKED_AT = 10
+"""Places whose probability counts for those above them, whatever the limit."""
+BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+"""Ranks whose mean BM25 is the background that the margin is measured from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one query, by number, and what they are judged against."""
+
+    candidates: Mapping[int, Candidate]
+    joins: Mapping[str, Join]
+    readings: Sequence[Reading]
+    within: Corpus
+    background: Background
+
+
+def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline) -> list[Hit]:
+    """The hits of `query`, most probable first. Past the deadline, none."""
+    within = corpus(db, visible_scopes(db, query.scope))
+    if not within.memories:
+        return []
+    pool = gather(db, query, within, Filter(query.scope.namespaces, now), deadline)
+    if deadline.passed():
+        return []
+    judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
+    return hits(judged, query.limit)
+
+
+def gather(
+    db: sqlite3.Connection, query: Query, within: Corpus, keep: Filter, deadline: Deadline
+) -> Pool:
+    """Everything the query could mean, with the neighbours of conversational turns."""
+    readings = [read(db, text, within) for text in query.texts[:MAX_TEXTS] if text.strip()]
+    numbers: dict[int, None] = {}
+    for reading in readings:
+        if not deadline.passed():
+            numbers.update(dict.fromkeys(by_words(db, reading, within, keep)))
+    joins = wanted_joins(db, query.paths, query.symbols, within, query.scope.project)
+    numbers.update(dict.fromkeys(by_anchors(db, joins, within, keep)))
+    found = candidates(db, numbers)
+    turns = [n for n, candidate in found.items() if candidate.speaker]
+    if turns:
+        near = neighbours(db, turns) - found.keys()
+        found |= {n: turn for n, turn in candidates(db, near).items() if _may_be_seen(turn, keep)}
+    background = load(db, query.scope, within)
+    return Pool(found, joins, readings, within, background)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate, its signals, and what it is ordered by."""
+
+    candidate: Candidate
+    relevance: float
+    signals: Mapping[str, float]
+    matched: tuple[str, ...]
+
+
+def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
+    """The first of them as hits. What stands above a probable one is at least as probable."""
+    made: list[Hit] = []
+    score = 0.0
+    for found in reversed(judged[: max(limit, LOOKED_AT)]):
+        score = max(score, probability(found.signals))
+        made.append(
+            Hit(
+                memory=found.candidate.memory,
+                score=score,
+                signals=found.signals,
+                matched=found.matched,
+            )
+        )
+    return made[::-1][:limit]
+
+
+def judge(pool: Pool) -> list[Judged]:
+    """The candidates that something speaks for."""
+    by_words = [_words(pool, reading) for reading in pool.readings]
+    judged = []
+    for n, candidate in pool.candidates.items():
+        own = [signals[n] for signals in by_words]
+        best = max(own, key=lambda signals: signals["bm25"], default={})
+        signals = best | join_signals(pool.joins, pool.within, candidate)
+        matched = tuple(
+            reading.text
+            for reading, figures in zip(pool.readings, own, strict=True)
+            if figures["bm25"] > 0.0
+        )
+        joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
+        if not matched and not joined:
+            continue
+        judged.append(Judged(candidate, relevance(signals), signals, matched))
+    return judged
+
+
+def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
+    """The word signals of every candidate for one text, the margin among them."""
+    signals = {
+        n: word_signals(reading, pool.within, pool.background, candidate, _near(pool, n, candidate))
+        for n, candidate in pool.candidates.items()
+    }
+    ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)
+    others = ranked[BACKGROUND_FROM:BACKGROUND_TO]
+    background = sum(others) / len(others) if others else 0.0
+    for figures in signals.values():
+        figures["margin"] = figures["bm25"] - background
+    return signals
+
+
+def _near(pool: Pool, n: int, candidate: Candidate) -> list[Candidate]:
+    """The turns before and after a turn of a conversation."""
+    if not candidate.speaker:
+        return []
+    around = (pool.candidates.get(other) for other in (n - 1, n + 1))
+    return [
+        other
+        for other in around
+        if other and other.speaker and other.namespace == candidate.namespace
+    ]
+
+
+def _may_be_seen(candidate: Candidate, keep: Filter) -> bool:
+    if keep.namespaces and candidate.namespace not in keep.namespaces:
+        return False
+    return candidate.expires_at is None or candidate.expires_at > keep.now

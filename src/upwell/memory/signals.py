@@ -1,0 +1,206 @@
+"""The raw figures of a hit: what calibration judges by, before any fusion.
+
+Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, the words its form
+hides; the share and the mass of the query's rarity that a memory covers; how far it stands above
+the other candidates. Turns of a conversation count with their neighbours as well. Files and
+symbols: the strictest join, damped by how many memories share it.
+"""
+
+import math
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.ground.types import Memory
+from upwell.memory.background import Background
+from upwell.memory.candidates import Join
+from upwell.memory.query import Corpus, Reading, read
+from upwell.memory.rows import COLUMNS, from_row, text_of
+from upwell.memory.terms import counted, sound, speaker, stemmer, word_list
+
+K1 = 1.2
+B = 0.75
+EXTRA_WEIGHT = 0.5
+MAX_COUNTED_CHARS = 20_000
+"""Of a longer memory only the beginning is looked at closely."""
+_TEXT, _NAMESPACE, _EXPIRES = (
+    COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at")
+)
+
+SIGNALS = (
+    "bm25",
+    "bm25_per_term",
+    "margin",
+    "idf_coverage",
+    "coverage_mass",
+    "in_vocabulary",
+    "informative_words",
+    "matched_words",
+    "telling_words",
+    "rarest",
+    "chance",
+    "chance_spread",
+    "turn",
+    "window",
+    "speaker",
+    "path_join",
+    "path_rarity",
+    "path_named",
+    "path_focus",
+    "symbol_join",
+    "symbol_rarity",
+)
+"""Every name that may stand in `Hit.signals`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A memory that was found, with its stems counted. `row` is the whole of it. One that says
+    who speaks and is about no file is a turn of a conversation."""
+
+    n: int
+    row: Sequence[Any]
+    namespace: str
+    expires_at: float | None
+    body: Counter[str]
+    words: int
+    extra: Counter[str]
+    keys: tuple[str, ...]
+    speaker: str
+
+    def frequency(self, stem: str) -> float:
+        return self.body[stem] + EXTRA_WEIGHT * self.extra[stem]
+
+    @property
+    def memory(self) -> Memory:
+        return from_row(self.row)
+
+
+def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Candidate]:
+    """The memories with these numbers; those that are gone are left out."""
+    listed = list(numbers)
+    found: dict[int, Candidate] = {}
+    for start in range(0, len(listed), 500):
+        chunk = listed[start : start + 500]
+        marks = ",".join("?" * len(chunk))
+        for row in db.execute(
+            f"SELECT n, extra, keys, {COLUMNS} FROM memory WHERE n IN ({marks})", chunk
+        ):
+            found[row[0]] = _candidate(row)
+    return found
+
+
+def _candidate(row: Sequence[Any]) -> Candidate:
+    n, extra, keys, *columns = row
+    text = text_of(columns[_TEXT])[:MAX_COUNTED_CHARS]
+    body = counted(sound(text))
+    return Candidate(
+        n=n,
+        row=columns,
+        namespace=columns[_NAMESPACE],
+        expires_at=columns[_EXPIRES],
+        body=body,
+        words=body.total(),
+        extra=counted(extra) if extra else Counter(),
+        keys=tuple(keys.split("\n")) if keys else (),
+        speaker="" if keys else speaker(text[:100]),
+    )
+
+
+def bm25(
+    reading: Reading, within: Corpus, parts: Sequence[Candidate], weight: float = 1.0
+) -> float:
+    """BM25 of the query over these candidates read as one text."""
+    words = sum(part.words for part in parts)
+    norm = K1 * (1.0 - B + B * words / (within.mean_words * len(parts)))
+    score = 0.0
+    for stem, idf in reading.idf.items():
+        frequency = sum(part.frequency(stem) for part in parts)
+        if frequency:
+            score += idf * frequency * (K1 + 1.0) / (frequency + norm)
+    return weight * score
+
+
+def word_signals(
+    reading: Reading,
+    within: Corpus,
+    background: Background,
+    candidate: Candidate,
+    near: Sequence[Candidate],
+) -> dict[str, float]:
+    """What the words of one query say about one candidate; `near` are the turns around it."""
+    own = bm25(reading, within, [candidate])
+    matched = [idf for stem, idf in reading.idf.items() if candidate.frequency(stem)]
+    covered = sum(matched)
+    chance, spread = background.at(reading.in_vocabulary * len(reading.stems))
+    return {
+        "bm25": own,
+        "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
+        "idf_coverage": covered / reading.mass if reading.mass else 0.0,
+        "coverage_mass": covered,
+        "in_vocabulary": reading.in_vocabulary,
+        "informative_words": float(len(reading.stems)),
+        "matched_words": float(len(matched)),
+        "telling_words": float(sum(1 for s in reading.telling if candidate.frequency(s))),
+        "rarest": max(matched, default=0.0) / within.idf(1),
+        "chance": chance,
+        "chance_spread": spread,
+        "turn": float(bool(candidate.speaker)),
+        "window": bm25(reading, within, [candidate, *near]) if near else own,
+        "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
+    }
+
+
+def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequence[int]) -> float:
+    """The best BM25 that a query text gets from these memories; 0 where there are none."""
+    reading = read(db, text, within)
+    found = candidates(db, numbers).values()
+    return max((bm25(reading, within, [candidate]) for candidate in found), default=0.0)
+
+
+def join_signals(
+    joins: Mapping[str, Join], within: Corpus, candidate: Candidate
+) -> dict[str, float]:
+    """What the exact joins say about one candidate: of files and of symbols the best each."""
+    signals = dict.fromkeys(
+        ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"),
+        0.0,
+    )
+    if not joins:
+        return signals
+    for key in candidate.keys:
+        join = joins.get(key)
+        if join is None:
+            continue
+        kind = "symbol" if join.symbol else "path"
+        rarity = damped(join.holding, within.memories)
+        if join.strength * rarity > signals[f"{kind}_join"] * signals[f"{kind}_rarity"]:
+            signals[f"{kind}_join"], signals[f"{kind}_rarity"] = join.strength, rarity
+            if not join.symbol:
+                signals["path_named"] = _named(join.name, candidate)
+                signals["path_focus"] = 1.0 / math.sqrt(_files(candidate))
+    return signals
+
+
+def damped(holding: int, memories: int) -> float:
+    """1 for what only one memory is about, towards 0 for what all are about."""
+    return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
+
+
+def _named(name: str, candidate: Candidate) -> float:
+    """Share of the words of a file's stem that stand in the text."""
+    stems = stemmer().stems(word_list(name))
+    if not stems:
+        return 0.0
+    return sum(1 for stem in stems if candidate.frequency(stem)) / len(stems)
+
+
+def _files(candidate: Candidate) -> int:
+    return max(1, sum(1 for key in candidate.keys if key.startswith("f:")))
+
+
+def _names(reading: Reading, who: str) -> bool:
+    words = set(reading.words)
+    return any(part in words for part in word_list(who))

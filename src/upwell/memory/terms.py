@@ -1,0 +1,150 @@
+"""Words as the index sees them: what is indexed of a memory, and stems that agree with SQLite's.
+
+SQLite's own tokenizer gives the stems (a scratch FTS5 table in memory, read back through
+fts5vocab), so that counting, scoring and matching never disagree about a word.
+"""
+
+import re
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+
+from upwell.ground.text.words import cjk_terms, fold, informative, path_words, split_identifier
+from upwell.ground.types import Memory
+from upwell.memory.everyday import EVERYDAY_WORDS
+from upwell.memory.schema import TOKENIZER
+
+MAX_CACHED_STEMS = 200_000
+MAX_WORD_CHARS = 64
+"""Longer runs (hashes, base64) are no words; they are left to the exact text."""
+
+_WORD = re.compile(r"[^\W_]+")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w'’.-]*(?: [^\W\d_][\w'’.-]*){0,2}):\s")
+_LABELS = frozenset(
+    """
+    api author bugfix build chore ci cli co-authored-by debug deps doc docs feat fix fixes hotfix
+    hint http info memory note perf ref refactor result signed-off-by style tests todo ui url warn
+    """.split()
+)
+
+
+class Stemmer:
+    """Folded word → stem, by SQLite's porter tokenizer. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stems: dict[str, str] = {}
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._db.execute(f"CREATE VIRTUAL TABLE scratch USING fts5 (t, tokenize = '{TOKENIZER}')")
+        self._db.execute("CREATE VIRTUAL TABLE seen USING fts5vocab (scratch, instance)")
+
+    def stems(self, words: Iterable[str]) -> list[str]:
+        """The stem of each word, in order; words of letters and digits only."""
+        listed = list(words)
+        known = self._stems
+        try:
+            return [known[word] for word in listed]
+        except KeyError:
+            self._learn({word for word in listed if word not in known})
+            return [self._stems[word] for word in listed]
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _learn(self, words: set[str]) -> None:
+        ordered = sorted(words)
+        with self._lock:
+            stems = dict(self._stems) if len(self._stems) < MAX_CACHED_STEMS else {}
+            self._db.execute("BEGIN")
+            self._db.execute("INSERT INTO scratch VALUES (?)", (" ".join(ordered),))
+            found = self._db.execute("SELECT offset, term FROM seen").fetchall()
+            self._db.execute("ROLLBACK")
+            by_place = dict(found)
+            if len(by_place) == len(ordered):
+                stems.update((word, by_place[place]) for place, word in enumerate(ordered))
+            else:
+                stems.update((word, fold(word)) for word in ordered)
+            self._stems = stems
+
+
+@lru_cache(maxsize=1)
+def stemmer() -> Stemmer:
+    """The one stemmer of this process: what it learns is true for every store."""
+    return Stemmer()
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """What is indexed of a memory: its `body`, and `extra` words that its form hides: parts of
+    identifiers and paths, tags, pairs of CJK characters."""
+
+    body: str
+    extra: str
+
+
+def indexed(memory: Memory) -> Indexed:
+    """A function of the memory alone: removing it from the index takes the same words again."""
+    body = sound(memory.text)
+    extra: list[str] = []
+    for match in _IDENTIFIER.finditer(body):
+        if _CAMEL.search(match.group()):
+            extra += split_identifier(match.group())
+    for match in _CJK.finditer(body):
+        extra += cjk_terms(match.group())
+    for path in memory.paths:
+        extra += path_words(sound(path))
+    for name in (*memory.symbols, *memory.tags):
+        extra += split_identifier(sound(name))
+    return Indexed(body, " ".join(dict.fromkeys(extra)))
+
+
+def sound(text: str) -> str:
+    """Text that SQLite can take: lone surrogates replaced, NUL a space."""
+    if "\0" in text:
+        text = text.replace("\0", " ")
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def word_list(text: str) -> list[str]:
+    """Every word in order, folded, as the index cuts them."""
+    return [
+        word if word.isascii() else fold(word)
+        for word in _WORD.findall(text.lower())
+        if len(word) <= MAX_WORD_CHARS
+    ]
+
+
+def counted(text: str) -> Counter[str]:
+    """How often each stem occurs in a text."""
+    return Counter(stemmer().stems(word_list(text)))
+
+
+def query_words(text: str) -> list[str]:
+    """The words of a query that say something, in order: stop words out, identifiers and CJK
+    runs cut as in the index. Where nothing is left, the stop words themselves."""
+    clean = sound(text)
+    found = word_list(clean)
+    for match in _IDENTIFIER.finditer(clean):
+        if _CAMEL.search(match.group()):
+            found += split_identifier(match.group())
+    for match in _CJK.finditer(clean):
+        found += cjk_terms(match.group())
+    return informative(found) or list(dict.fromkeys(found))
+
+
+def speaker(text: str) -> str:
+    """Who says it, folded, where a text begins like `Ana: …`; else empty. A name begins with a
+    capital and is no everyday word: `Fix: …` is a label."""
+    match = _SPEAKER.match(text)
+    if not match or not match.group(1)[0].isupper():
+        return ""
+    name = fold(match.group(1))
+    first = name.split()[0]
+    return "" if first in _LABELS or first in EVERYDAY_WORDS else name

@@ -1,0 +1,332 @@
+"""What every `Store` must do. A second implementation plugs in as one more `STORES` entry."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import UsageError
+from upwell.ground.limits import Deadline
+from upwell.ground.types import Memory, Provenance, Query, Scope, Trust
+from upwell.memory.base import Store
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+
+Opened = tuple[Store, Callable[[], Awaitable[None]]]
+
+
+class Hands:
+    """A clock that tests turn."""
+
+    def __init__(self) -> None:
+        self.time = 1_000_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+def open_sqlite(folder: Path, clock: Hands) -> Opened:
+    database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
+    return SqliteStore(database, clock=clock), database.aclose
+
+
+STORES = {"sqlite": open_sqlite}
+
+
+@pytest.fixture
+def clock() -> Hands:
+    return Hands()
+
+
+@pytest.fixture(params=sorted(STORES))
+async def store(request, tmp_path: Path, clock: Hands) -> AsyncIterator[Store]:
+    opened, close = STORES[request.param](tmp_path, clock)
+    yield opened
+    await close()
+
+
+def later() -> Deadline:
+    return Deadline.after(30.0)
+
+
+async def ids(store: Store, *texts: str, **scope) -> list[str]:
+    hits = await store.search(Query(texts=texts, scope=Scope(**scope)), later())
+    return [hit.memory.id for hit in hits]
+
+
+async def test_everything_about_a_memory_comes_back(store: Store, clock: Hands) -> None:
+    memory = Memory(
+        text="Prüfe \0 die Ränder\r\n",
+        id="m1",
+        namespace="decisions",
+        tags=("a", "b"),
+        paths=("src/app.py",),
+        symbols=("App.run",),
+        project="/home/x/repo",
+        source="memory/2026-04-09.md",
+        lines=(3, 5),
+        provenance=Provenance(door="tool", server="fs", tool="read_file", session="s"),
+        trust=Trust.AGENT,
+        pinned=True,
+        supersedes="m0",
+        expires_at=clock.now() + 60,
+        created_at=1.0,
+        updated_at=2.0,
+        viewed_at=3.0,
+    )
+    await store.add([memory])
+    kept = await store.get("m1")
+    assert kept is not None
+    assert replace(kept, content_hash="") == memory
+    assert len(kept.content_hash) == 32
+
+
+async def test_an_id_and_times_are_given_where_there_are_none(store: Store, clock: Hands) -> None:
+    added = await store.add([Memory(text="one"), Memory(text="two")])
+    assert len({one.id for one in added}) == 2
+    assert all(len(one.id) >= 12 for one in added)
+    kept = await store.get(added[0].id)
+    assert kept is not None
+    assert kept.created_at == kept.viewed_at == clock.now()
+
+
+async def test_a_given_id_replaces_what_had_it(store: Store) -> None:
+    await store.add([Memory(text="the kettle is red", id="k")])
+    await store.add([Memory(text="the teapot is green", id="k")])
+    assert await ids(store, "kettle") == []
+    assert await ids(store, "teapot") == ["k"]
+    assert len(await store.list(Scope())) == 1
+
+
+async def test_the_later_of_two_same_ids_in_one_batch_stays(store: Store) -> None:
+    await store.add([Memory(text="first", id="k"), Memory(text="second", id="k")])
+    kept = await store.get("k")
+    assert kept is not None
+    assert kept.text == "second"
+    assert len(await store.list(Scope())) == 1
+
+
+async def test_unknown_ids_are_none_and_false(store: Store) -> None:
+    assert await store.get("nobody") is None
+    assert await store.delete("nobody") is False
+    assert await store.restore("nobody") is False
+    with pytest.raises(UsageError):
+        await store.update(Memory(text="x", id="nobody"))
+
+
+async def test_an_empty_text_is_refused_and_nothing_of_its_batch_is_kept(store: Store) -> None:
+    with pytest.raises(UsageError):
+        await store.add([Memory(text="good"), Memory(text=" \n ")])
+    assert await store.list(Scope()) == []
+
+
+async def test_update_changes_the_text_and_every_index(store: Store, clock: Hands) -> None:
+    await store.add([Memory(text="port is 8080", id="m", paths=("old.toml",))])
+    clock.time += 5
+    await store.update(Memory(text="socket is 9090", id="m", paths=("new.toml",)))
+    kept = await store.get("m")
+    assert kept is not None
+    assert (kept.created_at, kept.updated_at) == (clock.now() - 5, clock.now())
+    assert await ids(store, "port") == []
+    assert await ids(store, "socket") == ["m"]
+    by_path = [
+        [hit.memory.id for hit in await store.search(Query(texts=(), paths=(path,)), later())]
+        for path in ("old.toml", "new.toml")
+    ]
+    assert by_path == [[], ["m"]]
+
+
+async def test_deleted_is_out_of_every_index_and_comes_back_whole(store: Store) -> None:
+    await store.add([Memory(text="the kettle is red", id="k", paths=("a/b.py",), tags=("t",))])
+    before = await store.get("k")
+    assert await store.delete("k") is True
+    assert await store.get("k") is None
+    assert await store.list(Scope()) == []
+    assert await store.search(Query(texts=("kettle",), paths=("a/b.py",)), later()) == []
+    assert await store.delete("k") is False
+    assert await store.restore("k") is True
+    assert await store.get("k") == before
+    assert await ids(store, "kettle") == ["k"]
+    assert await store.restore("k") is False
+
+
+async def test_what_has_expired_is_never_found(store: Store, clock: Hands) -> None:
+    await store.add(
+        [Memory(text="kettle on", id="k", expires_at=clock.now() + 10, paths=("a.py",))]
+    )
+    assert await ids(store, "kettle") == ["k"]
+    clock.time += 11
+    assert await store.search(Query(texts=("kettle",), paths=("a.py",)), later()) == []
+    assert await store.list(Scope()) == []
+    assert await store.get("k") is None
+
+
+async def test_a_project_sees_itself_and_the_global_ones(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="kettle here", id="mine", project="/a"),
+            Memory(text="kettle there", id="other", project="/b"),
+            Memory(text="kettle anywhere", id="global"),
+            Memory(text="kettle abroad", id="tenant", tenant="someone"),
+        ]
+    )
+    assert set(await ids(store, "kettle", project="/a")) == {"mine", "global"}
+    assert set(await ids(store, "kettle")) == {"mine", "other", "global"}
+    assert set(await ids(store, "kettle", tenant="someone")) == {"tenant"}
+    assert await ids(store, "kettle", tenant="nobody") == []
+    listed = await store.list(Scope(project="/a"))
+    assert {memory.id for memory in listed} == {"mine", "global"}
+
+
+async def test_scope_filters_inside_the_search_not_after_it(store: Store) -> None:
+    noise = [Memory(text=f"kettle {i}", project="/b") for i in range(300)]
+    await store.add(
+        [*noise, Memory(text="a kettle among many other words", id="mine", project="/a")]
+    )
+    assert await ids(store, "kettle", project="/a") == ["mine"]
+
+
+async def test_namespaces_filter_inside_the_search(store: Store) -> None:
+    noise = [Memory(text=f"kettle {i}", namespace="noise") for i in range(300)]
+    await store.add([*noise, Memory(text="kettle of note", id="n", namespace="decisions")])
+    assert await ids(store, "kettle", namespaces=("decisions",)) == ["n"]
+    assert await ids(store, "kettle", namespaces=("%", "_", "../decisions")) == []
+
+
+async def test_list_is_newest_first_and_pages(store: Store) -> None:
+    await store.add([Memory(text=f"note {i}", id=str(i), created_at=float(i)) for i in range(5)])
+    assert [m.id for m in await store.list(Scope(), limit=2)] == ["4", "3"]
+    assert [m.id for m in await store.list(Scope(), limit=2, offset=4)] == ["0"]
+
+
+async def test_scores_are_probabilities_in_order_with_their_signals(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="kettle kettle kettle", id="strong"),
+            Memory(text="a kettle in a long sentence about gardens and rain", id="weak"),
+            Memory(text="nothing of the kind", id="none"),
+        ]
+    )
+    hits = await store.search(Query(texts=("kettle",)), later())
+    assert [hit.memory.id for hit in hits] == ["strong", "weak"]
+    assert all(0.0 <= hit.score <= 1.0 for hit in hits)
+    assert hits[0].signals["bm25"] > hits[1].signals["bm25"] > 0
+    assert hits[0].matched == ("kettle",)
+
+
+async def test_the_limit_holds(store: Store) -> None:
+    await store.add([Memory(text=f"kettle {i}") for i in range(20)])
+    hits = await store.search(Query(texts=("kettle",), limit=3), later())
+    assert len(hits) == 3
+
+
+async def test_a_file_finds_what_is_about_it_without_any_words(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="retries twice", id="exact", paths=("src/net/client.py",)),
+            Memory(text="unrelated", id="other", paths=("docs/intro.md",)),
+            *(Memory(text=f"n{i}", paths=(f"pkg{i}/client.py",)) for i in range(20)),
+        ]
+    )
+    hits = await store.search(Query(texts=(), paths=("/home/x/repo/src/net/client.py",)), later())
+    assert hits[0].memory.id == "exact"
+    assert "other" not in {hit.memory.id for hit in hits}
+    assert hits[0].signals["path_join"] == 1.0
+
+
+async def test_a_symbol_finds_what_is_about_it(store: Store) -> None:
+    await store.add([Memory(text="it leaks", id="s", symbols=("pool.ConnPool.acquire",))])
+    hits = await store.search(Query(texts=(), symbols=("ConnPool.acquire",)), later())
+    assert [hit.memory.id for hit in hits] == ["s"]
+
+
+async def test_duplicates_are_reported_and_kept(store: Store) -> None:
+    text = "always run the migrations before the integration tests on the staging cluster"
+    await store.add([Memory(text=text, id="a")])
+    again, near, far = await store.add(
+        [
+            Memory(text=text, id="b"),
+            Memory(text=text + " please", id="c"),
+            Memory(text="bake bread on Sundays", id="d"),
+        ]
+    )
+    assert "a" in again.duplicates
+    assert "a" in near.duplicates
+    assert far.duplicates == ()
+    assert len(await store.list(Scope())) == 4
+
+
+async def test_past_the_deadline_it_gives_what_is_ready(store: Store) -> None:
+    await store.add([Memory(text="kettle")])
+    assert isinstance(await store.search(Query(texts=("kettle",)), Deadline.after(0.0)), list)
+
+
+NASTY = [
+    '"', '""', "'", "*", "NEAR(", "a AND", "OR", "body:x", "^x", "x NOT y", "(", ")", "-x", "{a b}",
+    '"NEAR(" OR *', "\0", "a\0b", "\ud800", "😀", "שלום עולם", "日本語のテキスト", "e\u0301", "%_",
+    "../../etc/passwd", "DROP TABLE memory;--", "\u202eevil", "x" * 5000, "a " * 5000,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", NASTY)
+async def test_hostile_text_is_kept_unchanged_and_never_breaks_a_query(
+    store: Store, text: str
+) -> None:
+    await store.add([Memory(text=f"note {text} end", id="m"), Memory(text="another")])
+    kept = await store.get("m")
+    assert kept is not None
+    assert kept.text == f"note {text} end"
+    assert isinstance(await store.search(Query(texts=(text,)), later()), list)
+    assert "m" in await ids(store, f"note {text}")
+    paths = Query(texts=(), paths=(text,), symbols=(text,))
+    assert isinstance(await store.search(paths, later()), list)
+    assert await store.delete("m")
+    assert await store.restore("m")
+    assert (await store.get("m")) == kept
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=st.text(min_size=1), query=st.text())
+def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_factory) -> None:
+    async def run() -> None:
+        folder = tmp_path_factory.mktemp("store")
+        for opener in STORES.values():
+            store, close = opener(folder, Hands())
+            try:
+                if text.strip():
+                    added = await store.add([Memory(text=text, paths=(query,), tags=(query,))])
+                    kept = await store.get(added[0].id)
+                    assert kept is not None
+                    assert kept.text == text
+                    assert kept.tags == (query,)
+                await store.search(Query(texts=(query,), paths=(query,)), later())
+            finally:
+                await close()
+
+    asyncio.run(run())
+
+
+async def test_a_megabyte_is_kept(store: Store) -> None:
+    text = "wörter und zeilen\n" * 58_000
+    await store.add([Memory(text=text, id="big")])
+    kept = await store.get("big")
+    assert kept is not None
+    assert kept.text == text
+    assert await ids(store, "zeilen") == ["big"]
+    assert isinstance(await ids(store, text), list)
+
+
+async def test_ping_counts(store: Store) -> None:
+    await store.add([Memory(text="one")])
+    ping = await store.ping()
+    assert (ping.ok, ping.detail) == (True, "1 memories")

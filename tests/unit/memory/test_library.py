@@ -1,0 +1,149 @@
+"""The library: the import shape, secrets, files and symbols, namespaces, search by text."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import UsageError
+from upwell.ground.types import Memory, Trust
+from upwell.memory.library import Library
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+async def library(tmp_path: Path) -> AsyncIterator[Library]:
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
+    yield Library(SqliteStore(database))
+    await database.aclose()
+
+
+async def test_the_import_shape(library: Library) -> None:
+    added = await library.add_many(
+        [
+            {
+                "id": "a",
+                "text": "we chose polars",
+                "namespace": "Decision",
+                "tags": ["data"],
+                "paths": ["src/etl.py"],
+                "symbols": ["load_frame"],
+                "project": "/home/x/repo/",
+                "source": "git:abc",
+                "created_at": "2026-04-09T12:00:00Z",
+            },
+            {"text": "bare"},
+            Memory(text="an object", id="o", trust=Trust.AGENT),
+        ]
+    )
+    assert [one.id for one in added][::2] == ["a", "o"]
+    kept = await library.get("a")
+    assert kept is not None
+    assert kept.namespace == "decisions"
+    assert kept.tags == ("data",)
+    assert kept.paths == ("src/etl.py",)
+    assert kept.symbols == ("load_frame",)
+    assert kept.project == "/home/x/repo"
+    assert kept.source == "git:abc"
+    assert kept.created_at == 1775736000.0
+    bare = await library.get(added[1].id)
+    assert bare is not None
+    assert (bare.namespace, bare.project, bare.trust) == ("context", None, Trust.USER)
+    told = await library.get("o")
+    assert told is not None
+    assert told.trust is Trust.AGENT
+    assert await library.get("unknown") is None
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {},
+        {"text": ""},
+        {"text": "  "},
+        {"text": 5},
+        {"text": "x", "tags": 5},
+        {"text": "x", "tags": [1]},
+        {"text": "x", "paths": {"a": 1}},
+        {"text": "x", "created_at": "yesterday"},
+        {"text": "x", "created_at": True},
+        {"text": "x", "id": ["a"]},
+        {"text": "x", "namespace": "two words"},
+        {"text": "x", "project": 3},
+        {"text": "x", "id": "\ud800"},
+        {"text": "x" * 1_000_001},
+        "just text",
+        None,
+        5,
+    ],
+)
+async def test_a_wrong_shape_is_one_clear_error_and_nothing_is_kept(
+    library: Library, item: object
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        await library.add_many([{"text": "good"}, item])
+    assert "\n" not in str(refused.value)
+    assert await library.list() == []
+
+
+async def test_secrets_are_masked_before_anything_is_kept(library: Library, tmp_path: Path) -> None:
+    (added,) = await library.add_many(
+        [{"text": f"deploy with {TOKEN}", "tags": [TOKEN], "source": f"note {TOKEN}"}]
+    )
+    assert added.redacted == ("github-pat",)
+    kept = await library.get(added.id)
+    assert kept is not None
+    assert kept.text == "deploy with [REDACTED:github-pat]"
+    for file in tmp_path.iterdir():
+        assert TOKEN.encode() not in file.read_bytes()
+        assert TOKEN.lower().encode() not in file.read_bytes()
+
+
+async def test_files_and_symbols_come_from_the_text_where_none_are_given(library: Library) -> None:
+    (added,) = await library.add_many(
+        [{"text": "retry_policy in src/net/client.py must call `Backoff.reset` first"}]
+    )
+    kept = await library.get(added.id)
+    assert kept is not None
+    assert kept.paths == ("src/net/client.py",)
+    assert kept.symbols == ("retry_policy", "Backoff.reset")
+    hits = await library.search("open /home/x/repo/src/net/client.py")
+    assert hits[0].memory.id == added.id
+    assert hits[0].signals["path_join"] == 1.0
+
+
+async def test_search_respects_limit_project_and_namespace(library: Library) -> None:
+    await library.add_many(
+        [
+            {"text": "kettle one", "id": "1", "project": "/a"},
+            {"text": "kettle two", "id": "2", "project": "/b", "namespace": "decisions"},
+            {"text": "kettle three", "id": "3"},
+        ]
+    )
+
+    async def found(**given) -> set[str]:
+        return {hit.memory.id for hit in await library.search("kettle", **given)}
+
+    assert await found() == {"1", "2", "3"}
+    assert await found(project="/a") == {"1", "3"}
+    assert await found(namespaces=["decision"]) == {"2"}
+    assert len(await found(limit=1)) == 1
+    assert await found(limit=0) == set()
+    assert await library.search("  ") == []
+
+
+async def test_update_delete_restore(library: Library) -> None:
+    await library.add({"text": "port 8080", "id": "p"})
+    await library.update(Memory(text=f"port 9090 {TOKEN}", id="p"))
+    kept = await library.get("p")
+    assert kept is not None
+    assert kept.text == "port 9090 [REDACTED:github-pat]"
+    assert await library.delete("p")
+    assert await library.get("p") is None
+    assert await library.restore("p")
+    assert await library.get("p") == kept
+    assert (await library.ping()).ok
