@@ -24,7 +24,7 @@ class Room:
     def holds(self, text: str) -> bool:
         if len(text) > self.chars:
             return False
-        if self.tokens == math.inf or 2 * len(text) <= self.tokens:
+        if self.tokens == math.inf or 4 * len(text) + 1 <= self.tokens:
             return True
         return count(text) <= self.tokens
 

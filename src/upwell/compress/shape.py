@@ -5,6 +5,7 @@ from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Fitted, Room
 from upwell.compress.json.fill import Style
 from upwell.compress.json.fit import Emphasis, fit
+from upwell.compress.json.large import LARGE_CHARS, thin
 from upwell.compress.json.lines import parse_lines
 from upwell.compress.json.tree import Node, parse
 from upwell.compress.meaning import meaning_of
@@ -22,7 +23,13 @@ def read_json(passage: Passage) -> Node | None:
     """The tree of a passage that looks like JSON; None where it is none after all."""
     if passage.kind == Kind.JSON_LINES:
         return parse_lines(passage.text)
-    return parse(passage.text) if passage.kind in JSON_KINDS else None
+    if passage.kind not in JSON_KINDS:
+        return None
+    if len(passage.text) > LARGE_CHARS:
+        thinned = thin(passage.text, ask(passage.query))
+        if thinned is not None:
+            return thinned
+    return parse(passage.text)
 
 
 def fit_json(

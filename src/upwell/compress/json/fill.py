@@ -189,7 +189,8 @@ class Writer:
         return found
 
     def _mark(self, node: Node, kept: list[Node]) -> str:
-        missing = len(node.items) - len(kept)
+        whole = len(node.items) + node.beyond
+        missing = whole - len(kept)
         inner = 0 if node.nested or node.kind == OBJECT else self._missing_below(kept)
         note = self._style.note if node.parent is None else ""
         if not missing and not inner and not note:
@@ -197,14 +198,12 @@ class Writer:
         what = "keys" if node.kind == OBJECT else "items"
         if missing:
             where = node.key.strip('"')
-            self.omitted.append(
-                Omission(what=what, count=missing, total=len(node.items), where=where)
-            )
+            self.omitted.append(Omission(what=what, count=missing, total=whole, where=where))
         if node.nested and node.kind == OBJECT:
             return ""
         if _is_brief(node):
             return self._dress(node, f"+{missing:,} {what}")
-        said = f"{missing:,} of {len(node.items):,} {what}" if missing else ""
+        said = f"{missing:,} of {whole:,} {what}" if missing else ""
         if inner:
             self.omitted.append(
                 Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))

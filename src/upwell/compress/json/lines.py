@@ -1,5 +1,6 @@
 """JSON Lines: one document a line, read as the items of one array."""
 
+from upwell.compress.json.large import shift
 from upwell.compress.json.tree import ARRAY, Node, parse
 
 
@@ -12,17 +13,8 @@ def parse_lines(text: str) -> Node | None:
             node = parse(line)
             if node is None:
                 return None
-            _shift(node, at)
+            shift(node, at)
             node.parent = root
             root.items.append(node)
         at += len(line) + 1
     return root if root.items else None
-
-
-def _shift(node: Node, by: int) -> None:
-    stack = [node]
-    while stack:
-        one = stack.pop()
-        one.start += by
-        one.end += by
-        stack.extend(one.items)

@@ -8,24 +8,24 @@ import re
 
 SCALAR, OBJECT, ARRAY = 0, 1, 2
 
-_TOKEN = re.compile(
+TOKEN = re.compile(
     r'[ \t\r\n]*(?:("[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*")'
     r"[ \t\r\n]*(:)?"
     r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null|NaN|-?Infinity)"
     r"|([{\[])|([}\]])|(,))"
 )
-_STRING, _KEY, _BARE, _OPEN, _CLOSE = 1, 2, 3, 4, 5
+STRING, KEY, BARE, OPEN, CLOSE = 1, 2, 3, 4, 5
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
-_BLANK = re.compile(r"[ \t\r\n]*\Z")
+BLANK = re.compile(r"[ \t\r\n]*\Z")
 
 _VALUE, _KEY_OR_CLOSE, _VALUE_OR_CLOSE, _COMMA, _KEY_NEXT = 0, 1, 2, 3, 4
 _SEPARATOR = 6
 _ALLOWED = {
-    _STRING: (_VALUE, _VALUE_OR_CLOSE),
-    _BARE: (_VALUE, _VALUE_OR_CLOSE),
-    _OPEN: (_VALUE, _VALUE_OR_CLOSE),
-    _KEY: (_KEY_OR_CLOSE, _KEY_NEXT),
-    _CLOSE: (_COMMA, _KEY_OR_CLOSE, _VALUE_OR_CLOSE),
+    STRING: (_VALUE, _VALUE_OR_CLOSE),
+    BARE: (_VALUE, _VALUE_OR_CLOSE),
+    OPEN: (_VALUE, _VALUE_OR_CLOSE),
+    KEY: (_KEY_OR_CLOSE, _KEY_NEXT),
+    CLOSE: (_COMMA, _KEY_OR_CLOSE, _VALUE_OR_CLOSE),
     _SEPARATOR: (_COMMA,),
 }
 """What may come next, by what is expected."""
@@ -35,11 +35,13 @@ class Node:
     """One value. `start`, `end` its span in the text; `key` the raw lexeme of its name, with
     quotes, "" in an array; `items` its children, empty for a scalar. `size` counts the scalars
     below, `path` numbers the key path, `nested` says that it is in an array. `kept` holds the
-    children that a selection has taken, `units` the numbers of those taken of a scalar.
+    children that a selection has taken, `units` the numbers of those taken of a scalar, `beyond`
+    counts children that were never read.
     """
 
     __slots__ = (
-        "end", "items", "kept", "key", "kind", "nested", "parent", "path", "size", "start", "units",
+        "beyond", "end", "items", "kept", "key", "kind", "nested", "parent", "path", "size",
+        "start", "units",
     )  # fmt: skip
 
     def __init__(self, kind: int, key: str, start: int, end: int, parent: "Node | None") -> None:
@@ -49,6 +51,7 @@ class Node:
         self.end = end
         self.parent = parent
         self.items: list[Node] = []
+        self.beyond = 0
         self.nested = False
         self.path = 0
         self.size = 1
@@ -70,27 +73,27 @@ def parse(text: str) -> Node | None:
     root = Node(ARRAY, "", at, len(text), None)
     current, expect, key = root, _VALUE, ""
     items = root.items
-    for match in _TOKEN.finditer(text, at):
+    for match in TOKEN.finditer(text, at):
         if match.start() != at:
             return None
         at = match.end()
         token = match.lastindex or 0
         if expect not in _ALLOWED[token]:
             return None
-        if token == _KEY:
+        if token == KEY:
             key, expect = match.group(1), _VALUE
-        elif token == _STRING or token == _BARE:  # noqa: SIM109 — the hot loop
+        elif token == STRING or token == BARE:  # noqa: SIM109 — the hot loop
             start, end = match.span(token)
             items.append(Node(SCALAR, key, start, end, current))
             key, expect = "", _COMMA
-        elif token == _OPEN:
+        elif token == OPEN:
             start = at - 1
             is_object = text[start] == "{"
             node = Node(OBJECT if is_object else ARRAY, key, start, at, current)
             items.append(node)
             current, items, key = node, node.items, ""
             expect = _KEY_OR_CLOSE if is_object else _VALUE_OR_CLOSE
-        elif token == _CLOSE:
+        elif token == CLOSE:
             wanted = OBJECT if text[at - 1] == "}" else ARRAY
             if current.kind != wanted or current.parent is None:
                 return None
@@ -99,7 +102,7 @@ def parse(text: str) -> Node | None:
             items, expect = current.items, _COMMA
         else:
             expect = _KEY_NEXT if current.kind == OBJECT else _VALUE
-    if current is not root or len(items) != 1 or not _BLANK.match(text, at):
+    if current is not root or len(items) != 1 or not BLANK.match(text, at):
         return None
     items[0].parent = None
     return items[0]
