@@ -39,6 +39,7 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
 from upwell.tools.base import Toolbox
 from upwell.tools.followup import read_more_tool
+from upwell.tools.notes import add_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.wire.lines import Line, Sink
 
@@ -137,6 +138,7 @@ class App:
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project_of(self._cwd)),
                 get_tool(self.memory),
+                add_tool(self.memory, project_of(self._cwd)),
             ]
         )
 

@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from upwell.ground.db import Database, vacuum_into
+from upwell.ground.db import Database
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.sqlite_file import vacuum_into
 
 KEPT = 7
 

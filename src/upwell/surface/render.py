@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
-from upwell.ground.types import Door, Hit, Intent, Memory
+from upwell.ground.types import Door, Hit, Intent, Memory, Trust
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 TOOL_ITEMS = 3
 _TAG = "upwell-memories"
@@ -147,7 +148,8 @@ def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
     link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
-    return f"- [{cited}] {shown}{link}"
+    label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
+    return f"- [{cited}] {label}{shown}{link}"
 
 
 def fitting(
