@@ -102,12 +102,12 @@ def _programs(repository: Path) -> Iterator[Document]:
     yield from _output(
         "listing", "ls", ["ls", "-lR", str(standard / "json"), str(standard / "email")]
     )
-    yield from _output("stack-trace", "traces", [sys.executable, "-c", _TRACES])
+    yield from _output("stack-trace", "traces", [sys.executable, str(_PROGRAMS / "traces.py")])
     yield from _output(
         "log", "imports", [sys.executable, "-X", "importtime", "-c", "import asyncio"]
     )
-    yield from _output("log", "service", [sys.executable, "-c", _SERVICE])
-    yield from _output("mcp-output", "search", [sys.executable, "-c", _SEARCH])
+    yield from _output("log", "service", [sys.executable, str(_PROGRAMS / "service.py")])
+    yield from _output("mcp-output", "search", [sys.executable, str(_PROGRAMS / "search.py")])
     command = [
         sys.executable,
         "-m",
@@ -177,7 +177,8 @@ def _code_needles(text: str) -> Iterator[Needle]:
     """Signatures by name, constants by name, comments by their words."""
     signature = re.compile(
         r"^[ \t]*(?:(?:export|pub|async|static|public|private|protected|inline|extern|const) )*"
-        r"(?:def|fn|func|function|class|struct|interface|[\w<>\[\]*]+) \*?(\w{4,})(\([^\n]{4,120}\))",
+        r"(?:def|fn|func|function|class|struct|interface|[\w<>\[\]*]+) "
+        r"\*?(\w{4,})(\([^\n]{4,120}\))",
         re.M,
     )
     constant = re.compile(
@@ -223,35 +224,4 @@ _MAKERS: dict[str, Callable[[str], Iterator[Needle]]] = {
     },
 }
 
-_TRACES = r"""
-import json, traceback, email.parser, decimal, ipaddress
-cases = [lambda: json.loads("{bad"), lambda: decimal.Decimal("x1y"), lambda: ipaddress.ip_address("999.1"),
-         lambda: open("/nonexistent/settings-42.toml"), lambda: {}["missing_key_7"], lambda: int("12z"),
-         lambda: [].pop(), lambda: getattr(3, "frobnicate"), lambda: (1).__truediv__(0), lambda: "a" + 1]
-def deep(case, level):
-    return case() if not level else deep(case, level - 1)
-for number, case in enumerate(cases * 3):
-    try:
-        deep(case, number % 5 + 1)
-    except Exception:
-        print(f"--- worker-{number} request req-{number * 7919 % 10007:05d}")
-        traceback.print_exc(file=__import__("sys").stdout)
-"""
-_SERVICE = r"""
-import random
-random.seed(7)
-routes = ["/api/users", "/api/orders", "/health", "/api/login", "/static/app.js"]
-for n in range(1500):
-    stamp = f"2026-03-{1 + n // 400:02d}T{n // 60 % 24:02d}:{n % 60:02d}:{n * 7 % 60:02d}.{n * 131 % 1000:03d}Z"
-    if n % 211 == 100:
-        print(f"{stamp} ERROR payment-{n % 5} charge ch_{random.getrandbits(48):012x} declined code=card_expired_{n}")
-    elif n % 97 == 50:
-        print(f"{stamp} WARN  pool db-{n % 3} slow query {random.randint(900, 4000)}ms id=q{random.getrandbits(32):08x}")
-    else:
-        print(f"{stamp} INFO  http {random.choice(['GET', 'POST'])} {random.choice(routes)} 200 {random.randint(1, 90)}ms req={random.getrandbits(40):010x}")
-"""
-_SEARCH = r"""
-import importlib.metadata as m
-for n, d in enumerate(sorted(m.distributions(), key=lambda d: d.metadata["Name"].lower())):
-    print(f"Title: {d.metadata['Name']} {d.version}\nURL: {d.metadata.get('Home-page') or (d.metadata.get_all('Project-URL') or ['none'])[0]}\nSummary: {d.metadata['Summary']}\nLicense: {d.metadata.get('License-Expression') or d.metadata.get('License') or 'unknown'}\nRequires: {', '.join(d.requires or [])[:200]}\n")
-"""
+_PROGRAMS = Path(__file__).parent / "programs"

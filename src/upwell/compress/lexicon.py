@@ -29,7 +29,7 @@ url link href uri page website homepage site
 path route file location directory folder where filename
 name title label called named display
 description summary about explains purpose doc does
-owner author user login creator maintainer who assignee writer person people
+owner author user login creator maintainer who assignee writer person people reporter reported
 member team group organization org company
 email mail contact
 key id identifier secret kms arn code

@@ -11,13 +11,13 @@ from upwell.compress.relevance import Finder, Question, lowered, name_stems, pla
 from upwell.ground.text.words import split_identifier
 
 _TELLING = frozenset(
-    """id name title status state type kind version message error reason code number count total
-    path file login email key value label description summary result conclusion date time created
-    updated phase severity level method operation""".split()
+    """id name title login namespace status state type kind version message error reason code
+    number count total path file email key value label description summary result conclusion
+    date time created updated phase severity level method operation""".split()
 )
 _DULL = frozenset(
-    """url uri href link links self sha hash etag checksum integrity signature
-    gravatar avatar curies node_id digest nonce html git ssh svn managedfields selflink""".split()
+    """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
+    curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
 )
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
@@ -82,9 +82,9 @@ def _path_salience(doc: Outline) -> list[float]:
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
         depths[path] = depths[parent] + (key != "[]") if parent >= 0 else 0
-        stems = set(key.strip('"').lower().replace("-", "_").split("_")) if key else set()
-        score = 0.8 if stems & _TELLING else 0.0
-        if stems & _DULL:
+        parts = split_identifier(key)
+        score = 0.8 if _TELLING.intersection(parts) else 0.0
+        if _DULL.intersection(parts):
             score -= 1.2
         found.append(score - 0.3 * depths[path])
     return found

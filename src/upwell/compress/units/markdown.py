@@ -14,8 +14,11 @@ from upwell.ground.text.sections import (
 )  # fmt: skip
 
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9`*_])|(?<=[。！？])")
-_LONG = 360
+_LONG = 220
 _SHORT_FENCE = 3
+_SENTENCE_CHARS = 40
+_EARLY = 2.0
+"""What the beginning of a document is worth before its end: it says what the rest is about."""
 
 
 def split(text: str, name: str = "") -> Units:
@@ -50,9 +53,11 @@ def _add_block(
     elif block.what == TABLE:
         _add_table(units, text, marks, block, needs)
     else:
+        early = _EARLY * (1.0 - block.start / len(text))
         for place, (start, end) in enumerate(_sentences(text, block)):
             bonus = lift if place == 0 else 0.0
-            units.add(start, end, marks.worth(start, end) + bonus - 0.2 * min(place, 5), needs)
+            worth = marks.worth(start, end) if end - start < _SENTENCE_CHARS else 0.0
+            units.add(start, end, worth + bonus + early - 0.2 * min(place, 5), needs)
 
 
 def _sentences(text: str, block: Block) -> list[tuple[int, int]]:

@@ -19,7 +19,8 @@ _SUMMARY = [
 _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
-"""How much a unit loses with each doubling of its length: what is short buys more."""
+"""How much a unit loses with each doubling of its length: what is short buys more. In whole steps,
+so that lines of about one length stay together and need no marks between them."""
 
 
 class Marks:
@@ -41,7 +42,7 @@ class Marks:
             score += 1.5
         if _inside(self._summary, start, end):
             score += 2.0
-        return score - _LONG_COSTS * math.log2(max(end - start, 20) / _USUAL_CHARS)
+        return score - _LONG_COSTS * round(math.log2(max(end - start, 20) / _USUAL_CHARS))
 
 
 def _places(low: str, words: list[str]) -> list[int]:
