@@ -20,7 +20,7 @@ from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop, work
 from upwell.ground import shelf as shelves
-from upwell.ground.backup import back_up_daily
+from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -286,7 +286,8 @@ def _store(home: Home, files: Files, *, tolerant: bool) -> Store:
         return AbsentStore(error)
     store = SqliteStore(database)
     files.databases.append(database)
-    files.chores.extend([store.purge, lambda: back_up_daily(database, home.backups)])
+    backups = Backups(home.memory_db, home.backups)
+    files.chores.extend([store.purge, backups.make_if_due])
     return store
 
 

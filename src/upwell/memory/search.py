@@ -14,6 +14,8 @@ from upwell.memory.rows import visible_scopes
 from upwell.memory.signals import Candidate, candidates, join_signals, word_signals
 
 MAX_TEXTS = 3
+STEP = 1e-6
+"""Between hits that are equally probable, so that their order shows in their scores."""
 LOOKED_AT = 10
 """Places whose probability counts for those above them, whatever the limit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
@@ -78,7 +80,7 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
     made: list[Hit] = []
     score = 0.0
     for found in reversed(judged[: max(limit, LOOKED_AT)]):
-        score = max(score, probability(found.signals))
+        score = min(1.0, max(score + STEP, probability(found.signals)))
         made.append(
             Hit(
                 memory=found.candidate.memory,
