@@ -19,7 +19,6 @@ DIGEST_HEADING = "## Relevant prior context"
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
-TOOL_ITEMS = 3
 _TAG = "upwell-memories"
 _OWN_TAG = re.compile(rf"<(?=/?\s*{_TAG})", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
@@ -52,10 +51,10 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
         return Profile(
             chars=surface.max_injection_chars,
             tokens=surface.max_tokens,
-            items=min(TOOL_ITEMS, surface.max_count),
-            preview_chars=surface.max_injection_chars // TOOL_ITEMS - 100,
+            items=min(surface.tool_count, surface.max_count),
+            preview_chars=max(80, surface.max_injection_chars // surface.tool_count - 120),
         )
-    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else 15
+    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
     return Profile(
         chars=surface.max_tokens * 4,
         tokens=surface.max_tokens,
