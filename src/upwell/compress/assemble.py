@@ -109,10 +109,13 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
                 if 0 <= other < size and worth > scores.get(other, 0.0):
                     scores[other] = worth
     for unit, needs in enumerate(units.needs):
-        if needs:
-            above = max((own.get(need, 0.0) for need in needs), default=0.0)
-            if above > 0.0:
-                scores[unit] = scores.get(unit, 0.0) + _UNDER * above
+        above = 0.0
+        for need in needs:
+            score = own.get(need, 0.0)
+            if score > above:
+                above = score
+        if above > 0.0:
+            scores[unit] = scores.get(unit, 0.0) + _UNDER * above
 
 
 def _buy(

@@ -44,10 +44,10 @@ class Compressor:
             room.holds(passage.text) and name not in ("selective", "progressive")
         ):
             return whole(passage)
-        if name in _OPT_IN:
-            return self._down_the_ladder(passage, budget, name)
         if passage.kind == Kind.TEXT:
             passage = replace(passage, kind=detect(passage.text, passage.name))
+        if name in _OPT_IN:
+            return self._down_the_ladder(passage, budget, name)
         normal = normalise(passage, room, name)
         result = (
             normal.whole

@@ -42,15 +42,16 @@ _DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
 
 _MAX_CHARS = 2_000_000
 _SIGNATURE_LINES = 6
-_COMMENT = re.compile(r"\s*(?:#|//|/\*|\*|<!--|\"\"\"|''')")
+_COMMENTS = ("#!", "# ", "//", "/*", "*", "<!--", '"""', "'''")
+_IMPORTS = ("import ", "from ", "use ", "#include", "package ", "require", "using ")
+_TELLING = ("return", "raise", "throw", "panic", "assert", "default", "else", "case ")
+_MAY_BE_CONSTANT = (
+    *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "const", "static", "final", "export", "pub", "#define",
+)  # fmt: skip
 _CONSTANT = re.compile(
     r"(?:export |pub |static |final |const |public |private "
     r"|#define )*\s*[A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S)"
 )
-_TELLING = re.compile(
-    r"\b(?:return|raise|throw|panic|assert|TODO|FIXME|HACK|XXX|deprecated|default)\b", re.I
-)
-_IMPORT = re.compile(r"\s*(?:import|from|use|#include|package|require|using)\b")
 
 
 @lru_cache(maxsize=16)
@@ -153,10 +154,10 @@ def _weight(line: str) -> float:
     stripped = line.strip()
     if len(stripped) < 3:
         return -5.0
-    if _CONSTANT.match(stripped):
-        return 2.0
-    if _COMMENT.match(line):
+    if stripped.startswith(_COMMENTS):
         return 1.0 if len(stripped) > 12 else -1.0
-    if _IMPORT.match(line):
+    if stripped.startswith(_IMPORTS):
         return -0.5
-    return 0.6 if _TELLING.search(line) else 0.0
+    if stripped.startswith(_MAY_BE_CONSTANT) and _CONSTANT.match(stripped):
+        return 2.0
+    return 0.6 if stripped.startswith(_TELLING) else 0.0

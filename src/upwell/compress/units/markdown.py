@@ -16,6 +16,9 @@ from upwell.ground.text.sections import (
 _SENTENCE = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[\"'(\[]?[A-Z0-9`*_])|(?<=[。！？])")
 _LONG = 220
 _SHORT_FENCE = 3
+_LINK_ONLY = re.compile(r"\s*(?:[-*+]\s+)?(?:!?\[[^\]\n]{0,200}\]\([^)\n]{0,400}\)[\s|,·]*){1,9}\Z")
+_LINK = -3.0
+"""What a line that is nothing but links (a menu, a row of badges) is worth."""
 _SENTENCE_CHARS = 40
 _EARLY = 2.0
 """What the beginning of a document is worth before its end: it says what the rest is about."""
@@ -57,6 +60,8 @@ def _add_block(
         for place, (start, end) in enumerate(_sentences(text, block)):
             bonus = lift if place == 0 else 0.0
             worth = marks.worth(start, end) if end - start < _SENTENCE_CHARS else 0.0
+            if _LINK_ONLY.match(text, start, end):
+                worth = _LINK
             units.add(start, end, worth + bonus + early - 0.2 * min(place, 5), needs)
 
 

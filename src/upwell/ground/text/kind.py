@@ -7,7 +7,7 @@ from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
 from upwell.ground.types import Kind
 
 _SAMPLE_CHARS = 24_576
-_SAMPLE_LINES = 300
+_SAMPLE_LINES = 160
 _TABLE_LINES = 100
 
 _DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")

@@ -20,6 +20,9 @@ _FRONT = re.compile(r"\A---[ \t]*\r?\n(?:.*\r?\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
 )  # fmt: skip
+_SIGNS = frozenset("#`~=-*+>|_0123456789")
+"""What a line begins with that may be more than prose."""
+_ENDED_BY_PROSE = (BLANK, TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +98,20 @@ def _closes(line: str, fence: str) -> bool:
     return len(stripped) >= len(fence) and not stripped.strip(fence[0]) and line[:4].strip() != ""
 
 
+def _plain_line(scan: _Scan, at: int, *, blank: bool) -> None:
+    """A blank line or one of prose: goes on with what is open, or begins it."""
+    kind = scan.open[0] if scan.open else ""
+    if blank and kind != BLANK:
+        scan.begin(BLANK, at)
+    elif not blank and kind in ("", *_ENDED_BY_PROSE):
+        scan.begin(PARAGRAPH, at)
+
+
 def _line(scan: _Scan, line: str, at: int, end: int) -> str:
     """Take in one line outside of fences; returns the fence that it opens, or ""."""
-    if not line.strip():
-        if scan.open is None or scan.open[0] != BLANK:
-            scan.begin(BLANK, at)
+    bare = line.strip()
+    if not bare or (bare[0] not in _SIGNS and "|" not in bare):
+        _plain_line(scan, at, blank=not bare)
         return ""
     if (match := _FENCE.match(line)) is not None:
         scan.begin(FENCE, at)
