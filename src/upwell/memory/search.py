@@ -11,7 +11,7 @@ from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
-from upwell.memory.signals import Candidate, candidates, join_signals, word_signals
+from upwell.memory.signals import Candidate, candidates, join_signals, query_signals, word_signals
 
 MAX_TEXTS = 3
 STEP = 1e-6
@@ -114,8 +114,9 @@ def judge(pool: Pool) -> list[Judged]:
 
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     """The word signals of every candidate for one text, the margin among them."""
+    shared = query_signals(reading, pool.within, pool.background)
     signals = {
-        n: word_signals(reading, pool.within, pool.background, candidate, _near(pool, n, candidate))
+        n: shared | word_signals(reading, pool.within, candidate, _near(pool, n, candidate))
         for n, candidate in pool.candidates.items()
     }
     ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)
