@@ -49,7 +49,7 @@ SECTIONS: Mapping[str, type] = {
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
-_SECRET_WORDS = ("token", "secret", "password", "api_key", "authorization")
+_SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -180,7 +180,7 @@ def load(
 def masked(key: str, value: Any) -> Any:
     """`***` for what must not be shown: secrets by name, and everything in `env` and `headers`."""
     parts = key.lower().replace("-", "_").split(".")
-    secret = any(word in parts[-1] for word in _SECRET_WORDS)
+    secret = bool(value) and not _SECRET_WORDS.isdisjoint(parts[-1].split("_"))
     if secret or any(part in ("env", "headers") for part in parts[:-1]):
         return "***"
     if isinstance(value, Mapping):
