@@ -88,3 +88,17 @@ def test_prose_with_angle_brackets_is_left_alone() -> None:
 def test_colours_go_first() -> None:
     text = "\x1b[32mok\x1b[0m line\n" * 30
     assert "\x1b" not in compress(text, max_chars=400).text
+
+
+def test_equal_lines_of_a_log_are_said_once_and_counted() -> None:
+    line = "2026-01-01 10:00:00 WARN retrying\n"
+    text = "2026-01-01 10:00:00 INFO start\n" + line * 50 + "2026-01-01 10:01:00 INFO stop\n"
+    result = compress(text, max_chars=300)
+    assert result.lossless
+    assert result.text.count("retrying") == 1
+    assert "[the line above 50 times]" in result.text
+
+
+def test_equal_lines_of_code_are_left_alone() -> None:
+    text = "def f():\n" + "    pass\n" * 300 + "import os\n"
+    assert "the line above" not in compress(text, max_chars=400, name="f.py").text
