@@ -14,7 +14,7 @@ from upwell.gateway.workshop import work
 from upwell.ground.errors import ConfigError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
-from upwell.ground.trace import log_to
+from upwell.ground.trace import export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
 
@@ -24,6 +24,7 @@ HOUSEKEEPING_SECONDS = 3600.0
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
+    export_spans(app.config.environment)
     await app.learn()
     keeping = asyncio.create_task(_keep_house(app))
     try:
