@@ -9,7 +9,7 @@ demo: .venv/.ready                      # the main job, no network and no keys
 	@$(BIN)/upwell demo
 
 test: .venv/.ready .tools/npm/.ready    # everything but the long suites
-	@$(PYTEST) -q -m "not slow"
+	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow"
 
 test-slow: .venv/.ready .tools/npm/.ready
 	@$(PYTEST) -q -m slow

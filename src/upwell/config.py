@@ -20,10 +20,20 @@ import msgspec
 
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.ground.embed import EmbedOptions
+from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
-from upwell.surface.options import ContextOptions, IntentOptions, Options, SurfaceOptions
+from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
+from upwell.learn.ratios import LearnOptions
+from upwell.surface.options import (
+    ContextOptions,
+    IntentOptions,
+    Options,
+    SurfaceOptions,
+    scaled_to,
+)
 
 SECTIONS: Mapping[str, type] = {
     "surface": SurfaceOptions,
@@ -31,11 +41,15 @@ SECTIONS: Mapping[str, type] = {
     "memory_context": ContextOptions,
     "compress": CompressOptions,
     "gateway": GatewayOptions,
+    "agent": AgentOptions,
+    "llm": Endpoint,
+    "embed": EmbedOptions,
+    "learn": LearnOptions,
 }
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
-_SECRET_WORDS = ("token", "secret", "password", "api_key", "authorization")
+_SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -57,6 +71,10 @@ class Config:
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
+    agent: AgentOptions = field(default_factory=AgentOptions)
+    llm: Endpoint = field(default_factory=Endpoint)
+    embed: EmbedOptions = field(default_factory=EmbedOptions)
+    learn: LearnOptions = field(default_factory=LearnOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -64,11 +82,17 @@ class Config:
 
     def surfacing(self) -> Options:
         """What the surfacing pipeline obeys."""
-        return Options(surface=self.surface, intent=self.intent, memory_context=self.memory_context)
+        return Options(
+            surface=self._scaled(), intent=self.intent, memory_context=self.memory_context
+        )
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
         return dataclasses.replace(self.compress, **self._overriding("compress", server, tool))
+
+    def result_tokens(self) -> int:
+        """Tokens of a response where nothing else is configured, by the agent's window."""
+        return RESULT_TOKENS[size_of(self.agent)]
 
     def surface_for(self, server: str, tool: str) -> SurfaceOptions:
         """`surface.*` for one tool."""
@@ -83,6 +107,15 @@ class Config:
         }
         shown.update(self.values)
         return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
+
+    def _scaled(self) -> SurfaceOptions:
+        """`surface.*` with sizes by the agent's window, where the user set none."""
+        scaled: dict[str, Any] = {
+            name: value
+            for name, value in scaled_to(size_of(self.agent)).items()
+            if f"surface.{name}" not in self.values
+        }
+        return dataclasses.replace(self.surface, **scaled)
 
     def _overriding(self, section: str, server: str, tool: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -147,7 +180,7 @@ def load(
 def masked(key: str, value: Any) -> Any:
     """`***` for what must not be shown: secrets by name, and everything in `env` and `headers`."""
     parts = key.lower().replace("-", "_").split(".")
-    secret = any(word in parts[-1] for word in _SECRET_WORDS)
+    secret = bool(value) and not _SECRET_WORDS.isdisjoint(parts[-1].split("_"))
     if secret or any(part in ("env", "headers") for part in parts[:-1]):
         return "***"
     if isinstance(value, Mapping):

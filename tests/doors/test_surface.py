@@ -71,8 +71,8 @@ def test_what_one_gateway_remembers_another_surfaces(gateway: Gateway, upwell: U
     one, two = gateway(UP), gateway()
     assert FACT not in everything(read_settle(two))
     tools = one.wait_for_tools("up__read")
-    name = "upwell__add_memory" if "upwell__add_memory" in tools else "upwell__remember"
-    said = one.call(name, **{argument(tools[name]): FACT})
+    assert "upwell__add_memory" in tools
+    said = one.call("upwell__add_memory", content=FACT)
     assert not said.get("isError"), everything(said)
     two.wait_for_tools("up__read")
     later = two.call("up__read", path="src/billing/settle.py", reason="second look")

@@ -86,3 +86,6 @@ def test_lists_from_the_environment(home):
 def test_secrets_are_masked(home):
     config = written(home, '[server.fs]\ncommand = "x"\nenv = { KEY = "hush" }\n')
     assert "hush" not in str(config.shown())
+    shown = load(home, {"llm.api_key": "hush"}, {}).shown()
+    assert shown["llm.api_key"].value == "***"
+    assert shown["surface.max_tokens"].value == 4000

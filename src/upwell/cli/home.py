@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.cli.session import with_app
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -13,6 +14,7 @@ config = typer.Typer(help="Show or check the configuration.", no_args_is_help=Tr
 
 def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
+    app.command()(tune)
     app.command()(doctor)
 
 
@@ -44,6 +46,32 @@ def check() -> None:
 
     found = load()
     say(f"{found.home.config_file}: {len(found.values)} settings, all known")
+
+
+def tune(
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was learned.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what was learned about each tool's budget; it counts from the next session on."""
+    if reset:
+        say(f"forgot {with_app(lambda app: app.unlearn())} counts")
+        return
+    learned = with_app(lambda app: app.learned())
+    rows = [
+        {"tool": one.tool, "budget": f"x {one.ratio:.2f}", "samples": one.samples}
+        for one in learned
+    ]
+    if as_json:
+        say_json(
+            {
+                "tools": [
+                    {"tool": one.tool, "budget_ratio": one.ratio, "samples": one.samples}
+                    for one in learned
+                ]
+            }
+        )
+    else:
+        table(("tool", "budget", "samples"), rows, "Nothing was learned yet.")
 
 
 def doctor(as_json: Json = False) -> None:

@@ -170,7 +170,7 @@ class Play:
             await direct.aclose()
         await self._why()
         self._say(
-            f"\nIn all: {before:,} tokens became {after:,}, memories included, and every byte can "
+            f"\nBefore: {before:,} tokens. After: {after:,}, memories included, and every byte can "
             f"still be read. {time.monotonic() - began:.1f} s."
         )
         self._say(NEXT)
@@ -213,7 +213,7 @@ class Play:
         if not blocks:
             self._say("   nothing was said beside it")
         for block in blocks:
-            self._say("   beside it, in a block of its own:")
+            self._say("   a memory beside it, in a block of its own:")
             self._say(_indented(block))
 
     async def _read_on(self, gateway: "Agent", notice: str, original: str) -> None:

@@ -6,10 +6,10 @@ the end says what was left out and how to get it. Blocks that are not text keep 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from upwell.compress.base import Options
+from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Originals
 from upwell.gateway.relay import content_of, text_block, with_content
 from upwell.ground.text.tokens import count
@@ -19,6 +19,7 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS = 120
+CONTENTS_TOKENS = 600
 SHORT_BYTES = 4096
 READ_MORE = "upwell__read_more"
 _LEAST_SHARE = 64
@@ -34,12 +35,47 @@ class _Text:
     tokens: int
 
 
-class Fitter:
-    """Shortens results and texts, and keeps their originals. `options` are those of a tool."""
+Shortened = Callable[[ToolCall, Sequence[str]], None]
 
-    def __init__(self, originals: Originals, options: Callable[[str, str], Options]) -> None:
+
+def unheard(call: ToolCall, keys: Sequence[str]) -> None:
+    return None
+
+
+class Fitter:
+    """Shortens results and texts, and keeps their originals.
+
+    `options` are those of a tool, `result_tokens` the budget where none is set, `ratios` what was
+    learned per `server__tool`; `shortened` hears of every result that lost something.
+    """
+
+    def __init__(
+        self,
+        originals: Originals,
+        options: Callable[[str, str], Options],
+        *,
+        tools: Tools = NO_TOOLS,
+        result_tokens: int = DEFAULT_RESULT_TOKENS,
+        ratios: Mapping[str, float] | None = None,
+        shortened: Shortened = unheard,
+    ) -> None:
         self._originals = originals
         self._options = options
+        self._tools = tools
+        self._result_tokens = result_tokens
+        self._ratios = ratios or {}
+        self._shortened = shortened
+
+    def budget_of(self, options: Options, ratio: float = 1.0) -> Budget:
+        """The budget of a response (DESIGN 4.3), times the ratio that was learned."""
+        tokens = options.max_result_tokens
+        if tokens is None and options.max_result_chars is None:
+            tokens = self._result_tokens
+        return Budget(
+            max_tokens=_scaled(tokens, ratio),
+            max_chars=_scaled(options.max_result_chars, ratio),
+            floor=options.min_result_retention,
+        )
 
     async def compress(
         self,
@@ -55,16 +91,17 @@ class Fitter:
 
         kept = await self._originals.keep(text, name)
         passage = Passage(text=text, query=query, name=name, key=kept.key)
-        compressor = Compressor(options)
+        compressor = Compressor(options, self._tools)
         return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
-    async def fit(self, call: ToolCall, result: RawObject) -> RawObject:
-        """`result` within the budget of its tool."""
+    async def fit(self, call: ToolCall, result: RawObject, ratio: float | None = None) -> RawObject:
+        """`result` within the budget of its tool. `ratio` overrides what was learned."""
         options = self._options(call.server, call.tool)
         blocks = content_of(result)
         if not blocks or options.strategy == "none":
             return result
-        budget = budget_of(options)
+        learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
+        budget = self.budget_of(options, learned if ratio is None else ratio)
         size = sum(map(len, blocks))
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
@@ -72,6 +109,9 @@ class Fitter:
         if _within(texts, budget):
             return result
         fitted = await self._shorten(call, texts, budget, options)
+        lossy = [done.key for done in fitted if done is not None and not done.lossless]
+        if lossy:
+            self._shortened(call, lossy)
         return _rebuilt(result, blocks, texts, fitted)
 
     async def _shorten(
@@ -94,16 +134,8 @@ class Fitter:
         return fitted
 
 
-def budget_of(options: Options) -> Budget:
-    """The budget of a response (DESIGN 4.3)."""
-    tokens = options.max_result_tokens
-    if tokens is None and options.max_result_chars is None:
-        tokens = DEFAULT_RESULT_TOKENS
-    return Budget(
-        max_tokens=tokens,
-        max_chars=options.max_result_chars,
-        floor=options.min_result_retention,
-    )
+def _scaled(limit: int | None, ratio: float) -> int | None:
+    return None if limit is None else max(1, round(limit * ratio))
 
 
 def _texts(blocks: Sequence[bytes]) -> list[_Text]:
@@ -146,17 +178,28 @@ def _rebuilt(
     fitted: Sequence[Compressed | None],
 ) -> RawObject:
     notices: list[str] = []
+    contents: list[bytes] = []
     for text, done in zip(texts, fitted, strict=True):
         if done is None:
             continue
         blocks[text.place] = text.block.replaced("text", dumps(done.text)).encode()
+        if done.strategy == "progressive":
+            contents.append(text_block(_contents(text.text, done)))
         if not done.lossless or done.key:
             notices.append(notice(text.tokens, done))
     if not any(fitted):
         return result
     if notices:
-        blocks = [*blocks, text_block("\n".join(notices))]
+        blocks = [*blocks, *contents, text_block("\n".join(notices))]
     return with_content(result, blocks).without("structuredContent")
+
+
+def _contents(text: str, done: Compressed) -> str:
+    """The table of contents that goes with a first chunk (seed 002), in a block of its own."""
+    from upwell.compress.fitted import Room
+    from upwell.compress.selective import table
+
+    return table(Passage(text=text, key=done.key), Room(tokens=CONTENTS_TOKENS))
 
 
 def notice(tokens_before: int, done: Compressed) -> str:

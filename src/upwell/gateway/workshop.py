@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.compress.originals import KIND
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Fitter, Shortened, unheard
 from upwell.ground.errors import CompressionError
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
@@ -31,10 +31,20 @@ class Workshop:
     """The parent's side: hands large results over. `private` takes originals that must not touch
     the disk, `ttl_seconds` is their time of life."""
 
-    def __init__(self, environment: Mapping[str, str], private: Shelf, ttl_seconds: float) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        private: Shelf,
+        ttl_seconds: float,
+        *,
+        ratios: Mapping[str, float] | None = None,
+        shortened: Shortened = unheard,
+    ) -> None:
         self._environment = environment
         self._private = private
         self._ttl_seconds = ttl_seconds
+        self._ratios = ratios or {}
+        self._shortened = shortened
         self._turn = asyncio.Lock()
         self._child: Child | None = None
 
@@ -45,7 +55,13 @@ class Workshop:
             NotJson: it is not one JSON object.
             CompressionError: the workshop cannot be had, or ended over it.
         """
-        job = {"server": call.server, "tool": call.tool, "args": call.args, "query": call.query}
+        job = {
+            "server": call.server,
+            "tool": call.tool,
+            "args": call.args,
+            "query": call.query,
+            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+        }
         async with self._turn:
             try:
                 child = await self._running()
@@ -64,6 +80,8 @@ class Workshop:
         for key, value in head["private"].items():
             kept = {key: base64.b64decode(value)}
             await self._private.put(KIND, kept, ttl_seconds=self._ttl_seconds)
+        if head["shortened"]:
+            self._shortened(call, head["shortened"])
         return result if head["same"] else fitted
 
     async def aclose(self) -> None:
@@ -84,15 +102,22 @@ class Workshop:
 
 
 async def work(
-    source: asyncio.StreamReader, sink: asyncio.StreamWriter, fitter: Fitter, private: Shelf
+    source: asyncio.StreamReader,
+    sink: asyncio.StreamWriter,
+    fitter: Fitter,
+    private: Shelf,
+    shortened: list[str],
 ) -> None:
-    """The child's side: fit what comes, until the other end closes."""
+    """The child's side: fit what comes, until the other end closes. `shortened` is where the
+    fitter notes the keys of what it shortened."""
     while True:
         try:
             job, result = await _read_frame(source)
         except EOFError:
             return
+        shortened.clear()
         head, fitted = await _done(fitter, private, job, result)
+        head["shortened"] = shortened
         sink.write(_frame(head, fitted))
         await sink.drain()
 
@@ -109,7 +134,7 @@ async def _done(
     )
     try:
         opened = RawObject.parse(result)
-        fitted = await fitter.fit(call, opened)
+        fitted = await fitter.fit(call, opened, job["ratio"])
     except NotJson as error:
         return {"fault": str(error)}, b""
     secrets = {item.key: item.value for item in await private.scan(KIND)}

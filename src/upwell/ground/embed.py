@@ -5,11 +5,13 @@ names the extra to install.
 """
 
 import json
+import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from upwell.ground.endpoint import Endpoint, post
-from upwell.ground.errors import LlmError, UsageError
+from upwell.ground.errors import ConfigError, LlmError, UsageError
 from upwell.ground.limits import Deadline
 
 Vector = Sequence[float]
@@ -23,8 +25,11 @@ class Embedder(Protocol):
     `name` tells models apart: vectors of different names must never be compared.
     """
 
-    name: str
-    dim: int
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def dim(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector a text, in order.
@@ -100,6 +105,68 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
     "http": HttpEmbedder,
 }
 """Name → class, made from an `Endpoint` (of which the local ones read only the model)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EmbedOptions:
+    """`embed.*`. `kind` is a name of `EMBEDDERS`, "" for none; `base_url` is for `http` only."""
+
+    kind: str = ""
+    model: str = ""
+    base_url: str = ""
+    api_key: str = ""
+
+
+class LateEmbedder:
+    """An embedder that is loaded when it is first used, which may take seconds."""
+
+    def __init__(self, options: EmbedOptions) -> None:
+        self._options = options
+        self._loading = threading.Lock()
+        self._loaded: Embedder | None = None
+
+    @property
+    def name(self) -> str:
+        return self._there().name
+
+    @property
+    def dim(self) -> int:
+        return self._there().dim
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return self._there().embed(texts)
+
+    def _there(self) -> Embedder:
+        with self._loading:
+            if self._loaded is None:
+                options = self._options
+                endpoint = Endpoint(
+                    base_url=options.base_url, model=options.model, api_key=options.api_key
+                )
+                try:
+                    self._loaded = EMBEDDERS[options.kind](endpoint)
+                except (UsageError, OSError, ValueError) as error:
+                    raise LlmError(
+                        f"the embedder {options.kind!r} cannot be had: {error}"
+                    ) from error
+            return self._loaded
+
+
+def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
+    """The embedder that is configured, None when there is none.
+
+    Raises:
+        ConfigError: no embedder has this name.
+    """
+    if not options.kind:
+        return None
+    if options.kind not in EMBEDDERS:
+        raise ConfigError(
+            f"embed.kind {options.kind!r} is not known",
+            key="embed.kind",
+            hint=f"known: {', '.join(EMBEDDERS)}",
+        )
+    return LateEmbedder(options)
 
 
 def unit(vector: list[float]) -> list[float]:

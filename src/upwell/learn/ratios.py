@@ -12,12 +12,19 @@ from enum import StrEnum
 from upwell.ground.shelf import Shelf
 
 SHELF_KIND = "compression_feedback"
-_KEPT_SECONDS = 30 * 86_400.0
+KEPT_SECONDS = 30 * 86_400.0
 
 LEAST, MOST = 0.5, 3.0
 _STEP = 0.15
 _FEW = 3
 """Reports below which nothing is changed; one agent's mood is not a tendency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnOptions:
+    """`learn.*`: the one switch of everything that is learned."""
+
+    auto_tune: bool = True
 
 
 class Report(StrEnum):
@@ -65,7 +72,7 @@ def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
 
 async def record(shelf: Shelf, tool: str, report: Report) -> None:
     """Count one report of `tool` (its name as `server__tool`)."""
-    await shelf.incr(SHELF_KIND, {f"{tool}|{report}": 1}, ttl_seconds=_KEPT_SECONDS)
+    await shelf.incr(SHELF_KIND, {f"{tool}|{report}": 1}, ttl_seconds=KEPT_SECONDS)
 
 
 async def ratios(shelf: Shelf) -> list[Ratio]:

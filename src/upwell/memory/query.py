@@ -17,8 +17,10 @@ from upwell.memory.terms import query_words, stemmer
 
 MAX_WORDS = 96
 """Words of a query that are looked at; a pasted file says what it is about before that."""
-ROW_BUDGET = 6_000
-"""Rows a full-text search may score: about 10 ms of CPU at a million memories."""
+ROW_BUDGET = 2_500
+"""Rows a full-text search may score, about 2 µs of CPU each."""
+MAX_PAIRS, MAX_PAIRED = 3, 60_000
+"""Pairs of common words that are looked up, and how common the rarer of them may be."""
 ONLY_NEWEST_BEYOND = 60_000
 LEAST_MEMORIES = 500
 COMMON_SHARE = 0.05
@@ -36,6 +38,11 @@ class Corpus:
     def mean_words(self) -> float:
         return max(1.0, self.words / self.memories) if self.memories else 1.0
 
+    @property
+    def rarest(self) -> float:
+        """The idf of what one memory holds."""
+        return self.idf(1)
+
     def idf(self, holding: int, *, common: bool = False) -> float:
         """Rarity of what `holding` memories hold (Robertson/Sparck Jones, never negative).
 
@@ -51,7 +58,8 @@ class Corpus:
 class Reading:
     """A query text, read against a corpus. `idf` holds every stem of the query, also those that
     no memory has; `holding` how many memories hold each; `telling` those that are not everyday
-    words; `match` finds candidates, "" nothing."""
+    words, `mass` the sum of all idf, `in_vocabulary` the share of words that some memory has;
+    `match` finds candidates, "" nothing."""
 
     text: str
     words: tuple[str, ...]
@@ -59,19 +67,10 @@ class Reading:
     idf: dict[str, float]
     holding: dict[str, int]
     telling: frozenset[str]
+    mass: float
+    in_vocabulary: float
     match: str
     newest_only: bool
-
-    @property
-    def mass(self) -> float:
-        return sum(self.idf.values())
-
-    @property
-    def in_vocabulary(self) -> float:
-        """Share of the query's words that some memory holds."""
-        if not self.stems:
-            return 0.0
-        return sum(1 for stem in self.stems if self.holding[stem]) / len(self.stems)
 
 
 def corpus(db: sqlite3.Connection, scopes: Sequence[int]) -> Corpus:
@@ -93,16 +92,19 @@ def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
         by_stem.setdefault(stem, word)
     holding = _holding(db, tuple(by_stem), within.scopes)
     match, newest_only = _match(by_stem, holding, within.memories)
+    idf = {
+        stem: within.idf(holding[stem], common=word in EVERYDAY_WORDS)
+        for stem, word in by_stem.items()
+    }
     return Reading(
         text=text,
         words=tuple(by_stem.values()),
         stems=tuple(by_stem),
-        idf={
-            stem: within.idf(holding[stem], common=word in EVERYDAY_WORDS)
-            for stem, word in by_stem.items()
-        },
+        idf=idf,
         holding=holding,
         telling=frozenset(stem for stem, word in by_stem.items() if word not in EVERYDAY_WORDS),
+        mass=sum(idf.values()),
+        in_vocabulary=sum(map(bool, holding.values())) / len(by_stem) if by_stem else 0.0,
         match=match,
         newest_only=newest_only,
     )
@@ -129,9 +131,9 @@ def _match(by_stem: dict[str, str], holding: dict[str, int], memories: int) -> t
         stem = known.pop(0)
         budget -= holding[stem]
         parts.append(quoted(by_stem[stem]))
-    for left, right in pairwise(known):
+    for left, right in list(pairwise(known))[:MAX_PAIRS]:
         both = holding[left] * holding[right] / max(1, memories)
-        if both > budget:
+        if both > budget or holding[left] > MAX_PAIRED:
             break
         budget -= int(both)
         parts.append(f"({quoted(by_stem[left])} AND {quoted(by_stem[right])})")

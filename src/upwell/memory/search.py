@@ -11,9 +11,11 @@ from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
-from upwell.memory.signals import Candidate, candidates, join_signals, word_signals
+from upwell.memory.signals import Candidate, candidates, join_signals, query_signals, word_signals
 
 MAX_TEXTS = 3
+STEP = 1e-6
+"""Between hits that are equally probable, so that their order shows in their scores."""
 LOOKED_AT = 10
 """Places whose probability counts for those above them, whatever the limit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
@@ -78,7 +80,7 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
     made: list[Hit] = []
     score = 0.0
     for found in reversed(judged[: max(limit, LOOKED_AT)]):
-        score = max(score, probability(found.signals))
+        score = min(1.0, max(score + STEP, probability(found.signals)))
         made.append(
             Hit(
                 memory=found.candidate.memory,
@@ -112,8 +114,9 @@ def judge(pool: Pool) -> list[Judged]:
 
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     """The word signals of every candidate for one text, the margin among them."""
+    shared = query_signals(reading, pool.within, pool.background)
     signals = {
-        n: word_signals(reading, pool.within, pool.background, candidate, _near(pool, n, candidate))
+        n: shared | word_signals(reading, pool.within, candidate, _near(pool, n, candidate))
         for n, candidate in pool.candidates.items()
     }
     ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)

@@ -8,7 +8,6 @@ symbols: the strictest join, damped by how many memories share it.
 
 import math
 import sqlite3
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -64,14 +63,14 @@ class Candidate:
     row: Sequence[Any]
     namespace: str
     expires_at: float | None
-    body: Counter[str]
+    body: Mapping[str, int]
     words: int
-    extra: Counter[str]
+    extra: Mapping[str, int]
     keys: tuple[str, ...]
     speaker: str
 
     def frequency(self, stem: str) -> float:
-        return self.body[stem] + EXTRA_WEIGHT * self.extra[stem]
+        return self.body.get(stem, 0) + EXTRA_WEIGHT * self.extra.get(stem, 0)
 
     @property
     def memory(self) -> Memory:
@@ -103,50 +102,62 @@ def _candidate(row: Sequence[Any]) -> Candidate:
         expires_at=columns[_EXPIRES],
         body=body,
         words=body.total(),
-        extra=counted(extra) if extra else Counter(),
+        extra=counted(extra) if extra else {},
         keys=tuple(keys.split("\n")) if keys else (),
         speaker="" if keys else speaker(text[:100]),
     )
 
 
-def bm25(
-    reading: Reading, within: Corpus, parts: Sequence[Candidate], weight: float = 1.0
-) -> float:
+def bm25(reading: Reading, within: Corpus, parts: Sequence[Candidate]) -> float:
     """BM25 of the query over these candidates read as one text."""
-    words = sum(part.words for part in parts)
-    norm = K1 * (1.0 - B + B * words / (within.mean_words * len(parts)))
+    norm = _norm(within, parts)
     score = 0.0
     for stem, idf in reading.idf.items():
         frequency = sum(part.frequency(stem) for part in parts)
         if frequency:
             score += idf * frequency * (K1 + 1.0) / (frequency + norm)
-    return weight * score
+    return score
+
+
+def _norm(within: Corpus, parts: Sequence[Candidate]) -> float:
+    words = sum(part.words for part in parts)
+    return K1 * (1.0 - B + B * words / (within.mean_words * len(parts)))
+
+
+def query_signals(reading: Reading, within: Corpus, background: Background) -> dict[str, float]:
+    """What is the same for every candidate of one query."""
+    chance, spread = background.at(reading.in_vocabulary * len(reading.stems))
+    return {
+        "in_vocabulary": reading.in_vocabulary,
+        "informative_words": float(len(reading.stems)),
+        "chance": chance,
+        "chance_spread": spread,
+    }
 
 
 def word_signals(
-    reading: Reading,
-    within: Corpus,
-    background: Background,
-    candidate: Candidate,
-    near: Sequence[Candidate],
+    reading: Reading, within: Corpus, candidate: Candidate, near: Sequence[Candidate]
 ) -> dict[str, float]:
     """What the words of one query say about one candidate; `near` are the turns around it."""
-    own = bm25(reading, within, [candidate])
-    matched = [idf for stem, idf in reading.idf.items() if candidate.frequency(stem)]
-    covered = sum(matched)
-    chance, spread = background.at(reading.in_vocabulary * len(reading.stems))
+    norm = _norm(within, [candidate])
+    own = covered = rarest = 0.0
+    matched = telling = 0
+    for stem, idf in reading.idf.items():
+        frequency = candidate.frequency(stem)
+        if frequency:
+            own += idf * frequency * (K1 + 1.0) / (frequency + norm)
+            covered += idf
+            rarest = max(rarest, idf)
+            matched += 1
+            telling += stem in reading.telling
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
         "idf_coverage": covered / reading.mass if reading.mass else 0.0,
         "coverage_mass": covered,
-        "in_vocabulary": reading.in_vocabulary,
-        "informative_words": float(len(reading.stems)),
-        "matched_words": float(len(matched)),
-        "telling_words": float(sum(1 for s in reading.telling if candidate.frequency(s))),
-        "rarest": max(matched, default=0.0) / within.idf(1),
-        "chance": chance,
-        "chance_spread": spread,
+        "matched_words": float(matched),
+        "telling_words": float(telling),
+        "rarest": rarest / within.rarest,
         "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, within, [candidate, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),

@@ -52,26 +52,28 @@ class Stemmer:
         try:
             return [known[word] for word in listed]
         except KeyError:
-            self._learn({word for word in listed if word not in known})
-            return [self._stems[word] for word in listed]
+            learned = self._learn({word for word in listed if word not in known})
+            return [learned.get(word) or known.get(word) or fold(word) for word in listed]
 
     def close(self) -> None:
         self._db.close()
 
-    def _learn(self, words: set[str]) -> None:
+    def _learn(self, words: set[str]) -> dict[str, str]:
         ordered = sorted(words)
         with self._lock:
-            stems = dict(self._stems) if len(self._stems) < MAX_CACHED_STEMS else {}
             self._db.execute("BEGIN")
             self._db.execute("INSERT INTO scratch VALUES (?)", (" ".join(ordered),))
-            found = self._db.execute("SELECT offset, term FROM seen").fetchall()
+            by_place = dict(self._db.execute("SELECT offset, term FROM seen").fetchall())
             self._db.execute("ROLLBACK")
-            by_place = dict(found)
-            if len(by_place) == len(ordered):
-                stems.update((word, by_place[place]) for place, word in enumerate(ordered))
-            else:
-                stems.update((word, fold(word)) for word in ordered)
-            self._stems = stems
+            agrees = len(by_place) == len(ordered)
+            learned = {
+                word: by_place[place] if agrees else fold(word)
+                for place, word in enumerate(ordered)
+            }
+            if len(self._stems) > MAX_CACHED_STEMS:
+                self._stems = {}
+            self._stems.update(learned)
+        return learned
 
 
 @lru_cache(maxsize=1)

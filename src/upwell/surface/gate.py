@@ -129,7 +129,9 @@ class Gate:
         asked = _terms_of(query)
         for at, before in session.recent:
             if at >= horizon and jaccard(asked, before) > surface.cooldown_similarity:
-                return Refusal(SkipReason.COOLDOWN, f"asked {surface.cooldown_seconds:.0f} s ago")
+                return Refusal(
+                    SkipReason.COOLDOWN, f"the same within {surface.cooldown_seconds:g} s"
+                )
         if not session.rate.allow():
             return Refusal(SkipReason.RATE, f"{surface.rate_per_minute} a minute")
         return None

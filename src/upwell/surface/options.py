@@ -20,6 +20,7 @@ class SurfaceOptions:
     max_injection_chars: int = 3000
     max_tokens: int = 4000
     max_count: int = 15
+    tool_count: int = 3
     preview_chars: int = 200
     timeout_seconds: float = 3.0
     race_ms: int = 300
@@ -36,6 +37,17 @@ class SurfaceOptions:
     multi_match_boost: float = 1.15
     query_retention_days: float = 30.0
     persist_query_text: bool = True
+
+
+_SCALES: Mapping[str, Mapping[str, int]] = {
+    "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
+    "large": {"max_injection_chars": 4500, "max_tokens": 6000, "max_count": 20, "tool_count": 5},
+}
+
+
+def scaled_to(size: str) -> Mapping[str, int]:
+    """Sizes of injections for a `small` or `large` window (seed 000); none for the default."""
+    return _SCALES.get(size, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

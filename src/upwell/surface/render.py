@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
-from upwell.ground.types import Door, Hit, Intent, Memory
+from upwell.ground.types import Door, Hit, Intent, Memory, Trust
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
-TOOL_ITEMS = 3
 _TAG = "upwell-memories"
 _OWN_TAG = re.compile(rf"<(?=/?\s*{_TAG})", re.IGNORECASE)
 _SPACE = re.compile(r"\s+")
@@ -51,10 +51,10 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
         return Profile(
             chars=surface.max_injection_chars,
             tokens=surface.max_tokens,
-            items=min(TOOL_ITEMS, surface.max_count),
-            preview_chars=surface.max_injection_chars // TOOL_ITEMS - 100,
+            items=min(surface.tool_count, surface.max_count),
+            preview_chars=max(80, surface.max_injection_chars // surface.tool_count - 120),
         )
-    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else 15
+    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
     return Profile(
         chars=surface.max_tokens * 4,
         tokens=surface.max_tokens,
@@ -147,7 +147,8 @@ def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
     link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
-    return f"- [{cited}] {shown}{link}"
+    label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
+    return f"- [{cited}] {label}{shown}{link}"
 
 
 def fitting(

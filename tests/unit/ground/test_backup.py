@@ -1,29 +1,71 @@
+"""Daily copies: once a day, seven kept, whole and private."""
+
 import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
 
-from upwell.ground.backup import KEPT, back_up_daily
-from upwell.ground.db import Owner, open_database
-from upwell.testing import ManualClock
+import pytest
 
-OWNER = Owner("notes", [lambda db: db.execute("CREATE TABLE note (text TEXT)")])
+from upwell.ground.backup import Backups
+from upwell.ground.db import open_database
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.types import Memory
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+
+DAY = 86_400.0
 
 
-async def test_one_copy_a_day_and_the_newest_seven(tmp_path):
-    clock = ManualClock(1_790_000_000.0)
+class Hands:
+    def __init__(self) -> None:
+        self.time = 1_775_736_000.0
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+
+async def test_one_a_day_and_the_newest_seven_stay(tmp_path: Path) -> None:
+    clock = Hands()
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
-    folder = tmp_path / "backups"
-    try:
-        for day in range(KEPT + 3):
-            await database.write(
-                lambda db, day=day: db.execute("INSERT INTO note VALUES (?)", (day,))
-            )
-            assert await back_up_daily(database, folder, clock)
-            assert not await back_up_daily(database, folder, clock)
-            clock.advance(86_400)
-    finally:
-        await database.aclose()
-    copies = sorted(folder.iterdir())
-    assert len(copies) == KEPT
-    newest = sqlite3.connect(copies[-1])
-    assert newest.execute("SELECT count(*) FROM note").fetchone() == (KEPT + 3,)
-    newest.close()
-    assert copies[-1].stat().st_mode & 0o077 == 0
+    store = SqliteStore(database, clock=clock)
+    backups = Backups(tmp_path / "memory.db", tmp_path / "backups", clock=clock)
+    (tmp_path / "backups").mkdir()
+    (tmp_path / "backups" / "memory-before-memory-v2.db").touch()
+    for day in range(9):
+        await store.add([Memory(text=f"day {day}")])
+        made = await backups.make_if_due()
+        assert made is not None
+        assert await backups.make_if_due() is None
+        clock.time += DAY
+    names = [path.name for path in backups.list()]
+    assert names[0] == "memory-2026-04-17.db"
+    assert len(names) == 7
+    assert (tmp_path / "backups" / "memory-before-memory-v2.db").exists()
+    assert stat.S_IMODE(backups.list()[0].stat().st_mode) == 0o600
+    with closing(sqlite3.connect(backups.list()[0])) as db:
+        assert db.execute("SELECT count(*) FROM memory").fetchone() == (9,)
+    await database.aclose()
+
+
+async def test_asked_for_it_is_made_anew(tmp_path: Path) -> None:
+    clock = Hands()
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
+    backups = Backups(tmp_path / "memory.db", tmp_path / "backups", clock=clock)
+    await backups.make_if_due()
+    await SqliteStore(database).add([Memory(text="late")])
+    path = await backups.make()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT text FROM memory").fetchall() == [("late",)]
+    await database.aclose()
+
+
+async def test_a_place_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
+    (tmp_path / "backups").write_text("a file is in the way")
+    with pytest.raises(StoreUnwritable):
+        await Backups(tmp_path / "memory.db", tmp_path / "backups").make()
+    await database.aclose()

@@ -1,6 +1,6 @@
 import pytest
 
-from upwell.ground.types import Door, Hit, Intent, Memory
+from upwell.ground.types import Door, Hit, Intent, Memory, Trust
 from upwell.surface.options import Options
 from upwell.surface.render import (
     EMPTY_DIGEST,
@@ -39,6 +39,13 @@ def test_citations():
     assert citation(Memory(id="m1", text="x")) == "upwell://memory/m1"
     assert citation(Memory(id="m1", text="x", source="stm:7")) == "stm:7"
     assert citation(Memory(id="m1", text="x", source="a]b\n.md", lines=(1, 2))) == "a b .md#L1-L2"
+
+
+def test_what_an_agent_wrote_says_so():
+    noted = hit("the cache reloads on SIGHUP", trust=Trust.AGENT)
+    assert digest([noted], [], ASK).endswith(
+        "m1] (written by an agent) the cache reloads on SIGHUP"
+    )
 
 
 def test_a_memory_cannot_leave_its_frame():
