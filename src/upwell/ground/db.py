@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from upwell.ground.errors import StoreCorrupt, UsageError
-from upwell.ground.salvage import replace_damaged
 from upwell.ground.sqlite_file import (
     Owner,
     Plan,
@@ -167,6 +166,8 @@ def repair(plan: Plan) -> None:
     Raises:
         StoreError: it cannot be written.
     """
+    from upwell.ground.salvage import replace_damaged
+
     try:
         with exclusively(plan.path):
             replace_damaged(plan)

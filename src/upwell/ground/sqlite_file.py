@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from filelock import FileLock, Timeout
-
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
 
 Migration = Callable[[sqlite3.Connection], None]
@@ -122,6 +120,8 @@ def exclusively(path: Path) -> Iterator[None]:
     Raises:
         StoreUnwritable: another process has held it for too long, or it cannot be made.
     """
+    from filelock import FileLock, Timeout
+
     lock = FileLock(f"{path}.lock", timeout=BUSY_TIMEOUT_SECONDS, mode=0o600)
     try:
         lock.acquire()

@@ -12,7 +12,6 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from statistics import fmean, pstdev
 
 from upwell.ground.db import Database
 from upwell.ground.types import Scope
@@ -155,7 +154,8 @@ def by_chance(
         text = " ".join(rng.choice(rng.choice(drawn)) for _ in range(words))
         found = by_words(db, read(db, text, within), within, Filter((), 0.0), _LOOKED_AT)
         best.append(score(db, text, within, found))
-    return fmean(best), max(0.1, pstdev(best))
+    mean = sum(best) / len(best)
+    return mean, max(0.1, math.sqrt(sum((score - mean) ** 2 for score in best) / len(best)))
 
 
 def keep(db: sqlite3.Connection, scope: Scope, memories: int, measured: Background) -> None:

@@ -16,7 +16,7 @@ from upwell.memory.query import Corpus, Reading
 from upwell.memory.rows import ranges, scope_of
 from upwell.memory.terms import sound
 
-PER_TEXT = 60
+PER_TEXT = 40
 PER_ANCHOR = 60
 MAX_JOINED = 160
 """Of a file or name that many memories share only the newest are looked at."""

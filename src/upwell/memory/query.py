@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from upwell.memory.everyday import EVERYDAY_WORDS
-from upwell.memory.terms import query_words, stemmer
+from upwell.memory.terms import names_in, query_words, stemmer
 
 MAX_WORDS = 96
 """Words of a query that are looked at; a pasted file says what it is about before that."""
-ROW_BUDGET = 2_500
+MAX_NAMED_CHARS = 4_000
+ROW_BUDGET = 1_500
 """Rows a full-text search may score, about 2 µs of CPU each."""
-MAX_PAIRS, MAX_PAIRED = 3, 60_000
+MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """Pairs of common words that are looked up, and how common the rarer of them may be."""
 ONLY_NEWEST_BEYOND = 60_000
 LEAST_MEMORIES = 500
@@ -56,10 +57,13 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A query text, read against a corpus. `idf` holds every stem of the query, also those that
-    no memory has; `holding` how many memories hold each; `telling` those that are not everyday
-    words, `mass` the sum of all idf, `in_vocabulary` the share of words that some memory has;
-    `match` finds candidates, "" nothing."""
+    """A query text, read against a corpus.
+
+    `idf` holds every stem of the query, also those that no memory has, `mass` is its sum;
+    `holding` how many memories hold each; `telling` are those that are no everyday words, `names`
+    those that look like names; `in_vocabulary` is the share that some memory holds; `match` finds
+    candidates, "" nothing.
+    """
 
     text: str
     words: tuple[str, ...]
@@ -67,6 +71,7 @@ class Reading:
     idf: dict[str, float]
     holding: dict[str, int]
     telling: frozenset[str]
+    names: frozenset[str]
     mass: float
     in_vocabulary: float
     match: str
@@ -87,6 +92,7 @@ def corpus(db: sqlite3.Connection, scopes: Sequence[int]) -> Corpus:
 def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
     """`text` against `within`."""
     words = query_words(text)[:MAX_WORDS]
+    names = names_in(text[:MAX_NAMED_CHARS])
     by_stem: dict[str, str] = {}
     for word, stem in zip(words, stemmer().stems(words), strict=True):
         by_stem.setdefault(stem, word)
@@ -103,6 +109,7 @@ def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
         idf=idf,
         holding=holding,
         telling=frozenset(stem for stem, word in by_stem.items() if word not in EVERYDAY_WORDS),
+        names=frozenset(stem for stem, word in by_stem.items() if word in names),
         mass=sum(idf.values()),
         in_vocabulary=sum(map(bool, holding.values())) / len(by_stem) if by_stem else 0.0,
         match=match,

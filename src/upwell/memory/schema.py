@@ -15,7 +15,6 @@ would otherwise work out anew for every candidate.
 import sqlite3
 
 from upwell.ground.db import Owner
-from upwell.ground.salvage import copy_table, rows_left
 
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 SEQUENCE_BITS = 34
@@ -69,6 +68,7 @@ def _create(db: sqlite3.Connection) -> None:
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     """Read the memories that are left and index them anew; the trash comes along."""
+    from upwell.ground.salvage import copy_table, rows_left
     from upwell.memory.index import insert
     from upwell.memory.rows import COLUMNS, from_row
 

@@ -38,6 +38,8 @@ SIGNALS = (
     "informative_words",
     "matched_words",
     "telling_words",
+    "name_rarity",
+    "memories",
     "rarest",
     "chance",
     "chance_spread",
@@ -132,6 +134,7 @@ def query_signals(reading: Reading, within: Corpus, background: Background) -> d
         "informative_words": float(len(reading.stems)),
         "chance": chance,
         "chance_spread": spread,
+        "memories": float(within.memories),
     }
 
 
@@ -157,11 +160,16 @@ def word_signals(
         "coverage_mass": covered,
         "matched_words": float(matched),
         "telling_words": float(telling),
+        "name_rarity": _named_best(reading, candidate) / within.rarest,
         "rarest": rarest / within.rarest,
         "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, within, [candidate, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
     }
+
+
+def _named_best(reading: Reading, candidate: Candidate) -> float:
+    return max((reading.idf[s] for s in reading.names if candidate.frequency(s)), default=0.0)
 
 
 def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequence[int]) -> float:

@@ -27,6 +27,8 @@ _CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPEAKER = re.compile(r"\s*([^\W\d_][\w'’.-]*(?: [^\W\d_][\w'’.-]*){0,2}):\s")
+_NAME_LIKE = re.compile(r"\b(?:[^\W\d_]+\d[^\W_]*|[A-Z][^\W\d_]+|[A-Z]{2,})\b")
+_OPENING = " \t\"'(“‘¿¡"
 _LABELS = frozenset(
     """
     api author bugfix build chore ci cli co-authored-by debug deps doc docs feat fix fixes hotfix
@@ -139,6 +141,18 @@ def query_words(text: str) -> list[str]:
     for match in _CJK.finditer(clean):
         found += cjk_terms(match.group())
     return informative(found) or list(dict.fromkeys(found))
+
+
+def names_in(text: str) -> set[str]:
+    """Words of a query that look like names: `JC`, `urllib3`, a capital inside a sentence."""
+    found: set[str] = set()
+    clean = sound(text)
+    for match in _NAME_LIKE.finditer(clean):
+        before = clean[: match.start()].rstrip(_OPENING)
+        begins = not before or before[-1] in ".!?:\n"
+        if not (begins and match.group()[1:].islower()):
+            found.add(fold(match.group()))
+    return found
 
 
 def speaker(text: str) -> str:
