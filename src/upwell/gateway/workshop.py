@@ -91,7 +91,7 @@ class Workshop:
     async def _running(self) -> Child:
         if self._child is None:
             own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
-            command = Command(program=sys.executable, args=_WORKER, env=own)
+            command = Command(program=sys.executable, args=_WORKER, env=own, tied=False)
             self._child = await start(command, self._environment)
         return self._child
 
