@@ -195,6 +195,8 @@ class Front:
             if not isinstance(args, dict):
                 raise Refused(INVALID_PARAMS, "arguments must be an object")
             return await self._own.call(target.tool, args, self.session)
+        if kind_of(params.get("arguments") or b"{}") != "object":
+            raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
         call = outgoing(params, target, trace_id)
         offered = envelope.capabilities if envelope else b"{}"

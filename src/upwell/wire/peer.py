@@ -2,13 +2,13 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.rawjson import NotJson, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -66,6 +66,8 @@ def read_message(data: bytes) -> Message:
     body = RawObject.parse(data)
     method = body.value("method")
     identity = body.get("id")
+    if identity is not None and kind_of(identity) in ("object", "array"):
+        raise NotJson("an id must be a string or a number")
     return Message(
         body=body,
         id=None if identity in (None, b"null") else identity,
@@ -81,6 +83,16 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
         return None
     members = ((b'"id"', head.group(1)), (b'"result"', end[head.end() : -1]))
     return Message(body=RawObject(members), id=head.group(1), repaired=repaired)
+
+
+def _unbatched(data: bytes) -> Sequence[bytes]:
+    """The messages of a batch (MCP 2025-03-26 has them), or the one message."""
+    if not data.lstrip().startswith(b"["):
+        return (data,)
+    try:
+        return RawArray.parse(data).items
+    except NotJson:
+        return (data,)
 
 
 def error_body(code: int, message: str, data: object = None) -> bytes:
@@ -189,17 +201,18 @@ class Peer:
         if line.oversize:
             self._refuse(line)
             return
-        try:
-            message = read_message(line.data)
-        except NotJson as error:
-            LOG.warning("a line that is not JSON-RPC (%s): %r", error, line.data[:120])
-            return
-        if message.method is not None:
-            await self._on_message(message)
-        elif message.id is not None:
-            self._settle(message.id, message)
-        else:
-            LOG.warning("a message with neither method nor id: %r", line.data[:120])
+        for data in _unbatched(line.data):
+            try:
+                message = read_message(data)
+            except NotJson as error:
+                LOG.warning("a line that is not JSON-RPC (%s): %r", error, data[:120])
+                continue
+            if message.method is not None:
+                await self._on_message(message)
+            elif message.id is not None:
+                self._settle(message.id, message)
+            else:
+                LOG.warning("a message with neither method nor id: %r", data[:120])
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)

@@ -5,6 +5,7 @@ import pytest
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line
 from upwell.wire.peer import LARGE_BYTES, Message, Peer, PeerBabbled, PeerGone, read_message
+from upwell.wire.rawjson import NotJson
 
 
 class Wire:
@@ -118,6 +119,19 @@ async def test_an_oversize_answer_fails_its_own_request_only(wire, peer):
         await second
     wire.says(b'{"id":1,"result":{}}')
     assert (await first).result == b"{}"
+
+
+async def test_a_batch_is_taken_apart(wire, peer):
+    first, second = await asking(peer), await asking(peer)
+    wire.says(b'[{"id":2,"result":{"n":2}},{"id":1,"result":{"n":1}},7]')
+    assert (await first).result == b'{"n":1}'
+    assert (await second).result == b'{"n":2}'
+
+
+@pytest.mark.parametrize("identity", [b"{}", b"[1]"])
+def test_an_id_is_a_string_or_a_number(identity):
+    with pytest.raises(NotJson):
+        read_message(b'{"id":' + identity + b',"method":"ping"}')
 
 
 async def test_requests_and_notifications_are_handed_on(wire, peer):
