@@ -1,6 +1,7 @@
 """Running an app: the gateway, its workshop, and what the command line asks of a home."""
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,21 @@ from upwell.config import load
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Fitter
 from upwell.gateway.workshop import work
-from upwell.ground.errors import ConfigError, UpwellError
+from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
-from upwell.ground.trace import export_spans, log_to
+from upwell.ground.trace import LOG, export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
 
-HOUSEKEEPING_SECONDS = 3600.0
+CHORES_MINUTES = 60
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
-    await app.learn()
+    await app.budgets.take_up()
     keeping = asyncio.create_task(_keep_house(app))
     try:
         await app.gateway().serve(lines, sink)
@@ -36,9 +37,15 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
 
 
 async def _keep_house(app: App) -> None:
-    while True:
-        await app.keep_house()
-        await asyncio.sleep(HOUSEKEEPING_SECONDS)
+    """Every minute look whether something is to be learned, every hour do the chores."""
+    for minute in itertools.count():
+        try:
+            await app.budgets.take_up_if_asked()
+        except StoreError as error:
+            LOG.warning("the ledger cannot be read: %s", error)
+        if minute % CHORES_MINUTES == 0:
+            await app.keep_house()
+        await asyncio.sleep(60.0)
 
 
 async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:

@@ -21,8 +21,7 @@ from upwell.ground.redact import redact
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
-from upwell.learn.behaviour import Behaviour
-from upwell.learn.ratios import Ratio, Report, forget, ratios, record
+from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
@@ -70,14 +69,13 @@ class App:
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
-        self._ratios: dict[str, float] = {}
-        self._behaviour = Behaviour(shelf, enabled=config.learn.auto_tune)
+        self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
         self._fitter = Fitter(
             self._originals,
             config.compress_for,
             tools=tools_of(config),
             result_tokens=config.result_tokens(),
-            ratios=self._ratios,
+            ratios=self.budgets.ratios,
             shortened=self._served,
         )
         environment = {**config.environment, "UPWELL_HOME": str(config.home.root)}
@@ -85,7 +83,7 @@ class App:
             environment,
             private,
             config.compress.original_ttl_seconds,
-            ratios=self._ratios,
+            ratios=self.budgets.ratios,
             shortened=self._served,
         )
         self._files = files
@@ -126,7 +124,7 @@ class App:
                 read_more_tool(self._originals, self._came_back),
                 select_tool(self._originals, self._came_back),
                 search_original_tool(self._originals, self._came_back),
-                compression_feedback_tool(self._report),
+                compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project_of(self._cwd)),
                 get_tool(self.memory),
@@ -154,20 +152,6 @@ class App:
             environment=config.environment,
         )
 
-    async def learn(self) -> None:
-        """Take what was learned of budgets into use. Once, before a session: within one the same
-        response gives the same bytes."""
-        if self.config.learn.auto_tune:
-            self._ratios.update({one.tool: one.ratio for one in await ratios(self._shelf)})
-
-    async def learned(self) -> list[Ratio]:
-        """What was learned of each tool's budget."""
-        return await ratios(self._shelf)
-
-    async def unlearn(self) -> int:
-        """Forget what was learned of budgets."""
-        return await forget(self._shelf)
-
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""
         found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
@@ -179,25 +163,22 @@ class App:
 
     async def keep_house(self) -> None:
         """Remove what has had its time, and make the daily backup."""
-        for chore in (*self._files.chores, self._behaviour.flush):
+        for chore in (*self._files.chores, self.budgets.flush):
             try:
                 await chore()
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
 
     def _served(self, call: ToolCall, keys: Sequence[str]) -> None:
-        self._behaviour.served(f"{call.server}__{call.tool}", keys)
+        self.budgets.served(f"{call.server}__{call.tool}", keys)
 
     def _came_back(self, kept: Kept) -> None:
-        self._behaviour.came_back(kept.key)
-
-    async def _report(self, tool: str, report: Report) -> None:
-        await record(self._shelf, tool, report)
+        self.budgets.came_back(kept.key)
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
         await self._workshop.aclose()
-        await self._behaviour.flush()
+        await self.budgets.flush()
         await self.surfacer.aclose()
         await self.memory.aclose()
         for database in self._files.databases:

@@ -49,14 +49,20 @@ def check() -> None:
 
 
 def tune(
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Use it in the sessions that run now, too.")
+    ] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget what was learned.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show what was learned about each tool's budget; it counts from the next session on."""
     if reset:
-        say(f"forgot {with_app(lambda app: app.unlearn())} counts")
+        say(f"forgot {with_app(lambda app: app.budgets.forget())} counts")
         return
-    learned = with_app(lambda app: app.learned())
+    if apply:
+        with_app(lambda app: app.budgets.ask())
+        note("upwell: running sessions take it into use within a minute")
+    learned = with_app(lambda app: app.budgets.learned())
     rows = [
         {"tool": one.tool, "budget": f"x {one.ratio:.2f}", "samples": one.samples}
         for one in learned

@@ -51,8 +51,11 @@ def compress(
         return
     raw(done.text)
     if done.omitted:
-        left = "; ".join(f"{o.count} of {o.total} {o.what}" for o in done.omitted[:5])
-        note(f"upwell: {done.strategy}, left out {left}; upwell read {done.key}")
+        left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:5])
+        note(
+            f"upwell: {done.strategy}, {done.before:,} to {done.after:,} characters "
+            f"({done.tokens:,} tokens); left out: {left}; all of it: upwell read {done.key}"
+        )
 
 
 def read(

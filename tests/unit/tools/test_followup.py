@@ -91,12 +91,23 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
         )
         assert not failed
     before = app._fitter.budget_of(app.config.compress)
-    await app.learn()
-    (ratio,) = await app.learned()
+    await app.budgets.take_up()
+    (ratio,) = await app.budgets.learned()
     assert ratio.ratio == 3.0
     assert before.max_tokens == 4000
-    assert await app.unlearn() == 1
-    assert await app.learned() == []
+    assert await app.budgets.forget() == 1
+    assert await app.budgets.learned() == []
+
+
+async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
+    await app.budgets.take_up()
+    for _ in range(3):
+        await call(app, "compression_feedback", server="fs", tool="read", kind="too_long")
+    await app.budgets.take_up_if_asked()
+    assert app.budgets.ratios == {}
+    await app.budgets.ask()
+    await app.budgets.take_up_if_asked()
+    assert 0.5 <= app.budgets.ratios["fs__read"] < 1.0
 
 
 async def test_coming_back_is_counted_once_a_delivery(app, key):
