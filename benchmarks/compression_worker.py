@@ -48,17 +48,18 @@ def memtomem_stm() -> Adapter:
 
 
 def headroom() -> Adapter:
-    """It has no budget: it is asked to compress a tool's response, and judged as it comes."""
+    """It has no budget: it is asked to compress a tool's response, and judged as it comes. Tools
+    called `read` and recent messages it leaves alone by default."""
     from headroom import compress
 
     def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
-        call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        call = {"id": "c1", "type": "function", "function": {"name": "query", "arguments": "{}"}}
         messages = [
             {"role": "user", "content": query or "Read this."},
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c1", "content": text},
         ]
-        return str(compress(messages).messages[-1]["content"])
+        return str(compress(messages, protect_recent=0).messages[-1]["content"])
 
     return run
 
