@@ -38,9 +38,8 @@ def oversized(source: str) -> list[str]:
             if lines > MAX_FUNCTION_LINES:
                 wrong.append(f"{node.name}: {lines} lines")
         if isinstance(node, ast.ClassDef):
-            methods = [
-                n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)
-            ]
+            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+            methods = [child for child in node.body if isinstance(child, functions)]
             if len(methods) > MAX_METHODS:
                 wrong.append(f"{node.name}: {len(methods)} methods")
     return wrong
@@ -68,8 +67,7 @@ def test_names_say_what_a_thing_is() -> None:
     ]
     for path in product_files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ClassDef) and node.name.endswith(
-                ("Manager", "Handler", "Helper")
-            ):
+            banned = ("Manager", "Handler", "Helper")
+            if isinstance(node, ast.ClassDef) and node.name.endswith(banned):
                 wrong.append(f"{path.stem}.{node.name}")
     assert wrong == []

@@ -8,9 +8,12 @@ A strategy takes a `Passage` and a `Budget` and gives a `Compressed`:
 - the same input gives the same bytes, whatever the clock or the machine.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from upwell.ground.embed import Embedder
+from upwell.ground.llm import Chat
 from upwell.ground.types import Budget, Compressed, Passage
 
 
@@ -27,6 +30,7 @@ class Options:
     max_result_tokens: int | None = None
     max_result_chars: int | None = None
     min_result_retention: float = 0.65
+    llm_timeout_seconds: float = 60.0
     original_ttl_seconds: float = 86_400.0
     original_max_bytes: int = 256_000_000
 
@@ -47,3 +51,19 @@ class Strategy(Protocol):
             CompressionError: it cannot (the ladder then tries the next one).
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What a strategy may use beside the text: all optional, none in `compress()`.
+
+    `may_send` says of a text whether it may leave the machine (no secret in it).
+    """
+
+    embedder: Embedder | None = None
+    chat: Chat | None = None
+    llm_timeout_seconds: float = 60.0
+    may_send: Callable[[str], bool] = lambda _: True
+
+
+NO_TOOLS = Tools()

@@ -1,1 +1,1 @@
-
+"""`upwell demo`: the main job, on a server and files that ship with the package."""

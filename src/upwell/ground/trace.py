@@ -7,12 +7,13 @@ they cost next to nothing.
 import logging
 import logging.handlers
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 LOG = logging.getLogger("upwell")
+LOG.addHandler(logging.NullHandler())
 
 _MAX_LOG_BYTES = 2_000_000
 _LOG_FILES = 3
@@ -30,6 +31,26 @@ def span(name: str, **attributes: str | int | float | bool) -> Iterator[Any]:
 
     with trace.get_tracer("upwell").start_as_current_span(name, attributes=attributes) as current:
         yield current
+
+
+def export_spans(environment: Mapping[str, str]) -> bool:
+    """Send spans to the OTLP endpoint that `OTEL_EXPORTER_OTLP_ENDPOINT` names (Langfuse takes
+    OTLP), when the extra `upwell[otel]` is installed. Gives whether they are sent."""
+    if not environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
+        return False
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError:
+        LOG.warning("spans are not sent: pip install 'upwell[otel]'")
+        return False
+    from opentelemetry import trace
+
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)
+    return True
 
 
 def log_to(folder: Path, *, verbose: bool = False) -> None:

@@ -1,1 +1,1 @@
-
+"""Our own MCP tools: reading on, and remembering on purpose."""

@@ -18,10 +18,11 @@ STOP_WORDS_EN = frozenset(
     a about above after again all also am an and any are as at be because been before being
     below between both but by can cannot could did do does doing don down during each few
     for from further had has have having he her here hers him his how i if in into is it its
-    itself just let ll me more most my no nor not now of off on once only or other our ours
-    out over own please re s same she should so some such t than that the their theirs them
-    then there these they this those through to too under until up us ve very was we were
-    what when where which while who whom whose why will with would you your yours
+    itself just let ll may me might more most must my no nor not now of off on once only or
+    other our ours out over own please re s same shall she should so some such t than that
+    the their theirs them then there these they this those through to too under until up us
+    ve very was we were what when where which while who whom whose why will with would you
+    your yours
     """.split()
 )
 STOP_WORDS_ES = frozenset(

@@ -1,0 +1,39 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+# They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
+
+.PHONY: demo test test-slow lint types bench fix clean
+BIN := .venv/bin
+PYTEST := $(BIN)/python -m pytest
+
+demo: .venv/.ready                      # the main job, no network and no keys
+	@$(BIN)/upwell demo
+
+test: .venv/.ready .tools/npm/.ready    # everything but the long suites
+	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow"
+
+test-slow: .venv/.ready .tools/npm/.ready
+	@$(PYTEST) -q -m slow
+
+lint: .venv/.ready
+	@$(BIN)/ruff check --output-format concise .
+	@$(BIN)/ruff format --check .
+
+types: .venv/.ready
+	@$(BIN)/mypy
+
+bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside memtomem-stm
+	@$(BIN)/python benchmarks/gateway.py
+
+fix: .venv/.ready
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --fix --output-format concise .
+	@$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv .tools dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+.venv/.ready: uv.lock pyproject.toml dev/setup
+	@dev/setup
+
+.tools/npm/.ready: tests/doors/npm/package-lock.json .venv/.ready
+	@$(BIN)/python tests/doors/npm/install.py

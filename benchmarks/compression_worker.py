@@ -1,0 +1,94 @@
+"""One compressor behind one pipe: a request a line in, an answer a line out (JSON).
+
+Run by `compression.py` with the interpreter that the compressor is installed in; imports nothing
+else than that compressor and the standard library.
+
+    request: {"text", "max_chars"?, "max_tokens"?, "query"}   answer: {"text", "cpu"} or {"error"}
+"""
+
+import inspect
+import json
+import sys
+import time
+from collections.abc import Callable
+
+Adapter = Callable[[str, int | None, int | None, str], str]
+CHARS_PER_TOKEN = 3.5
+"""What those without a token budget are given for a token (memtomem-stm's own figure)."""
+
+
+def chars_of(max_chars: int | None, max_tokens: int | None) -> int:
+    return max_chars if max_chars is not None else int((max_tokens or 0) * CHARS_PER_TOKEN)
+
+
+def head() -> Adapter:
+    return lambda text, chars, tokens, query: text[: chars_of(chars, tokens)]
+
+
+def upwell() -> Adapter:
+    from upwell.compress import compress
+
+    return lambda text, chars, tokens, query: (
+        compress(text, max_chars=chars, max_tokens=tokens, query=query).text
+    )
+
+
+def memtomem_stm() -> Adapter:
+    """Its strategy by its own choice, its query where the strategy takes one, no floor."""
+    from memtomem_stm.proxy.compression import auto_select_strategy, get_compressor
+
+    def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
+        limit = chars_of(chars, tokens)
+        compressor = get_compressor(auto_select_strategy(text, max_chars=limit))
+        if "context_query" in inspect.signature(compressor.compress).parameters:
+            return compressor.compress(text, max_chars=limit, context_query=query or None)
+        return compressor.compress(text, max_chars=limit)
+
+    return run
+
+
+def headroom() -> Adapter:
+    """It has no budget: it is asked to compress a tool's response, and judged as it comes."""
+    from headroom import compress
+
+    def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
+        call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        messages = [
+            {"role": "user", "content": query or "Read this."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c1", "content": text},
+        ]
+        return str(compress(messages).messages[-1]["content"])
+
+    return run
+
+
+ADAPTERS = {
+    "head": head, "upwell": upwell, "memtomem-stm": memtomem_stm, "headroom": headroom,
+}  # fmt: skip
+
+
+def main() -> None:
+    pipe = sys.stdout
+    sys.stdout = sys.stderr
+    run = ADAPTERS[sys.argv[1]]()
+    run("warm up\n" * 400, 500, None, "")
+    for line in sys.stdin:
+        request = json.loads(line)
+        begun = time.process_time()
+        try:
+            text = run(
+                request["text"],
+                request.get("max_chars"),
+                request.get("max_tokens"),
+                request["query"],
+            )
+            answer = {"text": text, "cpu": time.process_time() - begun}
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"[:200]}
+        pipe.write(json.dumps(answer) + "\n")
+        pipe.flush()
+
+
+if __name__ == "__main__":
+    main()

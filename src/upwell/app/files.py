@@ -1,0 +1,111 @@
+"""What a home holds, opened: the store, the shelf, originals, the secret, and chores."""
+
+import contextlib
+import os
+import secrets
+import tempfile
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from upwell.compress.base import Tools
+from upwell.compress.originals import Originals
+from upwell.config import Config
+from upwell.ground import shelf as shelves
+from upwell.ground.backup import Backups
+from upwell.ground.db import Database, open_database
+from upwell.ground.embed import embedder_of
+from upwell.ground.errors import StoreError
+from upwell.ground.home import Home
+from upwell.ground.llm import OpenAIChat
+from upwell.ground.redact import has_secret
+from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
+from upwell.ground.trace import LOG
+from upwell.memory.absent import AbsentStore
+from upwell.memory.base import Store
+from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.sqlite import SqliteStore
+
+HOUSEKEEPING_SECONDS = 3600.0
+_JOURNAL_BYTES = 16_000_000
+_ORIGINALS_BYTES_IN_MEMORY = 64_000_000
+
+
+Chore = Callable[[], Awaitable[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """What an app has open, and what has to be done to it now and then."""
+
+    databases: list[Database] = field(default_factory=list)
+    chores: list[Chore] = field(default_factory=list)
+
+
+def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
+    try:
+        database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
+    except StoreError as error:
+        if not tolerant:
+            raise
+        LOG.error("the memory cannot be used: %s", error)
+        return AbsentStore(error)
+    store = SqliteStore(database)
+    files.databases.append(database)
+    backups = Backups(home.memory_db, home.backups)
+    files.chores.extend([store.purge, backups.make_if_due])
+    return store
+
+
+def open_shelf(config: Config, files: Files) -> Shelf:
+    options = shelves.Options(
+        max_bytes={"original": config.compress.original_max_bytes, "decision": _JOURNAL_BYTES}
+    )
+    try:
+        database = open_database(config.home.ledger_db, [shelves.OWNER], synchronous="NORMAL")
+    except StoreError as error:
+        LOG.error("the ledger cannot be used, this process keeps its own: %s", error)
+        return MemoryShelf(options=options)
+    shelf = SqliteShelf(database, options=options)
+    files.databases.append(database)
+    files.chores.append(shelf.expire)
+    return shelf
+
+
+def tools_of(config: Config) -> Tools:
+    """What compression may use beside the text: what is configured."""
+    return Tools(
+        embedder=embedder_of(config.embed),
+        chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+        may_send=lambda text: not has_secret(text),
+    )
+
+
+def private_shelf() -> Shelf:
+    return MemoryShelf(options=shelves.Options(max_bytes={"original": _ORIGINALS_BYTES_IN_MEMORY}))
+
+
+def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
+    return Originals(
+        durable=shelf,
+        private=private,
+        secret=_secret(config.home),
+        has_secret=has_secret,
+        options=config.compress,
+    )
+
+
+def _secret(home: Home) -> bytes:
+    """The per-home secret of keys: made once, whole from the first moment it is there, 0600."""
+    path = home.secret_file
+    try:
+        if not path.exists():
+            descriptor, fresh = tempfile.mkstemp(dir=home.root, prefix=".secret-")
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(secrets.token_bytes(32))
+            with contextlib.suppress(FileExistsError):
+                os.link(fresh, path)
+            os.unlink(fresh)
+        return path.read_bytes()
+    except OSError as error:
+        LOG.warning("no secret can be kept in %s: %s", path, error)
+        return secrets.token_bytes(32)

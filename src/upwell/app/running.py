@@ -1,0 +1,108 @@
+"""Running an app: the gateway, its workshop, and what the command line asks of a home."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from upwell.app.files import Files, open_originals, open_shelf, private_shelf, tools_of
+from upwell.app.wiring import App, Settings, build
+from upwell.config import load
+from upwell.gateway.connection import probe
+from upwell.gateway.fit import Fitter
+from upwell.gateway.workshop import work
+from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.home import Home, default_home
+from upwell.ground.pause import Pause
+from upwell.ground.trace import LOG, export_spans, log_to
+from upwell.ground.types import Ping
+from upwell.wire.lines import Line, Sink
+
+CHORES_MINUTES = 60
+
+
+async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
+    """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
+    app = await build(Settings(tolerant=True, cwd=cwd))
+    export_spans(app.config.environment)
+    await app.budgets.take_up()
+    keeping = asyncio.create_task(_keep_house(app))
+    try:
+        await app.gateway().serve(lines, sink)
+    finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await app.aclose()
+
+
+async def _keep_house(app: App) -> None:
+    """Every minute look whether something is to be learned, every hour do the chores."""
+    for minute in itertools.count():
+        try:
+            await app.budgets.take_up_if_asked()
+        except StoreError as error:
+            LOG.warning("the ledger cannot be read: %s", error)
+        if minute % CHORES_MINUTES == 0:
+            await app.keep_house()
+        await asyncio.sleep(60.0)
+
+
+async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Fit what a gateway hands over, in a process of its own."""
+    config = load()
+    log_to(config.home.logs)
+    files, private = Files(), private_shelf()
+    shortened: list[str] = []
+    fitter = Fitter(
+        open_originals(config, open_shelf(config, files), private),
+        config.compress_for,
+        tools=tools_of(config),
+        result_tokens=config.result_tokens(),
+        shortened=lambda _, keys: shortened.extend(keys),
+    )
+    try:
+        await work(source, sink, fitter, private, shortened)
+    finally:
+        for database in files.databases:
+            await database.aclose()
+
+
+def pause(session: str | None, home: Path | None = None) -> None:
+    """`upwell off`."""
+    Pause(Home(home or default_home()).prepare().pause_file).begin(session)
+
+
+def resume(session: str | None, home: Path | None = None) -> None:
+    """`upwell on`."""
+    Pause(Home(home or default_home()).prepare().pause_file).end(session)
+
+
+async def decisions(home: Path) -> list[dict[str, Any]]:
+    """The journal of a home, oldest first: what was decided and why."""
+    app = await build(Settings(home=home, environment={}))
+    try:
+        return await app.decisions()
+    finally:
+        await app.aclose()
+
+
+async def examine() -> dict[str, Ping]:
+    """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
+    try:
+        config = load()
+        config.home.prepare()
+    except UpwellError as error:
+        part = "config" if isinstance(error, ConfigError) else "home"
+        return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
+    app = await build(Settings(tolerant=True))
+    try:
+        parts = {"config": Ping(ok=True, detail=str(config.home.config_file)), **await app.pings()}
+    finally:
+        await app.aclose()
+    servers = [server for server in config.servers if server.enabled]
+    states = await asyncio.gather(
+        *(probe(server, config.gateway, config.environment) for server in servers)
+    )
+    named = zip(servers, states, strict=True)
+    return {**parts, **{f"server {server.name}": state for server, state in named}}

@@ -1,0 +1,202 @@
+"""The one place that wires the house together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from upwell.app.files import Files, open_originals, open_shelf, open_store, private_shelf, tools_of
+from upwell.compress.originals import Kept
+from upwell.config import Config, load
+from upwell.gateway.fit import Fitter
+from upwell.gateway.pipeline import Pipeline
+from upwell.gateway.server import Gateway
+from upwell.gateway.workshop import Workshop
+from upwell.ground.errors import StoreError
+from upwell.ground.pause import Pause
+from upwell.ground.project import project_of
+from upwell.ground.redact import redact
+from upwell.ground.shelf import Shelf
+from upwell.ground.trace import LOG, log_to
+from upwell.ground.types import Budget, Compressed, Ping, ToolCall
+from upwell.learn.budgets import Budgets
+from upwell.memory.library import Library
+from upwell.surface.engine import Surfacer
+from upwell.surface.journal import DECISIONS
+from upwell.tools.base import Toolbox
+from upwell.tools.feedback import compression_feedback_tool
+from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
+from upwell.tools.notes import add_tool
+from upwell.tools.recall import context_tool, get_tool, search_tool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What to build from. `home` None: the user's. `flags` are dotted keys and win over the
+    home's file and the environment. `tolerant`: a memory that cannot be opened is left out instead
+    of failing, as the gateway needs it. `cwd` decides the project of cues that have none."""
+
+    home: Path | None = None
+    flags: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] | None = None
+    tolerant: bool = False
+    cwd: str | None = None
+
+
+class App:
+    """Everything of one home, wired together. Close it with `aclose`."""
+
+    def __init__(
+        self,
+        config: Config,
+        memory: Library,
+        shelf: Shelf,
+        private: Shelf,
+        files: Files,
+        cwd: str | None,
+    ) -> None:
+        self.config = config
+        self.memory = memory
+        self.pause = Pause(config.home.pause_file)
+        self.surfacer = Surfacer(
+            memory.store.search,
+            shelf,
+            config.surfacing(),
+            paused=self.pause.holds,
+            mask=lambda text: redact(text)[0],
+        )
+        self._shelf = shelf
+        self._originals = open_originals(config, shelf, private)
+        self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
+        self._fitter = Fitter(
+            self._originals,
+            config.compress_for,
+            tools=tools_of(config),
+            result_tokens=config.result_tokens(),
+            ratios=self.budgets.ratios,
+            shortened=self._served,
+        )
+        environment = {**config.environment, "UPWELL_HOME": str(config.home.root)}
+        self._workshop = Workshop(
+            environment,
+            private,
+            config.compress.original_ttl_seconds,
+            ratios=self.budgets.ratios,
+            shortened=self._served,
+        )
+        self._files = files
+        self._cwd = cwd
+
+    async def compress(
+        self,
+        text: str,
+        *,
+        strategy: str = "",
+        max_tokens: int | None = None,
+        max_chars: int | None = None,
+        query: str = "",
+        name: str = "",
+    ) -> Compressed:
+        """Fit a text as the gateway would, its original kept. Explicit limits are the hard cap."""
+        options = self.config.compress
+        if strategy:
+            options = replace(options, strategy=strategy)
+        budget = self._fitter.budget_of(options)
+        if max_tokens is not None or max_chars is not None:
+            budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
+        return await self._fitter.compress(text, budget, options, query=query, name=name)
+
+    async def original(self, key: str) -> str:
+        """The whole text kept under `key`.
+
+        Raises:
+            KeyUnknown: it expired, was evicted, or never was.
+        """
+        return await self._originals.get(key)
+
+    def toolbox(self) -> Toolbox:
+        """Our own MCP tools."""
+        context = self.config.memory_context
+        return Toolbox(
+            [
+                read_more_tool(self._originals, self._came_back),
+                select_tool(self._originals, self._came_back),
+                search_original_tool(self._originals, self._came_back),
+                compression_feedback_tool(self.budgets.report),
+                context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
+                search_tool(self.memory, project_of(self._cwd)),
+                get_tool(self.memory),
+                add_tool(self.memory, project_of(self._cwd)),
+            ]
+        )
+
+    def gateway(self) -> Gateway:
+        """The MCP gateway over this app."""
+        config = self.config
+        pipeline = Pipeline(
+            self.surfacer,
+            self._fitter.fit,
+            self._workshop.fit,
+            config.surface_for,
+            paused=self.pause.holds,
+            cwd=self._cwd,
+        )
+        return Gateway(
+            config.servers,
+            self.toolbox(),
+            pipeline,
+            config.gateway,
+            may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
+            environment=config.environment,
+        )
+
+    async def decisions(self) -> list[dict[str, Any]]:
+        """What surfacing decided lately, oldest first."""
+        found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
+        return sorted(found, key=lambda decision: decision["at"])
+
+    async def pings(self) -> dict[str, Ping]:
+        """The health of every part."""
+        return {"memory": await self.memory.ping(), "shelf": await self._shelf.ping()}
+
+    async def keep_house(self) -> None:
+        """Remove what has had its time, and make the daily backup."""
+        for chore in (*self._files.chores, self.budgets.flush):
+            try:
+                await chore()
+            except StoreError as error:
+                LOG.warning("housekeeping: %s", error)
+
+    def _served(self, call: ToolCall, keys: Sequence[str]) -> None:
+        self.budgets.served(f"{call.server}__{call.tool}", keys)
+
+    def _came_back(self, kept: Kept) -> None:
+        self.budgets.came_back(kept.key)
+
+    async def aclose(self) -> None:
+        """Finish what is pending and close the files."""
+        await self._workshop.aclose()
+        await self.budgets.flush()
+        await self.surfacer.aclose()
+        await self.memory.aclose()
+        for database in self._files.databases:
+            await database.aclose()
+
+
+async def build(settings: Settings | None = None) -> App:
+    """Make an app of a home: its files, its memory, its surfacing.
+
+    Raises:
+        ConfigError: the configuration is wrong.
+        StoreError: a file cannot be used (a disposable one is replaced by memory instead).
+    """
+    settings = settings or Settings()
+    config = load(settings.home, settings.flags, settings.environment)
+    config.home.prepare()
+    log_to(config.home.logs)
+    files = Files()
+    shelf = open_shelf(config, files)
+    memory = Library(open_store(config.home, files, tolerant=settings.tolerant))
+    return App(config, memory, shelf, private_shelf(), files, settings.cwd)

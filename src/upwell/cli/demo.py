@@ -1,0 +1,18 @@
+"""demo"""
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(demo)
+
+
+def demo() -> None:
+    """See the main job done: a real server behind the gateway, real files, three memories."""
+    import asyncio
+
+    from upwell.app import decisions
+    from upwell.config import load
+    from upwell.demo.play import play
+
+    asyncio.run(play(typer.echo, load().environment, decisions))

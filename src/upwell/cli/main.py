@@ -1,0 +1,70 @@
+"""The `upwell` command: its verbs, and how errors become one line and an exit status."""
+
+import sys
+from collections.abc import Sequence
+
+import typer
+from typer.exceptions import TyperException
+
+from upwell import __version__
+from upwell.cli import demo, home, memories, servers, texts
+from upwell.ground.errors import UpwellError, UsageError
+from upwell.ground.trace import LOG
+
+FAILED = 1
+USAGE = 2
+
+app = typer.Typer(
+    name="upwell",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Puts what an agent already knows in front of it, and keeps out of its context what it "
+    "does not need.",
+)
+for verbs in (demo, servers, memories, texts, home):
+    verbs.register(app)
+
+
+@app.callback(invoke_without_command=True)
+def upwell(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Show the version and end."),
+) -> None:
+    if version:
+        typer.echo(f"upwell {__version__}")
+        raise typer.Exit
+
+
+def main(args: Sequence[str]) -> int:
+    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage."""
+    try:
+        result = app(list(args), standalone_mode=False)
+    except typer.Exit as done:
+        return int(done.exit_code)
+    except typer.Abort:
+        return FAILED
+    except TyperException as error:
+        said = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
+        return _complain(said, "see `upwell --help`", USAGE)
+    except UsageError as error:
+        return _complain(error.message, error.hint, USAGE)
+    except UpwellError as error:
+        return _complain(error.message, error.hint, FAILED)
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        LOG.exception("the command failed: %s", " ".join(args))
+        return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
+    return result if isinstance(result, int) else 0
+
+
+def _complain(message: str, hint: str, status: int) -> int:
+    line = " ".join(f"{message} ({hint})".split()) if hint else " ".join(message.split())
+    typer.echo(f"upwell: {line}", err=True)
+    return status

@@ -1,0 +1,64 @@
+"""How the command line speaks: tables on a terminal, plain text in a pipe, JSON when asked."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import typer
+
+
+def say(text: str = "") -> None:
+    """One line for the user, harmless to a terminal."""
+    typer.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
+
+
+def note(text: str) -> None:
+    """A remark beside the result, on stderr."""
+    typer.echo(_writable(text), err=True)
+
+
+def say_json(value: Any) -> None:
+    typer.echo(
+        json.dumps(value, ensure_ascii=not _utf8(), indent=2 if sys.stdout.isatty() else None)
+    )
+
+
+def raw(text: str) -> None:
+    """`text` as it is, byte for byte, without a newline of ours."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
+    sys.stdout.buffer.flush()
+
+
+def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str) -> None:
+    """Rows as a table on a terminal, as tab-separated lines in a pipe."""
+    if not rows:
+        note(empty)
+        return
+    if not sys.stdout.isatty():
+        for row in rows:
+            say("\t".join(" ".join(str(row[name]).split()) for name in columns))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(*columns, box=None, header_style="bold", pad_edge=False)
+    for row in rows:
+        drawn.add_row(*(Text(_harmless(str(row[name]))) for name in columns))
+    Console().print(drawn)
+
+
+def _harmless(text: str) -> str:
+    from upwell.surface.render import harmless
+
+    return harmless(text)
+
+
+def _utf8() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _writable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")

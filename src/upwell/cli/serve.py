@@ -1,0 +1,33 @@
+"""serve: the one verb that an agent starts, and waits for. Greets first, loads the rest after."""
+
+import asyncio
+import os
+import sys
+
+from upwell.gateway.greeting import greeted, refused
+from upwell.ground.errors import UpwellError
+from upwell.wire.lines import open_stdio, read_lines
+
+
+def main() -> int:
+    """Run the gateway on stdin and stdout. Where it cannot start, one line on stderr says why at
+    once, every request is answered with that, and the exit status is 1."""
+    try:
+        return asyncio.run(_serve(os.getcwd()))
+    except KeyboardInterrupt:
+        return 130
+
+
+async def _serve(cwd: str) -> int:
+    source, sink = await open_stdio()
+    lines = await greeted(read_lines(source), sink)
+    from upwell.app import serve
+
+    try:
+        await serve(lines, sink, cwd)
+    except UpwellError as error:
+        sys.stderr.write(f"upwell: {' '.join(str(error).split())}\n")
+        sys.stderr.flush()
+        await refused(lines, sink, error)
+        return 1
+    return 0

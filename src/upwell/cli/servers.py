@@ -1,0 +1,96 @@
+"""serve · add · list · remove · on · off"""
+
+from typing import Annotated
+
+import typer
+
+from upwell.cli.output import say, say_json, table
+from upwell.ground.errors import UsageError
+
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(serve)
+    app.command(context_settings=_PASS_ON)(add)
+    app.command("list")(list_servers)
+    for verb in (remove, on, off):
+        app.command()(verb)
+
+
+def serve() -> None:
+    """Run the gateway on stdin and stdout, for an agent to start."""
+    from upwell.cli.serve import main
+
+    raise typer.Exit(main())
+
+
+def add(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The prefix of its tools: NAME__tool.")],
+    env: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
+    ] = None,
+) -> None:
+    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…"""
+    from upwell.setup.servers import add_server
+
+    line = [*(command or []), *context.args]
+    if not line:
+        raise UsageError("no command given", hint=f"upwell add {name} -- CMD ARGS…")
+    path = add_server(name, line, dict(_pair(pair) for pair in env or ()))
+    say(f"added {name} to {path}")
+
+
+def list_servers(
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Show the MCP servers behind the gateway."""
+    from upwell.config import load, masked
+
+    rows = [
+        {
+            "name": server.name,
+            "command": " ".join([server.command, *server.args]),
+            "env": masked(f"server.{server.name}.env", dict(server.env)),
+            "enabled": server.enabled,
+        }
+        for server in load().servers
+    ]
+    if as_json:
+        say_json({"servers": rows})
+    else:
+        table(("name", "command", "enabled"), rows, "No servers yet: upwell add NAME -- CMD ARGS…")
+
+
+def remove(name: Annotated[str, typer.Argument()]) -> None:
+    """Take an MCP server out of the gateway."""
+    from upwell.setup.servers import remove_server
+
+    say(f"removed {name} from {remove_server(name)}")
+
+
+def on(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
+    """Go on after `upwell off`."""
+    from upwell.app import resume
+
+    resume(session)
+    say("upwell is on" + (f" in session {session}" if session else ""))
+
+
+def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
+    """Pause everything: calls pass through untouched, nothing is surfaced."""
+    from upwell.app import pause
+
+    pause(session)
+    say("upwell is off" + (f" in session {session}" if session else "") + "; `upwell on` resumes")
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise UsageError(f"--env {name!r} is not K=V", hint="e.g. --env REGION=eu")
+    return name, value

@@ -1,0 +1,25 @@
+"""One command's life: build the app, do the work, close it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from upwell.app import App
+
+
+def with_app[T](work: Callable[["App"], Awaitable[T]]) -> T:
+    """Run `work` on a fresh app of the user's home, keep house, and close it."""
+
+    async def whole() -> T:
+        from upwell.app import build
+
+        app = await build()
+        try:
+            result = await work(app)
+            await app.keep_house()
+            return result
+        finally:
+            await app.aclose()
+
+    return asyncio.run(whole())

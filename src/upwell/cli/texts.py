@@ -1,0 +1,95 @@
+"""compress · read"""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import note, raw, say_json
+from upwell.cli.session import with_app
+from upwell.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.ground.types import Compressed
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(compress)
+    app.command()(read)
+
+
+def compress(
+    file: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="What to fit; stdin when left out.")
+    ] = None,
+    strategy: Annotated[str, typer.Option(help="How; auto chooses.")] = "auto",
+    max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
+    max_chars: Annotated[int | None, typer.Option(min=1)] = None,
+    query: Annotated[str | None, typer.Option(help="What the text is asked for.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Fit a text to a budget. What is left out stays readable: upwell read KEY."""
+    if max_tokens and max_chars:
+        raise UsageError("--max-tokens and --max-chars exclude each other", hint="give one")
+    text = _text_of(file)
+
+    async def work(app: "App") -> "Compressed":
+        return await app.compress(
+            text,
+            strategy=strategy,
+            max_tokens=max_tokens,
+            max_chars=max_chars,
+            query=query or "",
+            name=str(file or ""),
+        )
+
+    done = with_app(work)
+    if as_json:
+        say_json(_described(done))
+        return
+    raw(done.text)
+    if done.omitted:
+        left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:5])
+        note(
+            f"upwell: {done.strategy}, {done.before:,} to {done.after:,} characters "
+            f"({done.tokens:,} tokens); left out: {left}; all of it: upwell read {done.key}"
+        )
+
+
+def read(
+    key: Annotated[str, typer.Argument(help="The key that a notice names.")],
+) -> None:
+    """Print the whole original kept under a key."""
+    raw(with_app(lambda app: app.original(key)))
+
+
+def _text_of(file: Path | None) -> str:
+    try:
+        data = file.read_bytes() if file else sys.stdin.buffer.read()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(
+            f"{file or 'stdin'} is not UTF-8 text (byte {error.start})", hint="convert it first"
+        ) from error
+
+
+def _described(done: "Compressed") -> dict[str, object]:
+    body: dict[str, object] = {
+        "text": done.text,
+        "strategy": done.strategy,
+        "before": done.before,
+        "after": done.after,
+        "tokens": done.tokens,
+        "lossless": done.lossless,
+        "omitted": [
+            {"what": o.what, "count": o.count, "total": o.total, "where": o.where}
+            for o in done.omitted
+        ],
+        "tried": [{"strategy": a.strategy, "outcome": a.outcome} for a in done.tried],
+    }
+    return {**body, "key": done.key} if done.key else body

@@ -1,0 +1,21 @@
+"""The workshop's entry: `python -m upwell.cli.workshop`, started by a gateway, not by hand."""
+
+import asyncio
+import os
+import sys
+
+
+async def _work() -> None:
+    from upwell.app import run_workshop
+
+    loop = asyncio.get_running_loop()
+    out = os.fdopen(os.dup(1), "wb", 0)
+    os.dup2(2, 1)
+    reader = asyncio.StreamReader(limit=2**20)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
+    transport, protocol = await loop.connect_write_pipe(asyncio.streams.FlowControlMixin, out)
+    await run_workshop(reader, asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+if __name__ == "__main__":
+    asyncio.run(_work())

@@ -1,0 +1,205 @@
+"""A text of units fitted to a budget: the units that matter, in order, gaps marked in place."""
+
+from bisect import bisect_right
+
+from upwell.compress.fitted import Fitted, Room
+from upwell.compress.meaning import Meaning
+from upwell.compress.relevance import Question, lowered, places, rarity
+from upwell.compress.spend import order
+from upwell.compress.units.base import Units
+from upwell.ground.text.safe import safe_cut
+from upwell.ground.text.tokens import weigh
+from upwell.ground.types import Omission
+
+_GAP_CHARS, _GAP_TOKENS = 20, 7.0
+_ROUNDS = 3
+"""Gaps are estimated from above; what is left over is spent in further rounds."""
+_NEIGHBOUR = 0.45
+_UNDER = 0.35
+"""What a match in a heading is worth to what stands under it."""
+
+
+def assemble(
+    text: str,
+    units: Units,
+    question: Question,
+    room: Room,
+    key: str = "",
+    meaning: Meaning | None = None,
+) -> Fitted:
+    """Keep the units that matter most, within `room`, with a mark at every gap and the count
+    (and the key under which all of it can be read) at the end."""
+    asked, coverage = relevance(units, text, question) if question else ({}, 0.0)
+    if meaning is not None:
+        starts, ends = units.starts, units.ends
+        meaning.add_to(asked, units.salience, lambda unit: text[starts[unit] : ends[unit]])
+    costs = [
+        end - start + _GAP_CHARS / 2 for start, end in zip(units.starts, units.ends, strict=True)
+    ]
+    limit = min(room.chars, room.tokens * 8.0) * 1.5
+    wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
+    note = _note(units, len(units), key)
+    purse = room.without(note)
+    bought: list[list[int]] = []
+    chars = tokens = 0.0
+    for _ in range(_ROUNDS):
+        bought = _buy(units, text, wanted, purse, bought, chars, tokens)
+        result = _write(units, text, _all(bought), key)
+        if not room.holds(result.text):
+            break
+        chars, tokens = len(result.text) - len(note), weigh(result.text) - weigh(note)
+    while bought and not room.holds(result.text):
+        del bought[-max(1, len(bought) // 20) :]
+        result = _write(units, text, _all(bought), key)
+    return result if bought else Fitted(_first(units, text, wanted, room), result.omitted)
+
+
+def _all(bought: list[list[int]]) -> set[int]:
+    return {unit for batch in bought for unit in batch}
+
+
+def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
+    """How well each unit answers `question`, for those that do at all, and in 0..1 how much of
+    the question the best one covers (BM25 without a term for length, times coverage)."""
+    hits = _hits(units, text, question)
+    weights = {
+        number: question.terms[number].weight * rarity(len(units), len(found))
+        for number, found in hits.items()
+    }
+    own: dict[int, dict[int, float]] = {}
+    for number, found in hits.items():
+        for unit in found:
+            own.setdefault(unit, {})[number] = weights[number]
+    whole = sum(
+        weights.get(number, rarity(len(units), 0))
+        for number, term in enumerate(question.terms)
+        if term.weight >= 1.0
+    )
+    scores: dict[int, float] = {}
+    for unit, terms in own.items():
+        total = sum(terms.values())
+        scores[unit] = total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+    best = max(scores.values(), default=0.0)
+    _lend(units, scores, dict(scores))
+    return scores, min(1.0, best / whole) if whole else 0.0
+
+
+def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
+    """For each term, by number: the units it stands in."""
+    low = lowered(text)
+    starts = units.starts
+    found: dict[int, list[int]] = {}
+    for number, term in enumerate(question.terms):
+        inside: dict[int, None] = {}
+        for at in places(term, low, text):
+            inside[bisect_right(starts, at) - 1] = None
+        if inside:
+            found[number] = list(inside)
+    return found
+
+
+def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
+    """A match is worth something to its neighbours, and a heading's to what stands under it."""
+    size = len(units)
+    for unit, score in own.items():
+        worth = score
+        for step in range(1, units.reach + 1):
+            worth *= _NEIGHBOUR
+            for other in (unit - step, unit + step):
+                if 0 <= other < size and worth > scores.get(other, 0.0):
+                    scores[other] = worth
+    for unit, needs in enumerate(units.needs):
+        above = 0.0
+        for need in needs:
+            score = own.get(need, 0.0)
+            if score > above:
+                above = score
+        if above > 0.0:
+            scores[unit] = scores.get(unit, 0.0) + _UNDER * above
+
+
+def _buy(
+    units: Units,
+    text: str,
+    wanted: list[int],
+    room: Room,
+    before: list[list[int]],
+    chars: float,
+    tokens: float,
+) -> list[list[int]]:
+    """Take units, each with what it needs, until one does not fit. `before` are those taken
+    already, which cost `chars` and `tokens`."""
+    bought = list(before)
+    kept = _all(bought)
+    for unit in wanted:
+        if unit in kept:
+            continue
+        batch = [need for need in (*units.needs[unit], unit) if need not in kept]
+        for member in dict.fromkeys(batch):
+            piece = text[units.starts[member] : units.ends[member]]
+            alone = (member - 1 not in kept) + (member + 1 not in kept) - 1
+            chars += len(piece) + alone * _GAP_CHARS
+            tokens += weigh(piece) + alone * _GAP_TOKENS
+            kept.add(member)
+        if chars > room.chars or tokens > room.tokens:
+            break
+        bought.append(batch)
+    return bought
+
+
+def _write(units: Units, text: str, kept: set[int], key: str) -> Fitted:
+    parts: list[str] = []
+    missing = 0
+    gap = -1
+    for unit in range(len(units)):
+        if unit in kept:
+            if gap >= 0:
+                parts.append(_gap(text, units, gap, unit))
+                gap = -1
+            parts.append(text[units.starts[unit] : units.ends[unit]])
+        else:
+            missing += 1
+            gap = unit if gap < 0 else gap
+    if gap >= 0:
+        parts.append(_gap(text, units, gap, len(units)))
+    body = "".join(parts)
+    if not missing:
+        return Fitted(body, ())
+    omission = Omission(what=units.noun, count=missing, total=len(units))
+    end = "" if body.endswith("\n") or not body else "\n"
+    return Fitted(body + end + _note(units, missing, key), (omission,))
+
+
+def _gap(text: str, units: Units, first: int, after: int) -> str:
+    """The mark where units `first` … `after - 1` are missing; nothing for mere blank lines."""
+    start, end = units.starts[first], units.ends[after - 1]
+    missing = text[start:end]
+    if not missing.strip():
+        return missing if len(missing) <= 4 else "\n"
+    breaks = missing.count("\n")
+    begins_line = start == 0 or text[start - 1] == "\n"
+    if breaks and (begins_line or after == len(units)):
+        lead = "" if begins_line else "\n"
+        return f"{lead}[… {breaks:,} lines]\n" if breaks > 1 else f"{lead}[… 1 line]\n"
+    return f" […{len(missing):,} chars] " + ("\n" if missing.endswith("\n") else "")
+
+
+def _note(units: Units, missing: int, key: str) -> str:
+    where = f'; all of it: key="{key}"' if key else ""
+    noun = units.noun
+    return f"[{missing:,} of {len(units):,} {noun} left out{where}]"
+
+
+def _first(units: Units, text: str, wanted: list[int], room: Room) -> str:
+    """As much of the unit that matters most as fits, for a budget too small for it and its
+    marks."""
+    if not wanted:
+        return ""
+    whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
+    size = int(min(len(whole), room.chars))
+    while size > 0:
+        piece = whole if size == len(whole) else whole[: safe_cut(whole, size - 1)].rstrip() + "…"
+        if room.holds(piece):
+            return piece
+        size = size * 3 // 4
+    return ""

@@ -1,0 +1,127 @@
+"""A JSON document cut into units: every scalar with its key path, long strings in pieces."""
+
+import re
+from dataclasses import dataclass, field
+
+from upwell.compress.json.tree import ARRAY, Node
+
+PIECE_CHARS = 200
+LONG_STRING = 320
+"""A string longer than this is taken in pieces of about `PIECE_CHARS`, raw characters."""
+
+_ESCAPE_TAIL = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
+_BREAK = re.compile(r"\\n|[.;,] |\s")
+
+
+@dataclass(slots=True)
+class Outline:
+    """The units of a document in order: unit `i` is `text[starts[i]:ends[i]]`, belongs to the
+    scalar `nodes[i]` and is its piece `pieces[i]` (0 for the first or only one).
+
+    Key paths are numbered: path `p` ends in the raw key `keys[p]` ("[]" for an array's items),
+    goes on from path `parents[p]`, and `below[p]` values have it. `boxes` are the containers
+    that hold something, outer ones first.
+    """
+
+    root: Node
+    nodes: list[Node] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    pieces: list[int] = field(default_factory=list)
+    keys: list[str] = field(default_factory=lambda: [""])
+    parents: list[int] = field(default_factory=lambda: [-1])
+    below: list[int] = field(default_factory=lambda: [0])
+    boxes: list[Node] = field(default_factory=list)
+
+
+def outline(root: Node, text: str) -> Outline:
+    """Walk the tree once, without recursion, numbering key paths and counting scalars below."""
+    found = Outline(root)
+    numbers: dict[tuple[int, str], int] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if not node.items:
+            _add_units(found, node, text)
+            continue
+        found.boxes.append(node)
+        _number_paths(found, numbers, node)
+        stack.extend(reversed(node.items))
+    for node in reversed(found.boxes):
+        node.size = sum([child.size for child in node.items])
+    return found
+
+
+def _number_paths(found: Outline, numbers: dict[tuple[int, str], int], node: Node) -> None:
+    own = node.path
+    in_array = node.kind == ARRAY
+    nested = node.nested or in_array
+    for child in node.items:
+        step = (own, "[]" if in_array else child.key)
+        number = numbers.get(step)
+        if number is None:
+            number = numbers[step] = len(found.keys)
+            found.keys.append(step[1])
+            found.parents.append(own)
+            found.below.append(0)
+        child.path = number
+        child.nested = nested
+
+
+def _add_units(found: Outline, node: Node, text: str) -> None:
+    start, end = node.start, node.end
+    if end - start <= LONG_STRING or text[start] != '"':
+        found.nodes.append(node)
+        found.starts.append(start)
+        found.ends.append(end)
+        found.pieces.append(0)
+        found.below[node.path] += 1
+        return
+    for piece, (first, last) in enumerate(pieces_of(text, start + 1, end - 1)):
+        found.nodes.append(node)
+        found.starts.append(first)
+        found.ends.append(last)
+        found.pieces.append(piece)
+    found.below[node.path] += 1
+
+
+def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Cut the inside of a string into pieces, never inside an escape."""
+    found = []
+    at = start
+    while end - at > PIECE_CHARS * 3 // 2:
+        cut = _cut(text, at, at + PIECE_CHARS)
+        found.append((at, cut))
+        at = cut
+    found.append((at, end))
+    return found
+
+
+def _cut(text: str, start: int, wanted: int) -> int:
+    """A place near `wanted` after a line break, clause or word; else before any escape there."""
+    best = 0
+    for match in _BREAK.finditer(text, start + PIECE_CHARS // 2, wanted):
+        if match.group()[0] != "\\" or text[match.start() - 1] != "\\":
+            best = match.end()
+    if best and not _inside_escape(text, start, best):
+        return best
+    while _inside_escape(text, start, wanted) or _low_surrogate(text, wanted):
+        wanted -= 1
+    return wanted
+
+
+def _inside_escape(text: str, start: int, at: int) -> bool:
+    tail = text[max(start, at - 6) : at]
+    match = _ESCAPE_TAIL.search(tail)
+    if not match:
+        return False
+    slash = at - (len(tail) - match.start())
+    before = slash
+    while before > start and text[before - 1] == "\\":
+        before -= 1
+    return (slash - before) % 2 == 0
+
+
+def _low_surrogate(text: str, at: int) -> bool:
+    """Would a cut at `at` part two escapes that make one character?"""
+    return re.match(r"\\u[dD][c-fC-F]", text[at : at + 4]) is not None

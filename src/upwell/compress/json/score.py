@@ -1,0 +1,232 @@
+"""How much each value of a JSON document matters: to the question, and by itself."""
+
+import math
+import re
+from bisect import bisect_right
+from collections import Counter
+
+from upwell.compress.json.outline import Outline
+from upwell.compress.json.tree import Node
+from upwell.compress.relevance import Finder, Question, lowered, name_stems, places, rarity
+from upwell.ground.text.words import split_identifier
+
+_TELLING = frozenset(
+    """id name title login namespace status state type kind version message error reason code
+    number count total path file email key value label description summary result conclusion
+    date time created updated phase severity level method operation""".split()
+)
+_DULL = frozenset(
+    """url uri href link links self sha hash etag checksum integrity signature gravatar avatar
+    curies node digest nonce html git ssh svn managed microsecond second minute hour""".split()
+)
+_TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
+_TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
+_NUMBER = re.compile(r'"?-?\d[\d,.]*(?: ?[A-Za-z%]{1,3})?"?\Z')
+_PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
+_TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
+
+_EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
+_COMMON = 64
+"""A value that stands in more places than this says no less than one that stands in so many."""
+_STEP_UP = 0.72
+"""What a term in the parent's key is worth beside one in the own key."""
+_EXPECTED = 1.3
+_NAMES = 3
+
+
+def salience(doc: Outline, text: str) -> list[float]:
+    """How much an agent needs each unit when nobody has asked anything: short values, names,
+    states and errors before links and hashes, rare values before common ones, the first of a key
+    path before its others (it shows the schema)."""
+    by_path = _path_salience(doc)
+    known: set[int] = set()
+    values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
+    times = Counter(values)
+    common = [0.0] + [0.6 * math.log2(count) for count in range(1, _COMMON + 1)]
+    lengths = [0.0] + [0.75 * math.log2(max(size, 4) / 4) for size in range(1, 401)]
+    scores = []
+    for node, value, piece in zip(doc.nodes, values, doc.pieces, strict=True):
+        path, size = node.path, len(value)
+        score = by_path[path] - lengths[min(size, 400)] - common[min(times[value], _COMMON)]
+        if piece:
+            scores.append(score - 2.0 - 0.05 * min(piece, 40))
+            continue
+        if path not in known:
+            known.add(path)
+            score += 1.6
+        if value in _EMPTY:
+            score -= 1.5
+        scores.append(score)
+    for unit in _troubled(doc, text):
+        scores[unit] += 1.5
+    return scores
+
+
+def _troubled(doc: Outline, text: str) -> set[int]:
+    """The units whose value speaks of trouble."""
+    low = lowered(text)
+    found: set[int] = set()
+    for word in _TROUBLE:
+        at = low.find(word)
+        while at >= 0:
+            unit = bisect_right(doc.starts, at) - 1
+            if unit >= 0 and at < doc.ends[unit]:
+                found.add(unit)
+            at = low.find(word, at + len(word))
+    return found
+
+
+def _path_salience(doc: Outline) -> list[float]:
+    found = []
+    depths = [0] * len(doc.keys)
+    for path, key in enumerate(doc.keys):
+        parent = doc.parents[path]
+        depths[path] = depths[parent] + (key != "[]") if parent >= 0 else 0
+        parts = split_identifier(key)
+        score = 0.8 if _TELLING.intersection(parts) else 0.0
+        if _DULL.intersection(parts):
+            score -= 1.2
+        found.append(score - 0.3 * depths[path])
+    return found
+
+
+def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, float], float]:
+    """How well each unit answers `question`, for those that do at all, and in 0..1 how much of
+    the question the best one covers.
+
+    A term counts where it stands in the unit's key path, in its value, or in a value of the
+    smallest record around it.
+    """
+    hits, holders = _value_hits(doc, text, question)
+    credits, precision = _path_credits(doc, question)
+    weights = _weights(doc, question, hits, credits)
+    contexts = _contexts(doc, holders)
+    expected = _expected_paths(doc, text, question)
+    sums = [sum([weights[term] * credit for term, credit in path.items()]) for path in credits]
+    nothing: dict[int, float] = {}
+    scores: dict[int, float] = {}
+    for unit, node in enumerate(doc.nodes):
+        path = node.path
+        around = contexts.get(id(node.parent), nothing)
+        own = hits.get(unit)
+        if own:
+            around = {**around, **dict.fromkeys(own, 1.0)}
+        score, worth = sums[path], credits[path]
+        for term, credit in around.items():
+            more = credit - worth.get(term, 0.0)
+            if more > 0.0:
+                score += weights[term] * more
+        if score > 0.0:
+            fit = max(precision[path], 0.6) if own else precision[path]
+            scores[unit] = score * (0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0)
+    best = max(scores.values(), default=0.0)
+    whole = sum(
+        weight for weight, term in zip(weights, question.terms, strict=True) if term.weight >= 1.0
+    )
+    return scores, min(1.0, best / whole) if whole else 0.0
+
+
+def _value_hits(
+    doc: Outline, text: str, question: Question
+) -> tuple[dict[int, set[int]], dict[int, dict[int, None]]]:
+    """Which terms stand in which unit, and in which container (by `id`) of it."""
+    low = lowered(text)
+    hits: dict[int, set[int]] = {}
+    holders: dict[int, dict[int, None]] = {}
+    starts, ends, nodes = doc.starts, doc.ends, doc.nodes
+    for number, term in enumerate(question.terms):
+        if len(term.text) < 3 and not term.exact and term.text.isascii():
+            continue
+        for at in places(term, low, text):
+            unit = bisect_right(starts, at) - 1
+            if unit < 0 or at >= ends[unit]:
+                continue
+            hits.setdefault(unit, set()).add(number)
+            box = nodes[unit].parent
+            while box is not None and number not in holders.setdefault(id(box), {}):
+                holders[id(box)][number] = None
+                box = box.parent
+    return hits, holders
+
+
+def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
+    """For each path: what every term is worth in it, and the share of its words that were asked."""
+    credits: list[dict[int, float]] = []
+    precision: list[float] = []
+    finder = Finder(question)
+    memo: dict[str, tuple[dict[int, float], float]] = {}
+    for path, key in enumerate(doc.keys):
+        parent = doc.parents[path]
+        above = credits[parent] if parent >= 0 else {}
+        before = precision[parent] if parent >= 0 else 0.0
+        if key in ("", "[]"):
+            credits.append(above)
+            precision.append(before)
+            continue
+        found = memo.get(key)
+        if found is None:
+            found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
+        matched, share = found
+        mine = matched
+        if above:
+            mine = {term: credit * _STEP_UP for term, credit in above.items()}
+            mine.update(matched)
+        credits.append(mine)
+        precision.append(0.75 * share + 0.25 * before if parent > 0 else share)
+    return credits, precision
+
+
+def _weights(
+    doc: Outline, question: Question, hits: dict[int, set[int]], credits: list[dict[int, float]]
+) -> list[float]:
+    holding = [0] * len(question.terms)
+    for found in hits.values():
+        for term in found:
+            holding[term] += 1
+    for path, terms in enumerate(credits):
+        for term in terms:
+            holding[term] += doc.below[path]
+    units = len(doc.nodes)
+    return [
+        term.weight * rarity(units, min(units, holding[number]))
+        for number, term in enumerate(question.terms)
+    ]
+
+
+def _contexts(doc: Outline, holders: dict[int, dict[int, None]]) -> dict[int, dict[int, float]]:
+    """For each container (by `id`): the terms found in it or around it, and what they are worth
+    to a value inside; the smaller the record, the more."""
+    found: dict[int, dict[int, float]] = {}
+    nothing: dict[int, float] = {}
+    for box in doc.boxes:
+        above = found.get(id(box.parent), nothing) if box.parent is not None else nothing
+        terms = holders.get(id(box))
+        if terms:
+            worth = 1.0 / (1.0 + 0.25 * math.log2(1.0 + box.size / 8))
+            above = {**above, **dict.fromkeys(terms, worth)}
+        found[id(box)] = above
+    return found
+
+
+def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
+    """Paths whose first value is of the type that the question asks for."""
+    pattern = _TYPES.get(question.expects)
+    if pattern is None:
+        return set()
+    first: dict[int, Node] = {}
+    for node in doc.nodes:
+        first.setdefault(node.path, node)
+    return {
+        path for path, node in first.items() if pattern.match(text[node.start : node.start + 60])
+    }
+
+
+def described(doc: Outline, text: str, unit: int) -> str:
+    """A unit in words: the names on its path, then its value."""
+    names: list[str] = []
+    path = doc.nodes[unit].path
+    while path > 0 and len(names) < _NAMES:
+        if doc.keys[path] != "[]":
+            names.append(" ".join(split_identifier(doc.keys[path].strip('"'))))
+        path = doc.parents[path]
+    return f"{' '.join(reversed(names))}: {text[doc.starts[unit] : doc.ends[unit]]}"

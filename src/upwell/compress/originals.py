@@ -1,0 +1,126 @@
+"""Originals: every shortened text in full, under a key, until it expires or is evicted.
+
+A key is an HMAC of the content with a secret of this home, bound to the tenant: the same response
+has the same key (prompt caches depend on it), and nobody can guess one. The text stands on the
+shelf in parts, so that reading a chunk of 50 MB reads that chunk, and reading on never rewrites
+anything but the time at which it expires. A text with a secret in it never touches the disk.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from upwell.compress.base import Options
+from upwell.ground.errors import KeyUnknown
+from upwell.ground.shelf import Shelf
+from upwell.ground.types import DEFAULT_TENANT
+
+KIND = "original"
+PART_CHARS = 262_144
+_KEY_HEX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """An original that is kept: its length in characters, and what was said of it at `keep`."""
+
+    key: str
+    chars: int
+    parts: int
+    name: str = ""
+
+
+class Originals:
+    """Originals on a shelf. `durable` survives a restart, `private` lives in this process only.
+
+    `secret` is this home's own, at least 16 bytes; `has_secret` says of a text whether it may
+    not be written down.
+    """
+
+    def __init__(
+        self,
+        *,
+        durable: Shelf,
+        private: Shelf,
+        secret: bytes,
+        has_secret: Callable[[str], bool],
+        options: Options | None = None,
+        tenant: str = DEFAULT_TENANT,
+    ) -> None:
+        self._durable = durable
+        self._private = private
+        self._secret = secret
+        self._has_secret = has_secret
+        self._ttl = (options or Options()).original_ttl_seconds
+        self._tenant = tenant
+
+    def key_of(self, text: str, name: str = "") -> str:
+        """The key under which `text` is or would be kept."""
+        digest = hmac.new(self._secret, self._tenant.encode(), hashlib.sha256)
+        for part in (name, text):
+            digest.update(b"\0")
+            digest.update(part.encode("utf-8", "surrogatepass"))
+        return digest.hexdigest()[:_KEY_HEX]
+
+    async def keep(self, text: str, name: str = "") -> Kept:
+        """Keep `text`; `name` (a path, URL or tool) is given back with it. Parts go first, so a
+        key that can be found can be read."""
+        key = self.key_of(text, name)
+        secret = await asyncio.to_thread(self._has_secret, text)
+        shelf = self._private if secret else self._durable
+        parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
+        kept = Kept(key, len(text), len(parts), name)
+        for number, part in enumerate(parts):
+            raw = part.encode("utf-8", "surrogatepass")
+            await shelf.put(KIND, {f"{key}/{number}": raw}, ttl_seconds=self._ttl)
+        about = json.dumps([kept.chars, kept.parts, name]).encode()
+        await shelf.put(KIND, {key: about}, ttl_seconds=self._ttl)
+        return kept
+
+    async def find(self, key: str) -> Kept:
+        """What is kept under `key`, without reading it. Gives it its time of life anew.
+
+        Raises:
+            KeyUnknown: it expired, was evicted, or never was.
+        """
+        return (await self._found(key))[1]
+
+    async def get(self, key: str) -> str:
+        """The whole original.
+
+        Raises:
+            KeyUnknown: it, or a part of it, is gone.
+        """
+        return await self.slice(key, 0, None)
+
+    async def slice(self, key: str, start: int, end: int | None) -> str:
+        """The characters `start` … `end` of the original, reading only the parts they stand in.
+
+        Raises:
+            KeyUnknown: it, or a part of it, is gone.
+        """
+        shelf, kept = await self._found(key)
+        stop = kept.chars if end is None else min(end, kept.chars)
+        if start >= stop:
+            return ""
+        first, last = start // PART_CHARS, (stop - 1) // PART_CHARS
+        names = [f"{key}/{number}" for number in range(first, last + 1)]
+        found = await shelf.get(KIND, names)
+        if len(found) < len(names):
+            raise KeyUnknown(key)
+        text = "".join(found[name].value.decode("utf-8", "surrogatepass") for name in names)
+        return text[start - first * PART_CHARS : stop - first * PART_CHARS]
+
+    async def _found(self, key: str) -> tuple[Shelf, Kept]:
+        for shelf in (self._private, self._durable):
+            item = (await shelf.get(KIND, [key])).get(key)
+            if item is not None and item.value:
+                chars, parts, name = json.loads(item.value)
+                for number in range(parts):
+                    await shelf.touch(KIND, f"{key}/{number}", ttl_seconds=self._ttl)
+                await shelf.touch(KIND, key, ttl_seconds=self._ttl)
+                return shelf, Kept(key, chars, parts, name)
+        raise KeyUnknown(key)

@@ -1,0 +1,85 @@
+"""Searching inside an original: where it speaks of something, with offsets to read on from."""
+
+from dataclasses import dataclass
+
+from upwell.compress.assemble import relevance
+from upwell.compress.fitted import Room
+from upwell.compress.json.outline import outline
+from upwell.compress.json.score import described
+from upwell.compress.json.score import relevance as json_relevance
+from upwell.compress.relevance import Question, ask
+from upwell.compress.shape import JSON_KINDS, read_json
+from upwell.compress.units import split
+from upwell.ground.text.kind import detect
+from upwell.ground.text.safe import clip
+from upwell.ground.types import Kind, Passage
+
+_SHOWN_CHARS = 400
+_MAX_MATCHES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A place in the original: characters `start` … `end`, and what it says there."""
+
+    start: int
+    end: int
+    score: float
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a search found: `text` to show, best match first; `shown` of `total` matches."""
+
+    text: str
+    shown: int
+    total: int
+
+
+def search_original(text: str, query: str, room: Room, name: str = "") -> Found:
+    """Where `text` answers `query`, within `room`; each match with its offset for `read_more`."""
+    found = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
+    lines: list[str] = []
+    for match in found[:_MAX_MATCHES]:
+        line = f"[offset {match.start}] {clip(match.says.strip(), _SHOWN_CHARS)}"
+        if not room.holds("\n".join([*lines, line])):
+            break
+        lines.append(line)
+    return Found("\n".join(lines), len(lines), len(found))
+
+
+def matches(passage: Passage, question: Question) -> list[Match]:
+    """Every unit of the passage that answers `question`, best first."""
+    if not question:
+        return []
+    found = _in_json(passage, question) if passage.kind in JSON_KINDS else None
+    if found is None:
+        found = _in_text(passage, question)
+    return sorted(found, key=lambda match: (-match.score, match.start))
+
+
+def _in_json(passage: Passage, question: Question) -> list[Match] | None:
+    root = read_json(passage)
+    if root is None:
+        return None
+    text = passage.text
+    doc = outline(root, text)
+    scores, _ = json_relevance(doc, text, question)
+    return [
+        Match(doc.starts[unit], doc.ends[unit], score, described(doc, text, unit))
+        for unit, score in scores.items()
+    ]
+
+
+def _in_text(passage: Passage, question: Question) -> list[Match]:
+    text = passage.text
+    kind = Kind.TEXT if passage.kind in JSON_KINDS else passage.kind
+    units = split(text, kind, passage.name)
+    scores, _ = relevance(units, text, question)
+    return [
+        Match(
+            units.starts[unit], units.ends[unit], score, text[units.starts[unit] : units.ends[unit]]
+        )
+        for unit, score in scores.items()
+    ]

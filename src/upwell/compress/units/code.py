@@ -1,0 +1,163 @@
+"""Source code: lines under the signatures of the functions and classes that they stand in."""
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from upwell.compress.units.base import LONG_LINE, Units, pieces
+from upwell.compress.units.plain import split as split_plain
+from upwell.ground.text.language import language_in, language_of
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+GRAMMARS = {
+    "python": ("tree_sitter_python", "language"),
+    "javascript": ("tree_sitter_javascript", "language"),
+    "typescript": ("tree_sitter_typescript", "language_typescript"),
+    "tsx": ("tree_sitter_typescript", "language_tsx"),
+    "go": ("tree_sitter_go", "language"),
+    "rust": ("tree_sitter_rust", "language"),
+    "java": ("tree_sitter_java", "language"),
+    "c": ("tree_sitter_c", "language"),
+    "cpp": ("tree_sitter_cpp", "language"),
+}
+_SCRIPT = """function_declaration class_declaration method_definition
+    generator_function_declaration"""
+_C = "function_definition struct_specifier enum_specifier union_specifier type_definition"
+_DEFINITIONS = {
+    "python": "function_definition class_definition",
+    "javascript": _SCRIPT,
+    "typescript": f"{_SCRIPT} interface_declaration type_alias_declaration enum_declaration "
+    "abstract_class_declaration function_signature internal_module",
+    "go": "function_declaration method_declaration type_declaration",
+    "rust": "function_item struct_item enum_item trait_item impl_item mod_item "
+    "function_signature_item macro_definition",
+    "java": "class_declaration interface_declaration method_declaration constructor_declaration "
+    "enum_declaration record_declaration annotation_type_declaration",
+    "c": _C,
+    "cpp": f"{_C} class_specifier namespace_definition",
+}
+_DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
+
+_MAX_CHARS = 2_000_000
+_SIGNATURE_LINES = 6
+_COMMENTS = ("#!", "# ", "//", "/*", "*", "<!--", '"""', "'''")
+_IMPORTS = ("import ", "from ", "use ", "#include", "package ", "require", "using ")
+_TELLING = ("return", "raise", "throw", "panic", "assert", "default", "else", "case ")
+_MAY_BE_CONSTANT = (
+    *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "const", "static", "final", "export", "pub", "#define",
+)  # fmt: skip
+_CONSTANT = re.compile(
+    r"(?:export |pub |static |final |const |public |private "
+    r"|#define )*\s*[A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S)"
+)
+
+
+@lru_cache(maxsize=16)
+def _tools(language: str) -> tuple[Any, Any]:
+    """A parser and the query for definitions. Loaded when first needed."""
+    from importlib import import_module
+
+    from tree_sitter import Language, Parser, Query
+
+    module, entry = GRAMMARS[language]
+    grammar = Language(getattr(import_module(module), entry)())
+    names = _DEFINITIONS[language].split()
+    query = Query(grammar, "\n".join(f"({name}) @definition" for name in names))
+    return Parser(grammar), query
+
+
+def split(text: str, name: str = "") -> Units:
+    """Lines of code; each needs the signatures around it. Plain lines where no grammar fits."""
+    language = language_of(name) or language_in(text)
+    if language not in GRAMMARS or len(text) > _MAX_CHARS or _is_minified(text):
+        return split_plain(text, name)
+    rows = _row_starts(text)
+    units = Units()
+    units.reach = 2
+    _add_lines(units, text, rows, _definitions(text, language))
+    return units
+
+
+def _is_minified(text: str) -> bool:
+    return len(text) > 4 * LONG_LINE * (1 + text.count("\n"))
+
+
+def _row_starts(text: str) -> list[int]:
+    starts = [0]
+    at = text.find("\n")
+    while at >= 0:
+        starts.append(at + 1)
+        at = text.find("\n", at + 1)
+    if starts[-1] < len(text):
+        starts.append(len(text))
+    return starts
+
+
+def _definitions(text: str, language: str) -> list[tuple[int, int, int]]:
+    """(first row, row after the signature, row after the end) of every definition, outer first."""
+    from tree_sitter import QueryCursor
+
+    parser, query = _tools(language)
+    tree = parser.parse(text.encode("utf-8", "replace"))
+    found = QueryCursor(query).captures(tree.root_node).get("definition", [])
+    spans = {_span(node) for node in found}
+    return sorted(spans, key=lambda span: (span[0], -span[2]))
+
+
+def _span(node: "Node") -> tuple[int, int, int]:
+    first, last = node.start_point[0], node.end_point[0] + 1
+    body = node.child_by_field_name("body")
+    head = last
+    if body is not None:
+        row = body.start_point[0]
+        head = row if row > first and _begins_row(node, body) else row + 1
+    return first, min(max(head, first + 1), first + _SIGNATURE_LINES, last), last
+
+
+def _begins_row(node: "Node", body: "Node") -> bool:
+    """Does the body begin on a row of its own (Python), rather than with a brace on the last row
+    of the signature?"""
+    before = body.prev_sibling
+    return before is None or before.end_point[0] < body.start_point[0]
+
+
+def _add_lines(
+    units: Units, text: str, rows: list[int], definitions: list[tuple[int, int, int]]
+) -> None:
+    around: list[tuple[int, int]] = []
+    coming = iter(definitions)
+    following = next(coming, None)
+    row, count = 0, len(rows) - 1
+    while row < count:
+        while around and around[-1][0] <= row:
+            around.pop()
+        needs = tuple(unit for _, unit in around)[-4:]
+        while following is not None and following[0] < row:
+            following = next(coming, None)
+        if following is not None and following[0] == row:
+            _, head, last = following
+            head = min(head, count)
+            unit = units.add(rows[row], rows[head], 3.0 - 0.4 * len(needs), needs)
+            around.append((last, unit))
+            row = head
+            continue
+        line = text[rows[row] : rows[row + 1]]
+        worth = _weight(line) - 0.3 * len(needs)
+        for start, end in pieces(text, rows[row], rows[row + 1]):
+            units.add(start, end, worth, needs)
+        row += 1
+
+
+def _weight(line: str) -> float:
+    stripped = line.strip()
+    if len(stripped) < 3:
+        return -5.0
+    if stripped.startswith(_COMMENTS):
+        return 1.0 if len(stripped) > 12 else -1.0
+    if stripped.startswith(_IMPORTS):
+        return -0.5
+    if stripped.startswith(_MAY_BE_CONSTANT) and _CONSTANT.match(stripped):
+        return 2.0
+    return 0.6 if stripped.startswith(_TELLING) else 0.0

@@ -1,0 +1,63 @@
+"""Where a text speaks of trouble, warns, or sums up: found once for the whole text."""
+
+import math
+from bisect import bisect_left
+
+from upwell.compress.relevance import lowered
+
+_TROUBLE = [
+    *"error fail fatal panic exception traceback critical denied refused abort assert".split(),
+    *"segfault cannot unable undefined killed invalid ✕ ✗ ✘".split(),
+    "not found",
+    "timed out",
+]
+_WARNING = ["warn", "deprecat", "retry", "timeout"]
+_SUMMARY = [
+    " passed", " failed", " skipped", " ignored", "test result", "total", "summary", "finished",
+    "files changed", " took ", "files found", "tests run", "results",
+]  # fmt: skip
+_MAX_HITS = 50_000
+_USUAL_CHARS = 60
+_LONG_COSTS = 0.5
+"""How much a unit loses with each doubling of its length: what is short buys more. In whole steps,
+so that lines of about one length stay together and need no marks between them."""
+
+
+class Marks:
+    """The marks of one text."""
+
+    def __init__(self, text: str) -> None:
+        low = lowered(text)
+        self._trouble = _places(low, _TROUBLE)
+        self._warning = _places(low, _WARNING)
+        self._summary = _places(low, _SUMMARY)
+
+    def worth(self, start: int, end: int) -> float:
+        """What `text[start:end]` is worth by its words and its length: trouble first, short
+        before long."""
+        score = 0.0
+        if _inside(self._trouble, start, end):
+            score += 3.0
+        elif _inside(self._warning, start, end):
+            score += 1.5
+        if _inside(self._summary, start, end):
+            score += 2.0
+        return score - _LONG_COSTS * round(math.log2(max(end - start, 20) / _USUAL_CHARS))
+
+
+def _places(low: str, words: list[str]) -> list[int]:
+    found: list[int] = []
+    for word in words:
+        at = low.find(word)
+        while at >= 0 and len(found) < _MAX_HITS:
+            found.append(at)
+            at = low.find(word, at + len(word))
+    found.sort()
+    return found
+
+
+def _inside(places: list[int], start: int, end: int) -> bool:
+    if not places:
+        return False
+    at = bisect_left(places, start)
+    return at < len(places) and places[at] < end

@@ -1,0 +1,324 @@
+"""Configuration: composed from each package's options, read once, and dead data afterwards.
+
+`config.toml` in upwell's home, then `UPWELL_SECTION__KEY` from the environment, then flags; the
+later wins, and every value remembers where it came from. Nothing below this file reads the
+environment, and nothing is read from a working directory: a cloned repository configures nothing.
+"""
+
+import dataclasses
+import difflib
+import fnmatch
+import json
+import os
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from upwell.compress.base import Options as CompressOptions
+from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.ground.embed import EmbedOptions
+from upwell.ground.endpoint import Endpoint
+from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.home import Home, default_home
+from upwell.ground.names import check_server_name
+from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
+from upwell.learn.ratios import LearnOptions
+from upwell.surface.options import (
+    ContextOptions,
+    IntentOptions,
+    Options,
+    SurfaceOptions,
+    scaled_to,
+)
+
+SECTIONS: Mapping[str, type] = {
+    "surface": SurfaceOptions,
+    "intent": IntentOptions,
+    "memory_context": ContextOptions,
+    "compress": CompressOptions,
+    "gateway": GatewayOptions,
+    "agent": AgentOptions,
+    "llm": Endpoint,
+    "embed": EmbedOptions,
+    "learn": LearnOptions,
+}
+PER_TOOL = ("compress", "surface")
+DEFAULT = "default"
+_PREFIX = "UPWELL_"
+_SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
+_FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A setting and where it came from: `default`, a file, a variable, or `flag`."""
+
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """Everything that was configured. `values` are the settings that are not defaults."""
+
+    home: Home
+    surface: SurfaceOptions = field(default_factory=SurfaceOptions)
+    intent: IntentOptions = field(default_factory=IntentOptions)
+    memory_context: ContextOptions = field(default_factory=ContextOptions)
+    compress: CompressOptions = field(default_factory=CompressOptions)
+    gateway: GatewayOptions = field(default_factory=GatewayOptions)
+    agent: AgentOptions = field(default_factory=AgentOptions)
+    llm: Endpoint = field(default_factory=Endpoint)
+    embed: EmbedOptions = field(default_factory=EmbedOptions)
+    learn: LearnOptions = field(default_factory=LearnOptions)
+    servers: tuple[ServerOptions, ...] = ()
+    overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
+    values: Mapping[str, Value] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    def surfacing(self) -> Options:
+        """What the surfacing pipeline obeys."""
+        return Options(
+            surface=self._scaled(), intent=self.intent, memory_context=self.memory_context
+        )
+
+    def compress_for(self, server: str, tool: str) -> CompressOptions:
+        """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
+        return dataclasses.replace(self.compress, **self._overriding("compress", server, tool))
+
+    def result_tokens(self) -> int:
+        """Tokens of a response where nothing else is configured, by the agent's window."""
+        return RESULT_TOKENS[size_of(self.agent)]
+
+    def surface_for(self, server: str, tool: str) -> SurfaceOptions:
+        """`surface.*` for one tool."""
+        return dataclasses.replace(self.surface, **self._overriding("surface", server, tool))
+
+    def shown(self) -> dict[str, Value]:
+        """Every setting with its origin, secrets masked."""
+        shown = {
+            f"{section}.{name}": Value(getattr(getattr(self, section), name), DEFAULT)
+            for section, kind in SECTIONS.items()
+            for name in _fields(kind)
+        }
+        shown.update(self.values)
+        return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
+
+    def _scaled(self) -> SurfaceOptions:
+        """`surface.*` with sizes by the agent's window, where the user set none."""
+        scaled: dict[str, Any] = {
+            name: value
+            for name, value in scaled_to(size_of(self.agent)).items()
+            if f"surface.{name}" not in self.values
+        }
+        return dataclasses.replace(self.surface, **scaled)
+
+    def _overriding(self, section: str, server: str, tool: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        name = f"{server}__{tool}"
+        for pattern, tables in self.overrides.items():
+            if pattern == f"server:{server}" or fnmatch.fnmatchcase(name, pattern):
+                found.update(tables.get(section, {}))
+        return found
+
+
+def load(
+    home: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read the configuration of a home.
+
+    `flags` are dotted keys. Raises ConfigError naming the key, where it stands, and the nearest
+    known one.
+    """
+    environment = dict(os.environ if environment is None else environment)
+    files = Home((home or default_home()).absolute())
+    document = _read_file(files.config_file)
+    origin = str(files.config_file)
+    settings: dict[str, dict[str, Value]] = {section: {} for section in SECTIONS}
+    servers: list[ServerOptions] = []
+    overrides: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+    values: dict[str, Value] = {}
+    for section, table in document.items():
+        if section == "server":
+            for name, entry in _tables(section, table, origin):
+                server, tables = _server(name, entry, origin)
+                servers.append(server)
+                overrides[f"server:{name}"] = tables
+                values.update(_flat(f"server.{name}", entry, origin))
+        elif section == "tool":
+            for pattern, entry in _tables(section, table, origin):
+                overrides[pattern] = _per_tool(f"tool.{pattern}", entry, origin)
+                values.update(_flat(f"tool.{pattern}", entry, origin))
+        else:
+            _take(settings, section, table, origin)
+    _take_environment(settings, environment)
+    for key, value in (flags or {}).items():
+        section, _, name = key.partition(".")
+        _take(settings, section, {name: value}, "flag")
+    options = {
+        section: SECTIONS[section](**{name: entry.value for name, entry in table.items()})
+        for section, table in settings.items()
+    }
+    for section, table in settings.items():
+        values.update({f"{section}.{name}": entry for name, entry in table.items()})
+    return Config(
+        home=files,
+        servers=tuple(servers),
+        overrides=overrides,
+        values=values,
+        environment=environment,
+        **options,
+    )
+
+
+def masked(key: str, value: Any) -> Any:
+    """`***` for what must not be shown: secrets by name, and everything in `env` and `headers`."""
+    parts = key.lower().replace("-", "_").split(".")
+    secret = bool(value) and not _SECRET_WORDS.isdisjoint(parts[-1].split("_"))
+    if secret or any(part in ("env", "headers") for part in parts[:-1]):
+        return "***"
+    if isinstance(value, Mapping):
+        hidden = parts[-1] in ("env", "headers")
+        return {name: "***" if hidden else masked(f"{key}.{name}", v) for name, v in value.items()}
+    return value
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} is not TOML: {error}", origin=str(path), hint="mend that line"
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}",
+            origin=str(path),
+            hint="check its owner and permissions, or set UPWELL_HOME to a folder of your own",
+        ) from error
+
+
+def _tables(section: str, table: Any, origin: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for name, entry in _table(section, table, origin).items():
+        yield name, _table(f"{section}.{name}", entry, origin)
+
+
+def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"{key} in {origin} must be a table", key=key, origin=origin, hint=f"write [{key}]"
+        )
+    return value
+
+
+def _server(
+    name: str, entry: Mapping[str, Any], origin: str
+) -> tuple[ServerOptions, Mapping[str, Mapping[str, Any]]]:
+    key = f"server.{name}"
+    try:
+        check_server_name(name)
+    except UsageError as error:
+        raise ConfigError(f"{error.message}, in {origin}", key=key, origin=origin) from error
+    own = {field: value for field, value in entry.items() if field not in PER_TOOL}
+    known = [field for field in _fields(ServerOptions) if field != "name"]
+    checked = {
+        field: _checked(ServerOptions, f"{key}.{field}", field, value, origin, known)
+        for field, value in own.items()
+    }
+    if "command" not in checked:
+        raise ConfigError(
+            f"[{key}] in {origin} has no command",
+            key=f"{key}.command",
+            origin=origin,
+            hint=f"upwell add {name} -- CMD ARGS…",
+        )
+    rest = {section: table for section, table in entry.items() if section in PER_TOOL}
+    return ServerOptions(name=name, **checked), _per_tool(key, rest, origin)
+
+
+def _per_tool(key: str, entry: Mapping[str, Any], origin: str) -> Mapping[str, Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for section, table in entry.items():
+        if section not in PER_TOOL:
+            raise _unknown(f"{key}.{section}", section, list(PER_TOOL), origin)
+        kind = SECTIONS[section]
+        found[section] = {
+            name: _checked(kind, f"{key}.{section}.{name}", name, value, origin, _fields(kind))
+            for name, value in _table(f"{key}.{section}", table, origin).items()
+        }
+    return found
+
+
+def _take(settings: dict[str, dict[str, Value]], section: str, table: Any, origin: str) -> None:
+    if section not in SECTIONS:
+        raise _unknown(section, section, [*SECTIONS, "server", "tool"], origin)
+    kind = SECTIONS[section]
+    for name, value in _table(section, table, origin).items():
+        checked = _checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
+        settings[section][name] = Value(checked, origin)
+
+
+def _take_environment(
+    settings: dict[str, dict[str, Value]], environment: Mapping[str, str]
+) -> None:
+    for variable, text in sorted(environment.items()):
+        if not variable.startswith(_PREFIX) or "__" not in variable:
+            continue
+        section, _, name = variable.removeprefix(_PREFIX).lower().partition("__")
+        _take(settings, section, {name: _from_text(text)}, variable)
+
+
+def _from_text(text: str) -> Any:
+    """A variable's text: JSON for lists and tables, else as it is (numbers are read by type)."""
+    if text[:1] in "[{":
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+    return text
+
+
+def _fields(kind: type) -> list[str]:
+    return [entry.name for entry in dataclasses.fields(kind)]
+
+
+def _checked(kind: type, key: str, name: str, value: Any, origin: str, known: Sequence[str]) -> Any:
+    if name not in known:
+        raise _unknown(key, name, known, origin)
+    wanted = get_type_hints(kind)[name]
+    try:
+        return msgspec.convert(
+            _FLAGS.get(value, value) if wanted is bool else value,
+            wanted,
+            strict=not isinstance(value, str),
+        )
+    except (msgspec.ValidationError, TypeError) as error:
+        fault = str(error).replace("`", "").lower()
+        raise ConfigError(
+            f"{key} in {origin} is {masked(key, value)!r}: {fault}", key=key, origin=origin
+        ) from error
+
+
+def _unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+    return ConfigError(f"unknown key {key!r} in {origin}", key=key, origin=origin, hint=hint)
+
+
+def _flat(prefix: str, table: Mapping[str, Any], origin: str) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, value in table.items():
+        key = f"{prefix}.{name}"
+        if isinstance(value, Mapping) and name in PER_TOOL:
+            found.update(_flat(key, value, origin))
+        else:
+            found[key] = Value(value, origin)
+    return found

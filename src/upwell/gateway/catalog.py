@@ -1,0 +1,126 @@
+"""The tools in front: every upstream's, each under `{server}__{tool}`, and our own."""
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from upwell.gateway.upstream import Upstream
+from upwell.ground.names import OWN_SERVER
+from upwell.ground.trace import LOG
+from upwell.ground.types import Reply
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
+
+SEPARATOR = "__"
+MAX_NAME_CHARS = 64
+CONTEXT_QUERY = "_context_query"
+_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class LocalTools(Protocol):
+    """Our own tools, as the gateway sees them: one more server."""
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        """MCP tool objects under their bare names."""
+        ...
+
+    async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where a name in front leads to. `upstream` None: one of our own tools."""
+
+    tool: str
+    upstream: Upstream | None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    declares_query: bool = False
+
+
+def front_name(server: str, tool: str) -> str:
+    """`{server}__{tool}`; a stable alias where hosts would not take that as a name."""
+    name = f"{server}{SEPARATOR}{tool}"
+    if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
+        return name
+    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{_UNFIT.sub('_', name)[: MAX_NAME_CHARS - 9]}_{mark}"
+
+
+class Catalog:
+    """The list in front and the way back from each name.
+
+    `may_compress(server, tool)` decides whether a tool is listed without its `outputSchema`
+    (DESIGN 4.13): what may be shortened must not promise a structure.
+    """
+
+    def __init__(
+        self,
+        upstreams: Sequence[Upstream],
+        own: LocalTools,
+        may_compress: Callable[[str, str], bool],
+    ) -> None:
+        self._upstreams = upstreams
+        self._own = own
+        self._may_compress = may_compress
+        self._targets: dict[str, Target] = {}
+        self._listing: bytes = b"[]"
+        self.rebuild()
+
+    @property
+    def listing(self) -> bytes:
+        """The raw JSON array of tools, in stable order: servers as configured, ours last."""
+        return self._listing
+
+    def resolve(self, name: str) -> Target | None:
+        return self._targets.get(name)
+
+    def rebuild(self) -> None:
+        """Read every upstream's tools anew."""
+        items: list[bytes] = []
+        targets: dict[str, Target] = {}
+        for upstream in self._upstreams:
+            for tool in upstream.tools:
+                self._add(upstream, tool, items, targets)
+        for own in self._own.listed():
+            name = front_name(OWN_SERVER, own["name"])
+            items.append(dumps({**own, "name": name}))
+            targets[name] = Target(tool=own["name"], upstream=None)
+        self._listing = RawArray(tuple(items)).encode()
+        self._targets = targets
+
+    def _add(
+        self,
+        upstream: Upstream,
+        tool: RawObject,
+        items: list[bytes],
+        targets: dict[str, Target],
+    ) -> None:
+        bare = _text(tool, "name")
+        name = front_name(upstream.name, bare)
+        if not bare or name in targets:
+            LOG.warning("upstream %s: tool %r has no name of its own", upstream.name, bare)
+            return
+        listed = tool.replaced("name", dumps(name))
+        if self._may_compress(upstream.name, bare):
+            listed = listed.without("outputSchema")
+        items.append(listed.encode())
+        targets[name] = Target(
+            tool=bare,
+            upstream=upstream,
+            annotations=_mapping(tool, "annotations"),
+            declares_query=CONTEXT_QUERY in _mapping(tool, "inputSchema").get("properties", {}),
+        )
+
+
+def _text(tool: RawObject, name: str) -> str:
+    value = tool.value(name)
+    return value if isinstance(value, str) else ""
+
+
+def _mapping(tool: RawObject, name: str) -> Mapping[str, Any]:
+    try:
+        value = tool.value(name)
+    except NotJson:
+        return {}
+    return value if isinstance(value, dict) else {}

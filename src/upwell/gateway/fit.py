@@ -1,0 +1,225 @@
+"""Fitting a result to the agent's budget: which blocks are shortened, and how that is told.
+
+A result within its budget passes as the same bytes. Otherwise the budget is shared among its text
+blocks, small ones first; what is shortened keeps its original under a key, and one notice block at
+the end says what was left out and how to get it. Blocks that are not text keep their places.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from upwell.compress.base import NO_TOOLS, Options, Tools
+from upwell.compress.originals import Originals
+from upwell.gateway.relay import content_of, text_block, with_content
+from upwell.ground.text.tokens import count
+from upwell.ground.types import Budget, Compressed, Passage, ToolCall
+from upwell.surface.context import query_text
+from upwell.wire.rawjson import NotJson, RawObject, dumps
+
+DEFAULT_RESULT_TOKENS = 4000
+NOTICE_TOKENS = 120
+CONTENTS_TOKENS = 600
+SHORT_BYTES = 4096
+READ_MORE = "upwell__read_more"
+_LEAST_SHARE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text block: its place among the blocks, the block itself, and what it says."""
+
+    place: int
+    block: RawObject
+    text: str
+    tokens: int
+
+
+Shortened = Callable[[ToolCall, Sequence[str]], None]
+
+
+def unheard(call: ToolCall, keys: Sequence[str]) -> None:
+    return None
+
+
+class Fitter:
+    """Shortens results and texts, and keeps their originals.
+
+    `options` are those of a tool, `result_tokens` the budget where none is set, `ratios` what was
+    learned per `server__tool`; `shortened` hears of every result that lost something.
+    """
+
+    def __init__(
+        self,
+        originals: Originals,
+        options: Callable[[str, str], Options],
+        *,
+        tools: Tools = NO_TOOLS,
+        result_tokens: int = DEFAULT_RESULT_TOKENS,
+        ratios: Mapping[str, float] | None = None,
+        shortened: Shortened = unheard,
+    ) -> None:
+        self._originals = originals
+        self._options = options
+        self._tools = tools
+        self._result_tokens = result_tokens
+        self._ratios = ratios or {}
+        self._shortened = shortened
+
+    def budget_of(self, options: Options, ratio: float = 1.0) -> Budget:
+        """The budget of a response (DESIGN 4.3), times the ratio that was learned."""
+        tokens = options.max_result_tokens
+        if tokens is None and options.max_result_chars is None:
+            tokens = self._result_tokens
+        return Budget(
+            max_tokens=_scaled(tokens, ratio),
+            max_chars=_scaled(options.max_result_chars, ratio),
+            floor=options.min_result_retention,
+        )
+
+    async def compress(
+        self,
+        text: str,
+        budget: Budget,
+        options: Options,
+        *,
+        query: str = "",
+        name: str = "",
+    ) -> Compressed:
+        """Fit one text; its original stands under `.key`."""
+        from upwell.compress.compressor import Compressor
+
+        kept = await self._originals.keep(text, name)
+        passage = Passage(text=text, query=query, name=name, key=kept.key)
+        compressor = Compressor(options, self._tools)
+        return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
+
+    async def fit(self, call: ToolCall, result: RawObject, ratio: float | None = None) -> RawObject:
+        """`result` within the budget of its tool. `ratio` overrides what was learned."""
+        options = self._options(call.server, call.tool)
+        blocks = content_of(result)
+        if not blocks or options.strategy == "none":
+            return result
+        learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
+        budget = self.budget_of(options, learned if ratio is None else ratio)
+        size = sum(map(len, blocks))
+        if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
+            return result
+        texts = await asyncio.to_thread(_texts, blocks)
+        if _within(texts, budget):
+            return result
+        fitted = await self._shorten(call, texts, budget, options)
+        lossy = [done.key for done in fitted if done is not None and not done.lossless]
+        if lossy:
+            self._shortened(call, lossy)
+        return _rebuilt(result, blocks, texts, fitted)
+
+    async def _shorten(
+        self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
+    ) -> list[Compressed | None]:
+        """Each text fitted to its share; None for those that stay as they are."""
+        shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
+        char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
+        fitted: list[Compressed | None] = []
+        name = _name_of(call)
+        for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
+            if (tokens is None or text.tokens <= tokens) and (
+                chars is None or len(text.text) <= chars
+            ):
+                fitted.append(None)
+                continue
+            share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
+            done = await self.compress(text.text, share, options, query=_query_of(call), name=name)
+            fitted.append(done if done.text != text.text else None)
+        return fitted
+
+
+def _scaled(limit: int | None, ratio: float) -> int | None:
+    return None if limit is None else max(1, round(limit * ratio))
+
+
+def _texts(blocks: Sequence[bytes]) -> list[_Text]:
+    found: list[_Text] = []
+    for place, raw in enumerate(blocks):
+        try:
+            block = RawObject.parse(raw)
+            text = block.value("text") if block.value("type") == "text" else None
+        except NotJson:
+            continue
+        if isinstance(text, str):
+            found.append(_Text(place, block, text, count(text)))
+    return found
+
+
+def _within(texts: Sequence[_Text], budget: Budget) -> bool:
+    tokens = sum(text.tokens for text in texts)
+    chars = sum(len(text.text) for text in texts)
+    fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
+    return fits_tokens and (budget.max_chars is None or chars <= budget.max_chars)
+
+
+def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
+    """What each may have of `limit`: small ones all they need, the others the same each."""
+    if limit is None:
+        return [None] * len(sizes)
+    left, shares = max(_LEAST_SHARE, limit - reserve), [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    for position, place in enumerate(order):
+        fair = left // (len(order) - position)
+        shares[place] = min(sizes[place], fair)
+        left -= shares[place]
+    return list(shares)
+
+
+def _rebuilt(
+    result: RawObject,
+    blocks: list[bytes],
+    texts: Sequence[_Text],
+    fitted: Sequence[Compressed | None],
+) -> RawObject:
+    notices: list[str] = []
+    contents: list[bytes] = []
+    for text, done in zip(texts, fitted, strict=True):
+        if done is None:
+            continue
+        blocks[text.place] = text.block.replaced("text", dumps(done.text)).encode()
+        if done.strategy == "progressive":
+            contents.append(text_block(_contents(text.text, done)))
+        if not done.lossless or done.key:
+            notices.append(notice(text.tokens, done))
+    if not any(fitted):
+        return result
+    if notices:
+        blocks = [*blocks, *contents, text_block("\n".join(notices))]
+    return with_content(result, blocks).without("structuredContent")
+
+
+def _contents(text: str, done: Compressed) -> str:
+    """The table of contents that goes with a first chunk (seed 002), in a block of its own."""
+    from upwell.compress.fitted import Room
+    from upwell.compress.selective import table
+
+    return table(Passage(text=text, key=done.key), Room(tokens=CONTENTS_TOKENS))
+
+
+def notice(tokens_before: int, done: Compressed) -> str:
+    """One line: how much was left out, and how to get it."""
+    left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:3])
+    said = f"[upwell] Shortened from {tokens_before:,} to {done.tokens:,} tokens ({done.strategy})."
+    if left:
+        said += f" Left out: {left}."
+    if done.key:
+        said += f' The original: {READ_MORE} with key="{done.key}".'
+    return said
+
+
+def _query_of(call: ToolCall) -> str:
+    """`_context_query` where the agent gave one, else what the call asks for."""
+    return call.query or query_text(f"{call.server}__{call.tool}", call.args, {})
+
+
+def _name_of(call: ToolCall) -> str:
+    for key in ("path", "file_path", "file", "filepath", "filename", "uri", "url"):
+        if isinstance(value := call.args.get(key), str):
+            return value
+    return ""

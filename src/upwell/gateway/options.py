@@ -1,0 +1,27 @@
+"""The knobs of the gateway, and what an upstream server is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayOptions:
+    """`gateway.*`. Times in seconds, sizes in bytes."""
+
+    connect_timeout_seconds: float = 30.0
+    call_timeout_seconds: float = 60.0
+    list_wait_seconds: float = 5.0
+    max_line_bytes: int = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    """One upstream, `[server.NAME]`: a program to run, as a list of arguments."""
+
+    name: str
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    enabled: bool = True
+    call_timeout_seconds: float | None = None

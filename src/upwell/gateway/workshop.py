@@ -1,0 +1,162 @@
+"""The workshop: a process of its own where large results are opened and fitted.
+
+Reading ten megabytes of JSON takes a single call into C that nothing else in the process can
+interrupt. So a large result goes, as the bytes that came, to a child that has the same code and
+the same home, and comes back fitted. The child is started at the first large result, works one job
+after the other, and ends when our end of its stdin closes.
+
+A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes.
+"""
+
+import asyncio
+import base64
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from upwell.compress.originals import KIND
+from upwell.gateway.fit import Fitter, Shortened, unheard
+from upwell.ground.errors import CompressionError
+from upwell.ground.shelf import Shelf
+from upwell.ground.trace import LOG
+from upwell.ground.types import ToolCall
+from upwell.wire.child import CannotStart, Child, Command, start
+from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
+
+HEAVY_BYTES = 128 * 1024
+_WORKER = ("-m", "upwell.cli.workshop")
+
+
+class Workshop:
+    """The parent's side: hands large results over. `private` takes originals that must not touch
+    the disk, `ttl_seconds` is their time of life."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        private: Shelf,
+        ttl_seconds: float,
+        *,
+        ratios: Mapping[str, float] | None = None,
+        shortened: Shortened = unheard,
+    ) -> None:
+        self._environment = environment
+        self._private = private
+        self._ttl_seconds = ttl_seconds
+        self._ratios = ratios or {}
+        self._shortened = shortened
+        self._turn = asyncio.Lock()
+        self._child: Child | None = None
+
+    async def fit(self, call: ToolCall, result: bytes) -> bytes:
+        """`result` fitted: raw JSON of an object, within the budget of the call's tool.
+
+        Raises:
+            NotJson: it is not one JSON object.
+            CompressionError: the workshop cannot be had, or ended over it.
+        """
+        job = {
+            "server": call.server,
+            "tool": call.tool,
+            "args": call.args,
+            "query": call.query,
+            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+        }
+        async with self._turn:
+            try:
+                child = await self._running()
+                await child.sink.send(_frame(job, result))
+                head, fitted = await _read_frame(child.out)
+            except (OSError, EOFError, CannotStart) as error:
+                await self._end()
+                raise CompressionError(
+                    f"the workshop ended: {error}", strategy="workshop"
+                ) from error
+            except asyncio.CancelledError:
+                await self._end()
+                raise
+        if "fault" in head:
+            raise NotJson(head["fault"])
+        for key, value in head["private"].items():
+            kept = {key: base64.b64decode(value)}
+            await self._private.put(KIND, kept, ttl_seconds=self._ttl_seconds)
+        if head["shortened"]:
+            self._shortened(call, head["shortened"])
+        return result if head["same"] else fitted
+
+    async def aclose(self) -> None:
+        async with self._turn:
+            await self._end()
+
+    async def _running(self) -> Child:
+        if self._child is None:
+            own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
+            command = Command(program=sys.executable, args=_WORKER, env=own, tied=False)
+            self._child = await start(command, self._environment)
+        return self._child
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.stop(grace_seconds=0.5)
+
+
+async def work(
+    source: asyncio.StreamReader,
+    sink: asyncio.StreamWriter,
+    fitter: Fitter,
+    private: Shelf,
+    shortened: list[str],
+) -> None:
+    """The child's side: fit what comes, until the other end closes. `shortened` is where the
+    fitter notes the keys of what it shortened."""
+    while True:
+        try:
+            job, result = await _read_frame(source)
+        except EOFError:
+            return
+        shortened.clear()
+        head, fitted = await _done(fitter, private, job, result)
+        head["shortened"] = shortened
+        sink.write(_frame(head, fitted))
+        await sink.drain()
+
+
+async def _done(
+    fitter: Fitter, private: Shelf, job: Mapping[str, Any], result: bytes
+) -> tuple[dict[str, Any], bytes]:
+    call = ToolCall(
+        server=job["server"],
+        tool=job["tool"],
+        params=b"{}",
+        args=job["args"],
+        query=job["query"],
+    )
+    try:
+        opened = RawObject.parse(result)
+        fitted = await fitter.fit(call, opened, job["ratio"])
+    except NotJson as error:
+        return {"fault": str(error)}, b""
+    secrets = {item.key: item.value for item in await private.scan(KIND)}
+    await private.drop(KIND)
+    kept = {key: base64.b64encode(value).decode() for key, value in secrets.items()}
+    same = fitted is opened
+    LOG.info("fitted %d bytes of %s__%s", len(result), call.server, call.tool)
+    return {"same": same, "private": kept}, b"" if same else fitted.encode()
+
+
+def _frame(head: Mapping[str, Any], body: bytes) -> bytes:
+    raw = dumps(head)
+    return b"%d %d\n%b%b" % (len(raw), len(body), raw, body)
+
+
+async def _read_frame(source: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
+    line = await source.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError("the other side is gone")
+    head_size, body_size = (int(number) for number in line.split())
+    try:
+        head = loads(await source.readexactly(head_size))
+        return head, await source.readexactly(body_size)
+    except asyncio.IncompleteReadError as error:
+        raise EOFError("the other side went in the middle of a frame") from error

@@ -1,0 +1,93 @@
+"""Posting JSON to an OpenAI-compatible endpoint within a deadline, with the standard library.
+
+Blocking, for worker threads. Whatever goes wrong comes out as one `LlmError`.
+"""
+
+import http.client
+import json
+import ssl
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from upwell.ground.errors import LlmError
+from upwell.ground.limits import Deadline
+
+_MAX_REPLY_BYTES = 16_000_000
+_READ = 65_536
+_LEAST_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """`base_url` up to and with the version (`http://localhost:11434/v1`), "" for none."""
+
+    base_url: str = ""
+    model: str = ""
+    api_key: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The body of a reply with status 200, and its content type."""
+
+    body: bytes
+    content_type: str
+
+
+def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Answer:
+    """POST `message` as JSON to `path` below the endpoint.
+
+    Raises:
+        LlmError: no connection, no answer in time, a status other than 200, or too long.
+    """
+    body = json.dumps(message).encode("utf-8", "replace")
+    try:
+        return _exchange(endpoint, path, body, deadline)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        raise LlmError(
+            f"the endpoint {endpoint.base_url} failed: {reason or type(error).__name__}",
+            hint="check llm.base_url and that it is running",
+        ) from error
+
+
+def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) -> Answer:
+    parts = urlsplit(endpoint.base_url)
+    connection = _connect(parts.scheme, parts.hostname or "", parts.port, deadline)
+    headers = {"content-type": "application/json"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key}"
+    try:
+        connection.request("POST", parts.path.rstrip("/") + path, body, headers)
+        socket = connection.sock
+        reply = connection.getresponse()
+        raw = bytearray()
+        while True:
+            if deadline.passed():
+                raise TimeoutError
+            socket.settimeout(max(_LEAST_SECONDS, deadline.remaining()))
+            piece = reply.read1(_READ)
+            if not piece:
+                break
+            raw += piece
+            if len(raw) > _MAX_REPLY_BYTES:
+                raise LlmError(f"the endpoint {endpoint.base_url} answers without end")
+        if reply.status != http.client.OK:
+            raise LlmError(
+                f"the endpoint {endpoint.base_url} answered {reply.status} {reply.reason}",
+                hint="check the model's name and the key",
+            )
+        return Answer(bytes(raw), reply.getheader("content-type") or "")
+    finally:
+        connection.close()
+
+
+def _connect(
+    scheme: str, host: str, port: int | None, deadline: Deadline
+) -> http.client.HTTPConnection:
+    seconds = max(_LEAST_SECONDS, deadline.remaining())
+    if scheme == "https":
+        context = ssl.create_default_context()
+        return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
+    return http.client.HTTPConnection(host, port, timeout=seconds)

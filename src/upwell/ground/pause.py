@@ -1,0 +1,43 @@
+"""`upwell off`: a file that says who wants silence. Looked at before every call."""
+
+from pathlib import Path
+
+from upwell.ground.errors import StoreUnwritable
+
+EVERYBODY = "*"
+
+
+class Pause:
+    """The sessions that are paused, one a line; `*` for all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def holds(self, session: str) -> bool:
+        """Is this session paused now?"""
+        paused = self._read()
+        return EVERYBODY in paused or (bool(session) and session in paused)
+
+    def begin(self, session: str | None) -> None:
+        self._write(self._read() | {session or EVERYBODY})
+
+    def end(self, session: str | None) -> None:
+        """End the pause of a session, or every pause."""
+        self._write(self._read() - {session} if session else set())
+
+    def _read(self) -> set[str]:
+        try:
+            return set(self._path.read_text(encoding="utf-8").split("\n")) - {""}
+        except OSError:
+            return set()
+
+    def _write(self, paused: set[str]) -> None:
+        try:
+            if paused:
+                self._path.write_text("\n".join(sorted(paused)) + "\n", encoding="utf-8")
+            else:
+                self._path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreUnwritable(
+                f"cannot write {self._path}: {error.strerror}", hint="check its permissions"
+            ) from error

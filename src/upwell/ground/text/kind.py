@@ -1,0 +1,181 @@
+"""What a text is, found from its first 24 KB by counting lines of a known shape."""
+
+import re
+from collections import Counter
+
+from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
+from upwell.ground.types import Kind
+
+_SAMPLE_CHARS = 24_576
+_SAMPLE_LINES = 160
+_TABLE_LINES = 100
+
+_DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
+_COMMIT = re.compile(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
+_GREP = re.compile(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
+_FRAME = re.compile(
+    r'\s+at .+[:(]\S+|\s+File ".+", line \d+|Traceback \(most recent|\s*Caused by:|goroutine \d+ \['
+    r"|thread '.*' panicked|\s+\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+|\s+\S+\.go:\d+ \+0x"
+    r"|\s+from \S+:\d+:in "
+)
+_TEST = re.compile(
+    r"test \S.* \.\.\. |\S+::\S+.*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
+    r"|ERROR) \S+::"
+    r"|=+ .*(?:test session|passed|failed|FAILURES|short test summary).*=|--- (?:PASS|FAIL|SKIP): "
+    r"|=== RUN |\s*[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? |running \d+ tests?"
+    r"|(?:not )?ok \d+ |\s*(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
+    r"|\[ +(?:OK|FAILED|RUN|PASSED) +\]|Tests run: \d+"
+)
+_LOG = re.compile(
+    r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d\b|[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d "
+    r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|[IWEF]\d{4} \d\d:"
+    r"|\d{1,3}(?:\.\d{1,3}){3} \S+ \S+ \[|\d{6} \d{6} |\d{10}(?:\.\d+)? |\[[ \d]+\.\d{3,}\] "
+    r"|\S+ [A-Z][a-z]{2} \d+ \d\d:\d\d:\d\d|- \d{10} \d{4}\.\d\d\.\d\d"
+    r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_HEADING = re.compile(r" {0,3}#{1,6} \S")
+_FENCE = re.compile(r" {0,3}(?:```|~~~)")
+_MD_LINE = re.compile(
+    r"\s*(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
+    r"|[^\[\n]*\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*(?:\*\*\w|`[^`\n]+`)"
+)
+_SETEXT = re.compile(r" {0,3}(?:={3,}|-{3,})\s*$")
+_HTML_START = re.compile(
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html\b)", re.I | re.S
+)
+_HTML_TAG = re.compile(
+    r"</?(?:a|article|body|div|footer|h[1-6]|head|header|li|main|meta|nav|ol|p|pre|script|section"
+    r"|span|table|td|th|tr|ul)\b[^<>]*>",
+    re.I,
+)
+_HTTP = re.compile(
+    r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS)`?\*{0,2}\s+`?/\S*|\b(?:GET|POST|PUT"
+    r"|PATCH|DELETE)\s+https?://"
+)
+_CODE = re.compile(
+    r"\s*(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
+    r"|var |function\b"
+    r"|func |fn |pub |use \w+::|impl\b|package |struct |interface |type \w+ |enum "
+    r"|namespace |template"
+    r"|public |private |protected |static |#include|#define|#ifn?def|@\w+|return\b|if ?\(|for ?\("
+    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}]\s*$|\s*(?:if|elif|for|while|with|try"
+    r"|except)\b.*:$"
+)
+
+
+def detect(text: str, name: str = "") -> Kind:
+    """What `text` is. `name`, a path or URL, is a hint. JSON is recognised by its outline only;
+    who parses it knows better, and asks again with `detect_plain` when it is not JSON."""
+    head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
+    if head[:1] in ("{", "[", '"'):
+        kind = _json_outline(text, head)
+        if kind is not None:
+            return kind
+    return detect_plain(text, name)
+
+
+def detect_plain(text: str, name: str = "") -> Kind:
+    """What `text` is, JSON set aside."""
+    sample = _ANSI.sub("", text[:_SAMPLE_CHARS])
+    if _is_html(sample):
+        return Kind.HTML
+    lines = sample.splitlines()[:_SAMPLE_LINES]
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        return Kind.TEXT
+    if language_of(name):
+        return Kind.CODE
+    return _by_shape(sample, filled)
+
+
+def _json_outline(text: str, head: str) -> Kind | None:
+    tail = text[-64:].rstrip()
+    if head[0] == '"':
+        alone = tail.endswith('"') and "\n" not in text[:_SAMPLE_CHARS].strip()
+        return Kind.JSON_SCALAR if alone else None
+    if head[0] == "{" and _looks_like_lines(head):
+        return Kind.JSON_LINES
+    if not tail.endswith("}" if head[0] == "{" else "]"):
+        return None
+    if head[0] == "[":
+        return Kind.JSON_ARRAY
+    if re.search(r'"(?:openapi|swagger)"\s*:\s*"', head) and '"paths"' in text:
+        return Kind.OPENAPI
+    return Kind.JSON_OBJECT
+
+
+def _looks_like_lines(head: str) -> bool:
+    lines = [line for line in head.split("\n")[:6] if line.strip()]
+    return len(lines) > 1 and all(
+        line.startswith("{") and line.rstrip().endswith("}") for line in lines[:-1]
+    )
+
+
+def _is_html(sample: str) -> bool:
+    if _HTML_START.match(sample[:4_000]):
+        return True
+    if not sample.lstrip().startswith("<"):
+        return False
+    tags = sum(len(tag) for tag in _HTML_TAG.findall(sample))
+    return tags > 0.1 * len(sample) and sample.count("</") >= 3
+
+
+def _share(pattern: re.Pattern[str], lines: list[str]) -> float:
+    return sum(1 for line in lines if pattern.match(line)) / len(lines)
+
+
+def _by_shape(sample: str, lines: list[str]) -> Kind:
+    commits = _share(_COMMIT, lines)
+    if _DIFF.match(lines[0]) and re.search(r"^@@ |^diff --git ", sample, re.M):
+        return Kind.DIFF
+    if _COMMIT.match(lines[0]) and (commits > 0.8 or re.search(r"^Author: ", sample, re.M)):
+        return Kind.GIT_LOG
+    if _share(_TEST, lines) > 0.15 or re.search(r"=+ test session starts =+", sample):
+        return Kind.TEST_OUTPUT
+    if _share(_FRAME, lines) > 0.2:
+        return Kind.STACK_TRACE
+    if _share(_LOG, lines) > 0.4:
+        return Kind.LOG
+    if _share(_GREP, lines) > 0.6:
+        return Kind.GREP
+    if delimiter_of(lines):
+        return Kind.CSV
+    return _prose_or_code(sample, lines)
+
+
+def _prose_or_code(sample: str, lines: list[str]) -> Kind:
+    fences = sum(1 for line in lines if _FENCE.match(line))
+    language, signs = likeness(sample[:LANGUAGE_CHARS])
+    code = _share(_CODE, lines) if language else 0.0
+    markup = _share(_MD_LINE, lines)
+    if not fences and code > max(0.15, markup) and signs > 0.05:
+        return Kind.CODE
+    headings = sum(1 for line in lines if _HEADING.match(line))
+    setext = sum(1 for line in lines if _SETEXT.match(line))
+    if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
+        if headings >= 2 and len(_HTTP.findall(sample)) >= 3:
+            return Kind.API_DOCS
+        return Kind.MARKDOWN
+    return Kind.CODE if code > 0.5 else Kind.TEXT
+
+
+def delimiter_of(lines: list[str]) -> str:
+    """The delimiter of a table in CSV or TSV, "" where `lines` are none."""
+    if len(lines) < 3:
+        return ""
+    for delimiter in ("\t", ",", ";", "|"):
+        if delimiter not in lines[0]:
+            continue
+        counts = Counter(_cells(line, delimiter) for line in lines[:_TABLE_LINES])
+        columns, rows = counts.most_common(1)[0]
+        first = _cells(lines[0], delimiter)
+        if columns >= 2 and columns == first and rows >= 0.8 * min(len(lines), _TABLE_LINES):
+            if columns == 2 and delimiter == "," and " " in lines[0].strip():
+                continue
+            return delimiter
+    return ""
+
+
+def _cells(line: str, delimiter: str) -> int:
+    return len((re.sub(r'"[^"]*"', "", line) if '"' in line else line).split(delimiter))

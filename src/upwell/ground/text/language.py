@@ -1,0 +1,57 @@
+"""Which programming language a file is written in, by its name or by its looks."""
+
+from functools import lru_cache
+
+EXTENSIONS = {
+    "python": (".py", ".pyi"),
+    "javascript": (".js", ".jsx", ".mjs", ".cjs"),
+    "typescript": (".ts", ".mts", ".cts"),
+    "tsx": (".tsx",),
+    "go": (".go",),
+    "rust": (".rs",),
+    "java": (".java",),
+    "c": (".c", ".h"),
+    "cpp": (".cc", ".cpp", ".cxx", ".hpp", ".hh"),
+}
+
+_LOOKS = {
+    "python": ("\ndef |    def |self.|\nimport |\nfrom |elif | None|):\n|else:\n|\nclass "),
+    "javascript": ("const |function|=> |=== |require(|let |var |});|module.exports"),
+    "typescript": (
+        ": string|: number|: boolean|interface |readonly |: void|import {|?: |export type "
+    ),
+    "go": ("func |:= |err != nil|\npackage |\n\tif |\n\treturn |chan |\ntype |go func"),
+    "rust": ("fn |let mut |&mut |impl |pub |-> |::new(|#[|&self|Some(|match "),
+    "java": ("public |private |@Override|import java|final |protected | void | throws |extends "),
+    "c": ("#include|->|NULL|static |#define |struct |#endif|sizeof(|\nint |char *|void *"),
+    "cpp": (
+        "std::|namespace |template|nullptr|class |const &|public:|private:|virtual | override|::"
+    ),
+}
+_LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
+LANGUAGE_CHARS = 12_000
+
+
+def language_of(name: str) -> str:
+    """The programming language that a file name tells, "" where it tells none."""
+    lowered = name.lower().split("?")[0]
+    for language, endings in EXTENSIONS.items():
+        if lowered.endswith(endings):
+            return language
+    return ""
+
+
+def language_in(text: str) -> str:
+    """The programming language that `text` is most likely written in, "" where it is none."""
+    return likeness(text[:LANGUAGE_CHARS])[0]
+
+
+@lru_cache(maxsize=8)
+def likeness(sample: str) -> tuple[str, float]:
+    """The language that `sample` looks most like, and how many of its signs a line has."""
+    scores = {
+        language: sum(map(sample.count, literals)) for language, literals in _LITERALS.items()
+    }
+    best = max(scores, key=lambda language: scores[language])
+    rows = 1 + sample.count("\n")
+    return (best, scores[best] / rows) if scores[best] >= 3 else ("", 0.0)

@@ -1,0 +1,73 @@
+"""Where a text may be cut without breaking what a reader sees as one thing."""
+
+import unicodedata
+
+_ZWJ = "\u200d"
+_LOOK_BACK = 64
+_BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
+"""Best place to cut first: a paragraph, a line, a sentence, a clause, a word."""
+
+
+def safe_cut(text: str, at: int) -> int:
+    """The greatest index ≤ `at` that falls between two graphemes and not inside CRLF.
+
+    Looks back at most 64 characters: a longer pile of combining marks is cut where asked.
+    """
+    if at <= 0:
+        return 0
+    if at >= len(text):
+        return len(text)
+    index = at
+    while index > max(0, at - _LOOK_BACK) and _glued(text, index):
+        index -= 1
+    return index if index > 0 and not _glued(text, index) else at
+
+
+def _glued(text: str, index: int) -> bool:
+    """Do the characters on both sides of `index` belong together?"""
+    before, after = text[index - 1], text[index]
+    if before == "\r" and after == "\n":
+        return True
+    if before.isascii() and after.isascii():
+        return False
+    if after == _ZWJ or before == _ZWJ or unicodedata.combining(after):
+        return True
+    if unicodedata.category(after) in ("Mn", "Me", "Mc") or 0x1F3FB <= ord(after) <= 0x1F3FF:
+        return True
+    if "\ud800" <= before <= "\udbff" and "\udc00" <= after <= "\udfff":
+        return True
+    return _is_flag(after) and _is_flag(before) and _flags_before(text, index) % 2 == 1
+
+
+def _is_flag(char: str) -> bool:
+    return 0x1F1E6 <= ord(char) <= 0x1F1FF
+
+
+def _flags_before(text: str, index: int) -> int:
+    count = 0
+    while index - count > 0 and count < _LOOK_BACK and _is_flag(text[index - count - 1]):
+        count += 1
+    return count
+
+
+def boundary(text: str, start: int, end: int) -> int:
+    """A good place to end a piece of `text` that begins at `start`: at most `end`, at least half
+    way there, after a paragraph if there is one, else a line, a sentence, a word, a grapheme."""
+    if end >= len(text):
+        return len(text)
+    least = start + (end - start) // 2
+    for mark in _BOUNDARIES:
+        found = text.rfind(mark, least, end)
+        if found >= 0 and start < found + len(mark) <= end:
+            return found + len(mark)
+    cut = safe_cut(text, end)
+    return cut if cut > start else end
+
+
+def clip(text: str, max_chars: int) -> str:
+    """`text`, or its beginning with `…` where it is longer than `max_chars`."""
+    if len(text) <= max_chars:
+        return text
+    if max_chars <= 1:
+        return "…"[:max_chars]
+    return text[: safe_cut(text, boundary(text, 0, max_chars - 1))].rstrip() + "…"

@@ -1,0 +1,1 @@
+"""Setting things up: servers, and later hosts."""

@@ -1,0 +1,96 @@
+"""Adding and removing upstream servers in `config.toml`, comments and order kept."""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import tomlkit
+from filelock import FileLock
+from tomlkit.exceptions import TOMLKitError
+
+from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
+from upwell.ground.home import Home, default_home
+from upwell.ground.names import check_server_name
+
+
+def add_server(
+    name: str, command: Sequence[str], env: Mapping[str, str], home: Path | None = None
+) -> Path:
+    """Write `[server.NAME]`. Gives the file.
+
+    Raises:
+        UsageError: the name will not do, or is taken.
+        ConfigError: the file is not TOML; it is left alone.
+    """
+    check_server_name(name)
+    files = Home(home or default_home()).prepare()
+    with _locked(files):
+        document = _read(files.config_file)
+        servers = document.setdefault("server", tomlkit.table(is_super_table=True))
+        if name in servers:
+            raise UsageError(
+                f"there is a server {name!r} already", hint=f"upwell remove {name} first"
+            )
+        entry = tomlkit.table()
+        entry["command"] = command[0]
+        if command[1:]:
+            entry["args"] = list(command[1:])
+        if env:
+            table = tomlkit.inline_table()
+            table.update(env)
+            entry["env"] = table
+        servers[name] = entry
+        _write(files.config_file, document)
+    return files.config_file
+
+
+def remove_server(name: str, home: Path | None = None) -> Path:
+    """Take `[server.NAME]` out. Gives the file.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    files = Home(home or default_home()).prepare()
+    with _locked(files):
+        document = _read(files.config_file)
+        servers = document.get("server", {})
+        if name not in servers:
+            raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
+        del servers[name]
+        if not servers:
+            del document["server"]
+        _write(files.config_file, document)
+    return files.config_file
+
+
+def _locked(files: Home) -> FileLock:
+    return FileLock(files.root / ".config.lock", timeout=10, mode=0o600)
+
+
+def _read(path: Path) -> tomlkit.TOMLDocument:
+    try:
+        return tomlkit.parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return tomlkit.document()
+    except (TOMLKitError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"{path} is not TOML: {error}",
+            origin=str(path),
+            hint="mend it first; it was not touched",
+        ) from error
+
+
+def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
+    """Atomically: a temporary file beside it, fsync, rename."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".config-")
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(tomlkit.dumps(document))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot write {path}: {error.strerror}", hint="check its owner and permissions"
+        ) from error

@@ -1,0 +1,179 @@
+"""From a cue to a query: the five levels of seed 000 for tool calls, seed 003 for messages.
+
+Whatever the level, the files and names in a call are handed on for the exact join: in coding work
+they say more than words do.
+"""
+
+import fnmatch
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from upwell.ground.project import project_of
+from upwell.ground.text.words import identifiers, informative, path_words, split_identifier, terms
+from upwell.ground.types import Cue, Query, QuerySource, Scope
+from upwell.surface.messages import derive_queries
+
+PATH_KEYS = ("path", "file", "filepath", "file_path", "filename")
+OTHER_PATH_KEYS = ("paths", "files", "notebook_path", "directory", "dir", "folder", "repo_path")
+SEMANTIC_KEYS = (
+    "query",
+    "search",
+    "q",
+    "pattern",
+    "question",
+    "topic",
+    "title",
+    "subject",
+    "name",
+    "symbol",
+    "url",
+    "uri",
+    "description",
+    "prompt",
+    "text",
+)
+CONTEXT_QUERY = "_context_query"
+TEMPLATES: Mapping[str, str] = {
+    "Grep": "{pattern} {path} {glob}",
+    "*search_files": "{pattern} {path}",
+    "Bash": "{command} {description}",
+    "*shell*": "{command} {description}",
+    "WebFetch": "{url} {prompt}",
+}
+BOILERPLATE = frozenset(
+    """home users user usr var opt tmp root src lib libs app apps dev workspace workspaces projects
+    project repo repos code git github main master index init mod test tests spec specs unit
+    packages package pkg internal cmd bin dist build node modules vendor site""".split()
+)
+_MAX_VALUE_CHARS = 400
+_MAX_PATHS = 12
+_MAX_SYMBOLS = 12
+_PLACE = re.compile(r"\{(\w+)\}")
+_PATH_LIKE = re.compile(r"(?:[\w.@+~-]+/)+[\w.@+-]+|\b[\w-]+\.[A-Za-z][A-Za-z0-9]{0,4}\b")
+_PATH_SHAPED = re.compile(r"^~?/?[\w.@+ -]+(?:[\\/][\w.@+ -]*)*$")
+
+
+def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None:
+    """What to look for, or None when the cue gives nothing to look for."""
+    scope = Scope(project=project_of(cue.cwd))
+    if cue.tool is None:
+        return _message_query(cue, scope, limit)
+    text, source = _five_levels(cue.tool, cue.args, templates)
+    paths, symbols = tuple(paths_in(cue.args)), tuple(symbols_in(cue.args))
+    if not text and not paths and not symbols:
+        return None
+    return Query(
+        texts=(text,) if text else (),
+        paths=paths,
+        symbols=symbols,
+        scope=scope,
+        limit=limit,
+        source=source,
+    )
+
+
+def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    """What a call asks for, in words: the surfacing query, which also steers compression."""
+    return _five_levels(tool, args, templates)[0]
+
+
+def _message_query(cue: Cue, scope: Scope, limit: int) -> Query | None:
+    texts = derive_queries(cue.text)
+    if not texts:
+        return None
+    found = _PATH_LIKE.findall(cue.text[:_MAX_VALUE_CHARS])
+    return Query(
+        texts=texts,
+        paths=tuple(found[:_MAX_PATHS]),
+        symbols=tuple(identifiers(texts[0])[:_MAX_SYMBOLS]),
+        scope=scope,
+        limit=limit,
+        source=QuerySource.MESSAGE,
+    )
+
+
+def _five_levels(
+    tool: str, args: Mapping[str, Any], templates: Mapping[str, str]
+) -> tuple[str, QuerySource]:
+    """The first level that gives a usable text wins."""
+    levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
+        (QuerySource.TEMPLATE, lambda: _from_template(tool, args, templates)),
+        (QuerySource.AGENT, lambda: _string(args.get(CONTEXT_QUERY))),
+        (QuerySource.PATH, lambda: _from_paths(args)),
+        (QuerySource.KEYS, lambda: _from_keys(args)),
+        (QuerySource.TOOL_NAME, lambda: " ".join(split_identifier(tool.rpartition("__")[2]))),
+    )
+    for source, read in levels:
+        text = read().strip()
+        if usable(text):
+            return text, source
+    return "", QuerySource.TOOL_NAME
+
+
+def usable(text: str) -> bool:
+    """Has it at least one word that says something?"""
+    return bool(informative(terms(text[:_MAX_VALUE_CHARS])))
+
+
+def _from_template(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    for pattern, template in (*templates.items(), *TEMPLATES.items()):
+        if fnmatch.fnmatchcase(tool, pattern):
+            return _PLACE.sub(lambda place: _spoken(args.get(place.group(1))), template)
+    return ""
+
+
+def _from_paths(args: Mapping[str, Any]) -> str:
+    spoken = [_spoken_path(value) for key in PATH_KEYS for value in _strings(args.get(key))]
+    return " ".join(filter(None, spoken))
+
+
+def _from_keys(args: Mapping[str, Any]) -> str:
+    found = [_spoken(args.get(key)) for key in SEMANTIC_KEYS]
+    return " ".join(filter(None, found))
+
+
+def _spoken(value: Any) -> str:
+    """An argument as words: paths are cut into their telling parts."""
+    text = _string(value)
+    return _spoken_path(text) if "/" in text and _PATH_SHAPED.match(text) else text
+
+
+def _spoken_path(path: str) -> str:
+    return " ".join(word for word in path_words(path) if word not in BOILERPLATE)
+
+
+def paths_in(args: Mapping[str, Any]) -> Iterator[str]:
+    """The files that a call is about, as given, at most a dozen."""
+    found: dict[str, None] = {}
+    for key in (*PATH_KEYS, *OTHER_PATH_KEYS):
+        for value in _strings(args.get(key)):
+            found.setdefault(value)
+    for key, value in args.items():
+        if key not in PATH_KEYS and isinstance(value, str):
+            for path in _PATH_LIKE.findall(value[:_MAX_VALUE_CHARS]):
+                found.setdefault(path)
+    yield from list(found)[:_MAX_PATHS]
+
+
+def symbols_in(args: Mapping[str, Any]) -> Iterator[str]:
+    """The code names that a call mentions outside of paths, at most a dozen."""
+    found: dict[str, None] = {}
+    for key, value in args.items():
+        if key in PATH_KEYS or key in OTHER_PATH_KEYS or not isinstance(value, str):
+            continue
+        for name in identifiers(_PATH_LIKE.sub(" ", value[:_MAX_VALUE_CHARS])):
+            found.setdefault(name)
+    yield from list(found)[:_MAX_SYMBOLS]
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value[:_MAX_VALUE_CHARS]] if value else []
+    if isinstance(value, list):
+        return [item[:_MAX_VALUE_CHARS] for item in value if isinstance(item, str)]
+    return []
+
+
+def _string(value: Any) -> str:
+    return " ".join(_strings(value))

@@ -1,0 +1,191 @@
+"""The one pipeline behind every door: `Cue` in, `Surfacing` or `Skip` out."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from upwell.ground.errors import UpwellError
+from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
+from upwell.ground.shelf import Shelf
+from upwell.ground.trace import LOG, span
+from upwell.ground.types import (
+    AUTOMATIC_DOORS,
+    NO_INTENT,
+    Cue,
+    Door,
+    Hit,
+    Intent,
+    Query,
+    Skip,
+    SkipReason,
+    Surfacing,
+)
+from upwell.surface.context import query_of
+from upwell.surface.gate import Gate
+from upwell.surface.intent import keyword_intent
+from upwell.surface.journal import Journal
+from upwell.surface.options import Options
+from upwell.surface.rank import ranked
+from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
+from upwell.surface.seen import Seen
+
+Searching = Callable[[Query, Deadline], Awaitable[list[Hit]]]
+Outcome = Surfacing | Skip
+_OVERSAMPLING = 2
+
+
+class Surfacer:
+    """Decides whether to speak and what to say.
+
+    `search` finds candidates; `paused` says whether a session asked for silence; `mask` takes
+    secrets out of what the journal keeps.
+    """
+
+    def __init__(
+        self,
+        search: Searching,
+        shelf: Shelf,
+        options: Options,
+        *,
+        paused: Callable[[str], bool] = lambda _: False,
+        mask: Callable[[str], str] = str,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._search = search
+        self._options = options
+        self._paused = paused
+        self._clock = clock
+        self._gate = Gate(options, clock)
+        self._journal = Journal(shelf, options.surface, mask)
+        self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
+        self._breaker = Breaker(
+            options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
+        )
+
+    async def surface(self, cue: Cue) -> Outcome:
+        """What to say to this cue, or why nothing. Never raises for a fault of the memory side."""
+        started = self._clock.monotonic()
+        cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
+        with span("upwell.surface", door=str(cue.door)) as current:
+            outcome = await self._decide(cue)
+            current.set_attribute("outcome", _name(outcome))
+        took_ms = (self._clock.monotonic() - started) * 1000
+        self._journal.note(cue, outcome, _key_of(outcome), took_ms)
+        return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
+
+    async def aclose(self) -> None:
+        """Bring the journal to the shelf."""
+        await self._journal.aclose()
+
+    async def take_back(self, surfacing: Surfacing) -> None:
+        """What was decided did not reach the agent: it may be said again at the next call."""
+        await self._seen.untold(surfacing.memories)
+
+    async def _decide(self, cue: Cue) -> Outcome:
+        intent = keyword_intent(cue.text) if cue.text else NO_INTENT
+        if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
+            return Skip(reason=SkipReason.PAUSED, intent=intent)
+        profile = profile_of(cue.door, intent, self._options)
+        query = query_of(cue, self._options.surface.templates, profile.items * _OVERSAMPLING)
+        refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None:
+            return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
+        assert query is not None
+        found = await self._found(query)
+        if isinstance(found, Skip):
+            return replace(found, intent=intent, queries=query.texts)
+        worth = self._worth(found, intent)
+        fresh = worth if isinstance(worth, Skip) else await self._fresh(cue, worth)
+        if isinstance(fresh, Skip):
+            return replace(fresh, intent=intent, queries=query.texts)
+        said = fitting(fresh, query.texts, profile, FRAME_CHARS)
+        if not said:
+            return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
+        return await self._speak(cue, query, intent, said, found)
+
+    async def _found(self, query: Query) -> list[Hit] | Skip:
+        """Candidates within the deadline, through the breaker."""
+        if not self._breaker.allow():
+            return Skip(reason=SkipReason.BREAKER_OPEN)
+        seconds = self._options.surface.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                hits = await self._search(query, Deadline.after(seconds, self._clock))
+        except TimeoutError:
+            self._breaker.fail()
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
+        except UpwellError as error:
+            self._breaker.fail()
+            LOG.warning("recall failed: %s", error)
+            return Skip(reason=SkipReason.FAULT, detail=error.message)
+        self._breaker.succeed()
+        if not hits:
+            return Skip(reason=SkipReason.NO_CANDIDATES)
+        return hits
+
+    def _worth(self, hits: Sequence[Hit], intent: Intent) -> list[Hit] | Skip:
+        """Those whose score reaches `min_score`, in the order to say them."""
+        best = max(hits, key=lambda hit: hit.score)
+        threshold = self._options.surface.min_score
+        worth = [hit for hit in hits if hit.score >= threshold]
+        if not worth:
+            return Skip(
+                reason=SkipReason.BELOW_MIN_SCORE,
+                detail=f"best {best.score:.2f} < {threshold:.2f}",
+                confidence=best.score,
+                signals=best.signals,
+                held_back=tuple(hits),
+            )
+        return ranked(worth, intent, self._options, self._clock.now())
+
+    async def _fresh(self, cue: Cue, hits: list[Hit]) -> list[Hit] | Skip:
+        """Those that have not been said yet. Who asked gets everything."""
+        if cue.door not in AUTOMATIC_DOORS:
+            return hits
+        fresh = await self._seen.fresh(hits)
+        if not fresh:
+            best = max(hits, key=lambda hit: hit.score)
+            return Skip(
+                reason=SkipReason.REPEATED,
+                detail=f"{len(hits)} said before",
+                confidence=best.score,
+                signals=best.signals,
+                held_back=tuple(hits),
+            )
+        return fresh
+
+    async def _speak(
+        self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: list[Hit]
+    ) -> Surfacing:
+        surfacing_id = f"s_{secrets.token_hex(6)}"
+        profile = profile_of(cue.door, intent, self._options)
+        text = (
+            digest(said, query.texts, profile)
+            if cue.door == Door.ASK
+            else block(said, query.texts, profile, surfacing_id)
+        )
+        await self._seen.told([hit.memory for hit in said], cue.session)
+        self._gate.spoke(cue, query)
+        best = max(said, key=lambda hit: hit.score)
+        ids = {hit.memory.id for hit in said}
+        return Surfacing(
+            id=surfacing_id,
+            hits=tuple(said),
+            text=text,
+            confidence=best.score,
+            signals=best.signals,
+            intent=intent,
+            queries=query.texts,
+            held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+        )
+
+
+def _key_of(outcome: Outcome) -> str:
+    return outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
+
+
+def _name(outcome: Outcome) -> str:
+    if isinstance(outcome, Skip):
+        return f"skip {outcome.reason}"
+    return f"surfaced {len(outcome.hits)}"

@@ -1,0 +1,77 @@
+"""The knobs of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class InjectionMode(StrEnum):
+    APPEND = "append"
+    PREPEND = "prepend"
+    SECTION = "section"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurfaceOptions:
+    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` places."""
+
+    enabled: bool = True
+    injection_mode: InjectionMode = InjectionMode.APPEND
+    max_injection_chars: int = 3000
+    max_tokens: int = 4000
+    max_count: int = 15
+    tool_count: int = 3
+    preview_chars: int = 200
+    timeout_seconds: float = 3.0
+    race_ms: int = 300
+    rate_per_minute: int = 15
+    cooldown_seconds: float = 5.0
+    cooldown_similarity: float = 0.95
+    dedup_ttl_seconds: float = 604_800.0
+    circuit_max_failures: int = 3
+    circuit_reset_seconds: float = 60.0
+    min_score: float = 0.5
+    min_response_chars: int = 0
+    exclude_tools: tuple[str, ...] = ()
+    templates: Mapping[str, str] = field(default_factory=dict)
+    multi_match_boost: float = 1.15
+    query_retention_days: float = 30.0
+    persist_query_text: bool = True
+
+
+_SCALES: Mapping[str, Mapping[str, int]] = {
+    "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
+    "large": {"max_injection_chars": 4500, "max_tokens": 6000, "max_count": 20, "tool_count": 5},
+}
+
+
+def scaled_to(size: str) -> Mapping[str, int]:
+    """Sizes of injections for a `small` or `large` window (seed 000); none for the default."""
+    return _SCALES.get(size, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntentOptions:
+    """`intent.*` (seed 004)."""
+
+    min_confidence: float = 0.5
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOptions:
+    """`memory_context.*` (seed 003)."""
+
+    enabled: bool = True
+    max_results: int = 4
+    include_recency: bool = True
+    half_life_days: float = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything the pipeline obeys."""
+
+    surface: SurfaceOptions = field(default_factory=SurfaceOptions)
+    intent: IntentOptions = field(default_factory=IntentOptions)
+    memory_context: ContextOptions = field(default_factory=ContextOptions)

@@ -1,0 +1,59 @@
+"""In which order: what depends on the cue orders, and never gates (seeds 003, 004).
+
+The order is by score × namespace weight × recency × a boost for several queries.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.types import Hit, Intent, IntentKind, Memory
+from upwell.surface.options import Options
+
+_DAY_SECONDS = 86_400.0
+_NEAR_IDENTICAL = 0.9
+_DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
+
+NAMESPACE_WEIGHTS: Mapping[IntentKind, Mapping[str, float]] = {
+    IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
+    IntentKind.TROUBLESHOOT: {"blockers": 1.5, "learnings": 1.3},
+    IntentKind.LOCATION: {"decisions": 1.5, "context": 1.3},
+    IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
+    IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
+}
+"""ADR-002, and its sequel for comparisons (DESIGN 4.8); everything else weighs 1."""
+
+
+def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
+    """`hits` in the order in which they should be said, near-identical texts once."""
+    ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
+    kept: list[tuple[Hit, frozenset[str]]] = []
+    for hit in ordered:
+        words = frozenset(terms(hit.memory.text))
+        if all(jaccard(words, other) < _NEAR_IDENTICAL for _, other in kept):
+            kept.append((hit, words))
+    return [hit for hit, _ in kept]
+
+
+def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
+    weight = hit.score
+    weight *= NAMESPACE_WEIGHTS.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
+    if options.memory_context.include_recency:
+        weight *= recency(hit.memory, now, options.memory_context.half_life_days)
+    if len(hit.matched) >= 2:
+        weight *= options.surface.multi_match_boost
+    return weight
+
+
+def recency(memory: Memory, now: float, half_life_days: float) -> float:
+    """Half-life decay on dated paths only (`memory/2026-04-09.md`); 1.0 for everything else."""
+    match = _DATED.search(memory.source)
+    if match is None:
+        return 1.0
+    try:
+        day = datetime.strptime("-".join(match.groups()), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return 1.0
+    age_days = (now - day.timestamp()) / _DAY_SECONDS
+    return float(0.5 ** (age_days / half_life_days)) if age_days > 0 else 1.0

@@ -1,0 +1,169 @@
+"""How it is said: one line a memory, cited, cut at what matches, inside a frame it cannot leave.
+
+Surfaced text is data. The frame says so in one neutral sentence, and whatever could pass for the
+frame, move the cursor or turn the text around is made harmless (DESIGN 4.12).
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upwell.ground.text.tokens import count
+from upwell.ground.text.words import informative, terms
+from upwell.ground.types import Door, Hit, Intent, Memory, Trust
+from upwell.surface.options import Options
+
+EMPTY_DIGEST = "(No relevant prior context for this message.)"
+DIGEST_HEADING = "## Relevant prior context"
+REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+AGENT_LABEL = "(written by an agent) "
+ASK_PREVIEW_CHARS = 220
+_TAG = "upwell-memories"
+_OWN_TAG = re.compile(rf"<(?=/?\s*{_TAG})", re.IGNORECASE)
+_SPACE = re.compile(r"\s+")
+_CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
+_KEPT_CONTROLS = "\n\t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """How much one door may say. All limits apply; the smallest wins."""
+
+    chars: int
+    tokens: int
+    items: int
+    preview_chars: int
+
+
+def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
+    """The limits of a door (DESIGN 4.3). At prompts, intent decides how much may be said."""
+    surface, context = options.surface, options.memory_context
+    if door == Door.ASK:
+        items = max(1, context.max_results)
+        return Profile(
+            chars=surface.max_injection_chars * 2,
+            tokens=surface.max_tokens,
+            items=items,
+            preview_chars=ASK_PREVIEW_CHARS,
+        )
+    if door == Door.TOOL:
+        return Profile(
+            chars=surface.max_injection_chars,
+            tokens=surface.max_tokens,
+            items=min(surface.tool_count, surface.max_count),
+            preview_chars=max(80, surface.max_injection_chars // surface.tool_count - 120),
+        )
+    allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
+    return Profile(
+        chars=surface.max_tokens * 4,
+        tokens=surface.max_tokens,
+        items=min(allowed, surface.max_count),
+        preview_chars=surface.preview_chars,
+    )
+
+
+def citation(memory: Memory) -> str:
+    """`path#L3-L5`, `stm:id` or `upwell://memory/id`."""
+    source = _CITATION_UNSAFE.sub(" ", harmless(memory.source)).strip()
+    if memory.lines:
+        first, last = memory.lines
+        return f"{source}#L{first}-L{last}"
+    if source.startswith("stm:"):
+        return source
+    return f"upwell://memory/{memory.id}"
+
+
+def harmless(text: str) -> str:
+    """`text` without what could act on a terminal or a reader: control, bidi, zero-width and
+    private characters become spaces or visible escapes; our own frame's tag is escaped."""
+    if text.isascii() and text.isprintable():
+        return _OWN_TAG.sub("\\\\u003c", text)
+    shown = "".join(
+        char
+        if char in _KEPT_CONTROLS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co")
+        else _visible(char)
+        for char in text
+    )
+    return _OWN_TAG.sub("\\\\u003c", shown)
+
+
+def _visible(char: str) -> str:
+    return " " if char in "\r\x0b\x0c\x85" else f"\\u{ord(char):04x}"
+
+
+def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
+    """One line of at most `limit` characters: the whole text, or the stretch that matches."""
+    line = _SPACE.sub(" ", harmless(text)).strip()
+    if len(line) <= limit:
+        return line
+    start = _best_start(line, query_texts, limit - 2)
+    if start == 0:
+        return line[: limit - 1].rstrip() + "…"
+    return "…" + line[start : start + limit - 2].strip() + "…"
+
+
+def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
+    """Where a window of `width` holds most of the query's words; the beginning on ties."""
+    wanted = set(informative(term for text in query_texts for term in terms(text)))
+    places = [match.start() for match in re.finditer(r"\w+", line)]
+    spoken = [(at, _stemmed(line[at : at + 40], wanted)) for at in places]
+    marks = [(at, term) for at, term in spoken if term]
+    best, best_count = 0, len({term for at, term in marks if at < width})
+    for at, _ in marks:
+        start = max(0, at - width // 4)
+        inside = {term for other, term in marks if start <= other < start + width}
+        if len(inside) > best_count:
+            best, best_count = start, len(inside)
+    return best if best < len(line) - width else max(0, len(line) - width)
+
+
+def _stemmed(ahead: str, wanted: set[str]) -> str:
+    word = next(iter(terms(ahead[:40])), "")
+    return next((term for term in wanted if word[:5] == term[:5]), "")
+
+
+def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> str:
+    """The digest of seed 003, byte for byte: a heading and one `- [citation] text` a memory."""
+    if not hits:
+        return EMPTY_DIGEST
+    return "\n".join([DIGEST_HEADING, *_lines(hits, query_texts, profile)])
+
+
+def block(
+    hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, surfacing_id: str
+) -> str:
+    """The fenced block of automatic doors. It carries the surfacing's id for feedback."""
+    lines = _lines(hits, query_texts, profile)
+    return "\n".join([f'<{_TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{_TAG}>"])
+
+
+def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
+    return [_entry(hit.memory, query_texts, profile) for hit in hits]
+
+
+def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
+    shown = preview(memory.text, query_texts, profile.preview_chars)
+    cited = citation(memory)
+    cut = shown.endswith("…") or shown.startswith("…")
+    link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
+    label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
+    return f"- [{cited}] {label}{shown}{link}"
+
+
+def fitting(
+    hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame_chars: int
+) -> list[Hit]:
+    """As many of the best `hits` as the profile lets pass, frame and citations counted."""
+    chars, tokens, kept = frame_chars, 0, list[Hit]()
+    for hit in hits[: profile.items]:
+        line = _entry(hit.memory, query_texts, profile)
+        chars += len(line) + 1
+        tokens += count(line) + 1
+        if chars > profile.chars or tokens > profile.tokens:
+            break
+        kept.append(hit)
+    return kept
+
+
+FRAME_CHARS = len(f'<{_TAG} id="s_0123456789ab">\n{REMINDER}\n</{_TAG}>')

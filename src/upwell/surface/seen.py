@@ -1,0 +1,42 @@
+"""What has been said already: one ledger for every door and process, on the shelf.
+
+Keyed by memory id and content, so an edited memory is new again. Automatic doors look and write;
+`ask` only writes.
+"""
+
+from collections.abc import Sequence
+
+from upwell.ground.shelf import Shelf
+from upwell.ground.types import Hit, Memory
+
+KIND = "seen"
+
+
+class Seen:
+    """The ledger of surfaced memories, with a time of life of `ttl_seconds` (seed 000: 7 days)."""
+
+    def __init__(self, shelf: Shelf, ttl_seconds: float) -> None:
+        self._shelf = shelf
+        self._ttl_seconds = ttl_seconds
+
+    async def fresh(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Those of `hits` that have not been said within the time of life, in order."""
+        if self._ttl_seconds <= 0:
+            return list(hits)
+        known = await self._shelf.get(KIND, [_key(hit.memory) for hit in hits])
+        return [hit for hit in hits if _key(hit.memory) not in known]
+
+    async def told(self, memories: Sequence[Memory], session: str) -> None:
+        """Write down that these were said."""
+        if self._ttl_seconds > 0:
+            said = {_key(memory): session.encode(errors="replace") for memory in memories}
+            await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
+
+    async def untold(self, memories: Sequence[Memory]) -> None:
+        """Take it back: what was decided did not reach the agent."""
+        for memory in memories:
+            await self._shelf.drop(KIND, _key(memory))
+
+
+def _key(memory: Memory) -> str:
+    return f"{memory.id}:{memory.content_hash}"

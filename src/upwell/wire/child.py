@@ -1,0 +1,161 @@
+"""A child process that speaks on stdin and stdout, and dies with us.
+
+Its environment is an allow-list plus what the user gave it; it gets its own process group, a
+parent-death signal where the system has one, and a tail of its stderr is kept for error messages.
+"""
+
+import asyncio
+import ctypes
+import os
+import shutil
+import signal
+import sys
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upwell.ground.trace import LOG
+from upwell.wire.lines import PipeSink
+
+ALLOWED_ENVIRONMENT = (
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LOGNAME",
+    "PATH",
+    "SHELL",
+    "TERM",
+    "TMPDIR",
+    "TZ",
+    "USER",
+)
+_TAIL_LINES = 20
+_TAIL_CHARS = 2000
+_READ_BYTES = 256 * 1024
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """What to run: an argument list, never a shell line. `tied`: have the kernel end it with us,
+    which makes starting it slower; a child that ends when its stdin closes does not need it."""
+
+    program: str
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    tied: bool = True
+
+
+class CannotStart(OSError):
+    """The program is not there, or may not be run."""
+
+
+class Child:
+    """A running child. `out` gives its stdout, `sink` takes its stdin."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self._process = process
+        self.out = process.stdout
+        self.sink = PipeSink(process.stdin)
+        self._stderr: deque[str] = deque(maxlen=_TAIL_LINES)
+        self._drain = asyncio.create_task(self._keep_tail(process.stderr))
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def exited(self) -> int:
+        """Wait for the end. Gives the exit code, negative for a signal."""
+        return await self._process.wait()
+
+    async def obituary(self, patience_seconds: float = 0.5) -> str:
+        """How it ended and what it said last, for an error message."""
+        try:
+            code = await asyncio.wait_for(self._process.wait(), patience_seconds)
+            await asyncio.wait_for(asyncio.shield(self._drain), patience_seconds)
+        except TimeoutError:
+            code = self._process.returncode if self._process.returncode is not None else 0
+            if self._process.returncode is None:
+                return "it closed its output but is still running" + self._said()
+        how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        return f"it ended with {how}" + self._said()
+
+    async def stop(self, grace_seconds: float = 2.0) -> None:
+        """Close its stdin, then ask, then insist. Its whole process group goes."""
+        await self.sink.aclose()
+        for insist in (None, signal.SIGTERM, signal.SIGKILL):
+            if insist is not None:
+                self._signal(insist)
+            try:
+                await asyncio.wait_for(self._process.wait(), grace_seconds)
+                break
+            except TimeoutError:
+                continue
+        self._signal(signal.SIGKILL)
+        self._drain.cancel()
+
+    def _signal(self, number: signal.Signals) -> None:
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            LOG.debug("process group %d is gone", self._process.pid)
+        except PermissionError as error:
+            LOG.warning("cannot signal process group %d: %s", self._process.pid, error)
+
+    def _said(self) -> str:
+        text = "\n".join(self._stderr).strip()[-_TAIL_CHARS:]
+        return f"; its stderr ended: {text}" if text else ""
+
+    async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
+        partial = b""
+        while chunk := await stderr.read(65536):
+            *lines, partial = (partial + chunk)[-65536:].split(b"\n")
+            self._stderr.extend(line.decode(errors="replace") for line in lines)
+        if partial:
+            self._stderr.append(partial.decode(errors="replace"))
+
+
+async def start(command: Command, environment: Mapping[str, str]) -> Child:
+    """Run `command` with the allowed part of `environment` and its own `env`.
+
+    Raises:
+        CannotStart: the program is missing or may not be run; the message says which.
+    """
+    env = {name: environment[name] for name in ALLOWED_ENVIRONMENT if name in environment}
+    env.update(command.env)
+    program = shutil.which(command.program, path=env.get("PATH"))
+    if program is None:
+        raise CannotStart(f"no program {command.program!r} on the PATH")
+    try:
+        process = await asyncio.create_subprocess_exec(
+            program,
+            *command.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=command.cwd,
+            limit=_READ_BYTES,
+            start_new_session=True,
+            preexec_fn=_die_with_parent() if command.tied else None,
+        )
+    except (OSError, ValueError) as error:
+        raise CannotStart(f"cannot run {command.program!r}: {error}") from error
+    return Child(process)
+
+
+def _die_with_parent() -> Callable[[], None] | None:
+    """On Linux: have the kernel kill the child when we die, even by `kill -9`."""
+    if not sys.platform.startswith("linux"):
+        return None
+    libc = ctypes.CDLL(None)
+
+    def ask_kernel() -> None:
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    return ask_kernel

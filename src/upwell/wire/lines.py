@@ -1,0 +1,163 @@
+"""Newline-delimited messages over pipes: reading with a cap on size, writing without blocking.
+
+The reader works on bytes and never decodes strictly: one bad byte must not end a session.
+"""
+
+import asyncio
+import os
+import stat
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from upwell.ground.trace import LOG
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 256 * 1024
+_HEAD_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line without its newline. `oversize` is its full size in bytes when it was over the
+    cap: `data` is then only its beginning, and the rest has been dropped."""
+
+    data: bytes
+    oversize: int = 0
+
+
+class Source(Protocol):
+    """Where bytes come from: `b""` is the end."""
+
+    async def read(self, most: int) -> bytes: ...
+
+
+class Sink(Protocol):
+    """Where lines go to."""
+
+    async def write(self, line: bytes) -> None:
+        """Send `line` and its newline.
+
+        Raises:
+            ConnectionError: nobody reads any more.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
+    """Lines of `source` until its end, blank ones left out. Linear in what is read."""
+    parts: list[bytes] = []
+    size = 0
+    while chunk := await source.read(_CHUNK_BYTES):
+        pieces = chunk.split(b"\n")
+        for piece in pieces[:-1]:
+            line = _line(parts, size, piece, max_bytes)
+            parts, size = [], 0
+            if line.data.strip():
+                yield line
+        tail = pieces[-1]
+        size += len(tail)
+        if size <= max_bytes or not parts:
+            parts.append(tail)
+        if size > max_bytes:
+            parts = [b"".join(parts)[:_HEAD_BYTES]]
+    last = _line(parts, size, b"", max_bytes)
+    if last.data.strip():
+        yield last
+
+
+def _line(parts: list[bytes], size: int, piece: bytes, max_bytes: int) -> Line:
+    total = size + len(piece)
+    if total > max_bytes:
+        return Line(b"".join([*parts, piece])[:_HEAD_BYTES], oversize=total)
+    return Line(b"".join([*parts, piece]))
+
+
+class PipeSink:
+    """Writes to a child's stdin, or to our own stdout where that is a pipe or a socket."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def write(self, line: bytes) -> None:
+        await self.send(line + b"\n")
+
+    async def send(self, data: bytes) -> None:
+        """Send `data` as it is.
+
+        Raises:
+            ConnectionError: nobody reads any more.
+        """
+        if self._writer.is_closing():
+            raise ConnectionResetError("the other side is gone")
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def aclose(self) -> None:
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except (ConnectionError, OSError) as error:
+            LOG.debug("closing a pipe: %s", error)
+
+
+class FileSink:
+    """Writes to a file or a terminal, on a thread: those cannot be waited for otherwise."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._order = threading.Lock()
+
+    async def write(self, line: bytes) -> None:
+        await asyncio.to_thread(self._write, line + b"\n")
+
+    async def aclose(self) -> None:
+        return None
+
+    def _write(self, data: bytes) -> None:
+        with self._order:
+            view = memoryview(data)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+
+
+class FileSource:
+    """Reads a file or a terminal on a thread."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    async def read(self, most: int) -> bytes:
+        return await asyncio.to_thread(os.read, self._descriptor, most)
+
+
+def _is_pipe(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
+async def open_stdio() -> tuple[Source, Sink]:
+    """Our own stdin and stdout as a source and a sink, whatever they are connected to.
+
+    From here on file descriptor 1 is stderr: whatever is printed by accident cannot get between
+    two messages.
+    """
+    loop = asyncio.get_running_loop()
+    out = os.dup(1)
+    os.dup2(2, 1)
+    source: Source = FileSource(0)
+    if _is_pipe(0):
+        reader = asyncio.StreamReader(limit=_CHUNK_BYTES)
+        await loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(os.dup(0), "rb", 0)
+        )
+        source = reader
+    if not _is_pipe(out):
+        return source, FileSink(out)
+    transport, protocol = await loop.connect_write_pipe(
+        asyncio.streams.FlowControlMixin, os.fdopen(out, "wb", 0)
+    )
+    return source, PipeSink(asyncio.StreamWriter(transport, protocol, None, loop))

@@ -1,0 +1,200 @@
+"""JSON that keeps its bytes.
+
+A gateway must not change what it does not mean to change: number lexemes (`1.10`, thirty digits),
+duplicate keys, key order, escapes and unknown fields have to arrive as they were sent. So nothing
+is decoded and encoded again. `RawObject` and `RawArray` know where each member of *one* level
+begins and ends; members are bytes, and are opened only when somebody needs to look inside.
+
+Nothing here recurses, so depth is harmless; every scan is linear.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_KEY = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
+_SCALAR = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\":]++)", re.DOTALL)
+_MARK = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_OPENING = frozenset(b"[{")
+_CLOSING = frozenset(b"]}")
+
+
+class NotJson(ValueError):
+    """The bytes are not the JSON that was expected here."""
+
+
+def loads(raw: bytes) -> Any:
+    """Decode for reading. Lone surrogates survive as such.
+
+    Raises:
+        NotJson: not JSON, not UTF-8, or nested too deeply to be decoded.
+    """
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise NotJson(str(error)) from error
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON of our own values: UTF-8, or escapes where UTF-8 cannot hold the text."""
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class RawObject:
+    """One level of a JSON object: its members in order, values as bytes."""
+
+    members: tuple[tuple[bytes, bytes], ...] = ()
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "RawObject":
+        """Open `raw`.
+
+        Raises:
+            NotJson: it is not one JSON object.
+        """
+        return cls(tuple(_object_members(raw)))
+
+    def get(self, name: str) -> bytes | None:
+        """The value of the last member of that name, as JSON parsers take it."""
+        wanted = _key(name)
+        found = None
+        for key, value in self.members:
+            if key == wanted or (b"\\" in key and loads(key) == name):
+                found = value
+        return found
+
+    def value(self, name: str, default: Any = None) -> Any:
+        """The decoded value of a member; `default` where there is none.
+
+        Raises:
+            NotJson: it is nested too deeply to be decoded.
+        """
+        raw = self.get(name)
+        return default if raw is None else loads(raw)
+
+    def replaced(self, name: str, value: bytes) -> "RawObject":
+        """With that member's value changed in place, or the member added at the end."""
+        wanted = _key(name)
+        if any(key == wanted for key, _ in self.members):
+            return RawObject(
+                tuple((key, value if key == wanted else old) for key, old in self.members)
+            )
+        return RawObject((*self.members, (wanted, value)))
+
+    def without(self, *names: str) -> "RawObject":
+        """Without those members."""
+        gone = {_key(name) for name in names}
+        return RawObject(tuple(member for member in self.members if member[0] not in gone))
+
+    def encode(self) -> bytes:
+        return b"{" + b",".join(key + b":" + value for key, value in self.members) + b"}"
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RawArray:
+    """One level of a JSON array: its items as bytes."""
+
+    items: tuple[bytes, ...] = ()
+
+    @classmethod
+    def parse(cls, raw: bytes) -> "RawArray":
+        """Open `raw`.
+
+        Raises:
+            NotJson: it is not one JSON array.
+        """
+        return cls(tuple(_array_items(raw)))
+
+    def encode(self) -> bytes:
+        return b"[" + b",".join(self.items) + b"]"
+
+
+def kind_of(raw: bytes) -> str:
+    """`object`, `array`, `string` or `scalar`, by the first byte."""
+    start = _SPACE.match(raw).end()  # type: ignore[union-attr]
+    return {b"{": "object", b"[": "array", b'"': "string"}.get(raw[start : start + 1], "scalar")
+
+
+def _key(name: str) -> bytes:
+    return dumps(name)
+
+
+def _object_members(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at = _enter(raw, b"{")
+    if raw[at : at + 1] == b"}":
+        return _leave(raw, at + 1)
+    while True:
+        key = _KEY.match(raw, at)
+        if key is None:
+            raise NotJson(f"expected a member name at byte {at}")
+        end = _skip(raw, key.end())
+        yield key.group(1), raw[key.end() : end]
+        at = _space(raw, end)
+        if raw[at : at + 1] == b"}":
+            return _leave(raw, at + 1)
+        at = _comma(raw, at)
+
+
+def _array_items(raw: bytes) -> Iterator[bytes]:
+    at = _enter(raw, b"[")
+    if raw[at : at + 1] == b"]":
+        return _leave(raw, at + 1)
+    while True:
+        end = _skip(raw, at)
+        yield raw[at:end]
+        at = _space(raw, end)
+        if raw[at : at + 1] == b"]":
+            return _leave(raw, at + 1)
+        at = _space(raw, _comma(raw, at))
+
+
+def _enter(raw: bytes, opening: bytes) -> int:
+    at = _space(raw, 0)
+    if raw[at : at + 1] != opening:
+        raise NotJson(f"expected {opening.decode()} at byte {at}")
+    return _space(raw, at + 1)
+
+
+def _leave(raw: bytes, at: int) -> None:
+    if _space(raw, at) != len(raw):
+        raise NotJson(f"something follows the end at byte {at}")
+
+
+def _space(raw: bytes, at: int) -> int:
+    return _SPACE.match(raw, at).end()  # type: ignore[union-attr]
+
+
+def _comma(raw: bytes, at: int) -> int:
+    if raw[at : at + 1] != b",":
+        raise NotJson(f"expected a comma at byte {at}")
+    return at + 1
+
+
+def _skip(raw: bytes, at: int) -> int:
+    """The end of the value that begins at `at`. Brackets are counted, not matched by kind."""
+    if raw[at : at + 1] not in (b"[", b"{"):
+        scalar = _SCALAR.match(raw, at)
+        if scalar is None:
+            raise NotJson(f"expected a value at byte {at}")
+        return scalar.end()
+    depth = 0
+    for mark in _MARK.finditer(raw, at):
+        char = raw[mark.start()]
+        if char in _OPENING:
+            depth += 1
+        elif char in _CLOSING:
+            depth -= 1
+            if depth == 0:
+                return mark.end()
+    raise NotJson(f"the value at byte {at} does not end")

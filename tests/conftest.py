@@ -1,0 +1,81 @@
+"""A home of its own for every test, and the real command line as a subprocess."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CLI_DEADLINE = 60
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a finished command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, f"exit {self.code}: {self.err}"
+        return json.loads(self.out)
+
+    @property
+    def line(self) -> str:
+        """The only line it printed."""
+        assert self.code == 0, f"exit {self.code}: {self.err}"
+        (line,) = self.out.splitlines()
+        return line
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "upwell-home"
+
+
+@pytest.fixture
+def environment(tmp_path: Path, home: Path) -> Mapping[str, str]:
+    """A clean environment: nothing of the person who runs the tests gets in."""
+    user = tmp_path / "user"
+    user.mkdir()
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(user),
+        "UPWELL_HOME": str(home),
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+    }
+
+
+Upwell = Callable[..., Done]
+
+
+@pytest.fixture
+def upwell(environment: Mapping[str, str], tmp_path: Path) -> Upwell:
+    """`upwell("recall", "tides")` runs the command line; `input` is bytes or text for stdin."""
+
+    def run(
+        *args: str,
+        input: bytes | str = b"",
+        env: Mapping[str, str] | None = None,
+        cwd: Path = tmp_path,
+    ) -> Done:
+        done = subprocess.run(
+            [sys.executable, "-m", "upwell", *args],
+            input=input.encode() if isinstance(input, str) else input,
+            env={**environment, **(env or {})},
+            cwd=cwd,
+            capture_output=True,
+            timeout=CLI_DEADLINE,
+        )
+        return Done(done.returncode, done.stdout.decode(), done.stderr.decode(errors="replace"))
+
+    return run

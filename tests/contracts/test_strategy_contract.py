@@ -1,0 +1,97 @@
+"""What every strategy promises, run over every one of them and every kind of text."""
+
+import json
+
+import pytest
+
+from upwell.compress import STRATEGIES, compress, load
+from upwell.compress.compressor import Compressor
+from upwell.ground.errors import CompressionError
+from upwell.ground.text.kind import detect
+from upwell.ground.types import Budget, Passage
+
+TEXTS = {
+    "json array": json.dumps([{"id": n, "name": f"n{n}", "tags": ["a", "b"]} for n in range(80)]),
+    "json object": json.dumps({f"key{n}": {"a": n, "b": "text " * 9} for n in range(30)}, indent=2),
+    "json lines": "\n".join(json.dumps({"id": n, "message": "m" * 40}) for n in range(60)),
+    "markdown": "\n".join(f"## Part {n}\n\nSome words. {'More. ' * 30}\n" for n in range(20)),
+    "code": "import os\n\n"
+    + "\n".join(f"def f{n}(a, b):\n    return a + {n}\n" for n in range(60)),
+    "log": "\n".join(f"2026-01-01 10:00:{n % 60:02d} INFO step {n}" for n in range(120)),
+    "diff": "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,9 +1,9 @@\n" + "+line\n-line\n" * 90,
+    "csv": "id,name\n" + "\n".join(f"{n},name {n}" for n in range(200)),
+    "html": "<!doctype html><html><body>" + "<p>Some words.</p>" * 120 + "</body></html>",
+    "text": "Just a line of words that goes on.\n" * 90,
+}
+IMMEDIATE = [name for name in STRATEGIES if name not in ("none", "selective", "progressive")]
+BUDGETS = [Budget(hard_chars=700), Budget(max_tokens=150), Budget(max_chars=900, hard_tokens=400)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("case", TEXTS)
+def test_what_fits_comes_back_as_it_is(strategy: str, case: str) -> None:
+    if strategy == "selective":
+        pytest.skip("selective is asked for its table, whatever the size")
+    passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
+    if strategy == "progressive":
+        pytest.skip("progressive ends every chunk, the last too, with its footer")
+    result = load(strategy).compress(passage, Budget(max_chars=100_000))
+    assert result.text == passage.text
+    assert result.lossless
+    assert result.omitted == ()
+
+
+@pytest.mark.parametrize("strategy", IMMEDIATE)
+@pytest.mark.parametrize("case", TEXTS)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_within_budget_smaller_and_the_same_every_time(
+    strategy: str, case: str, budget: Budget
+) -> None:
+    passage = Passage(text=TEXTS[case], query="name n41")
+    result = Compressor().compress(passage, budget, strategy)
+    limits = [limit for limit in (budget.max_chars, budget.hard_chars) if limit is not None]
+    assert len(result.text) <= min([*limits, len(passage.text)])
+    token_limits = [limit for limit in (budget.max_tokens, budget.hard_tokens) if limit is not None]
+    assert result.tokens <= min([*token_limits, 10**9])
+    assert (result.before, result.after) == (len(passage.text), len(result.text))
+    assert Compressor().compress(passage, budget, strategy) == result
+    if case in ("json array", "json object"):
+        json.loads(result.text)
+    if not result.lossless:
+        assert result.omitted or case == "html"
+
+
+@pytest.mark.parametrize("strategy", IMMEDIATE)
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_strategy_works_on_what_it_says_it_fits(strategy: str, case: str) -> None:
+    passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
+    made = load(strategy)
+    if made.fits(passage):
+        assert made.compress(passage, Budget(max_chars=700)).after <= 700
+    elif strategy == "llm_summary":
+        with pytest.raises(CompressionError, match="no language model"):
+            made.compress(passage, Budget(max_chars=700))
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_the_key_stands_in_what_was_shortened(case: str) -> None:
+    passage = Passage(text=TEXTS[case], key="k3y")
+    result = Compressor().compress(passage, Budget(max_chars=700))
+    if not result.lossless and result.omitted:
+        assert "k3y" in result.text
+    assert result.key == "k3y"
+
+
+def test_the_floor_raises_the_soft_budget_and_never_the_hard_one() -> None:
+    text = TEXTS["text"]
+    floored = Compressor().compress(Passage(text=text), Budget(max_chars=200, floor=0.65))
+    assert floored.after >= 0.55 * len(text)
+    hard = Budget(max_chars=200, hard_chars=500, floor=0.65)
+    assert Compressor().compress(Passage(text=text), hard).after <= 500
+    kept = Compressor().compress(Passage(text=text, key="k"), Budget(max_chars=200, floor=0.65))
+    assert kept.after <= 200
+
+
+def test_an_explicit_limit_is_hard() -> None:
+    assert compress(TEXTS["log"], max_chars=300).after <= 300
+    assert compress(TEXTS["log"], max_tokens=80).tokens <= 80

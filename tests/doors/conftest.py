@@ -1,0 +1,137 @@
+"""Gateways as subprocesses, and the servers behind them."""
+
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.npm import install
+from tests.doors.peer import Peer
+
+SERVERS = Path(__file__).parent / "servers"
+QUICK = {"call_timeout_seconds": 3.0, "connect_timeout_seconds": 4.0, "list_wait_seconds": 2.0}
+"""Limits short enough for a test to wait for."""
+
+Server = Sequence[str] | Mapping[str, Any]
+
+
+def script(name: str, *args: str) -> list[str]:
+    """The command line of one of the test upstreams."""
+    return [sys.executable, str(SERVERS / f"{name}.py"), *args]
+
+
+def toml(value: Any) -> str:
+    """A TOML value. JSON's strings, numbers and arrays are TOML's."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{json.dumps(k)} = {toml(v)}" for k, v in value.items()) + "}"
+    return json.dumps(value)
+
+
+def write_config(home: Path, servers: Mapping[str, Server], **tables: Mapping[str, Any]) -> None:
+    """`config.toml` with these servers and tables. `tool` holds one table for each pattern."""
+    lines = []
+    for name, server in servers.items():
+        table = (
+            server
+            if isinstance(server, Mapping)
+            else {"command": server[0], "args": list(server[1:])}
+        )
+        lines.append(f'[server."{name}"]')
+        lines += [f"{key} = {toml(value)}" for key, value in table.items()]
+    tables = {"gateway": QUICK, **tables}
+    for name, table in tables.items():
+        lines.append(f"[{name}]")
+        lines += [f"{json.dumps(key)} = {toml(value)}" for key, value in table.items()]
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (home / "config.toml").write_text("\n".join(lines) + "\n")
+
+
+Gateway = Callable[..., Peer]
+
+
+@pytest.fixture
+def gateway(home: Path, environment: Mapping[str, str], tmp_path: Path) -> Iterator[Gateway]:
+    """`gateway({"fs": [...]}, modern=True)` starts `upwell serve` over a fresh configuration, and
+    says hello. Without servers it starts over the configuration that is there already."""
+    peers: list[Peer] = []
+
+    def start(
+        servers: Mapping[str, Server] | None = None,
+        *,
+        modern: bool = False,
+        hello: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: Path = tmp_path,
+        **tables: Mapping[str, Any],
+    ) -> Peer:
+        if servers is not None:
+            write_config(home, servers, **tables)
+        peer = Peer(
+            [sys.executable, "-m", "upwell", "serve"],
+            env={**environment, **(env or {})},
+            cwd=cwd,
+            errors=tmp_path / f"serve-{len(peers)}.stderr",
+            modern=modern,
+        )
+        peers.append(peer)
+        if hello:
+            peer.hello()
+        return peer
+
+    yield start
+    for peer in peers:
+        with peer:
+            pass
+
+
+@pytest.fixture
+def direct(tmp_path: Path, environment: Mapping[str, str]) -> Iterator[Gateway]:
+    """`direct(command)` speaks to a server without upwell in between."""
+    peers: list[Peer] = []
+
+    def start(command: Sequence[str], *, modern: bool = False) -> Peer:
+        peer = Peer(command, env=environment, modern=modern, errors=tmp_path / "direct.stderr")
+        peers.append(peer)
+        peer.hello()
+        return peer
+
+    yield start
+    for peer in peers:
+        with peer:
+            pass
+
+
+@pytest.fixture(scope="session")
+def npm_servers() -> Callable[..., list[str]]:
+    """`npm_servers("filesystem", root)`: the command line of a server that nobody here wrote."""
+    install.ensure()
+    return lambda name, *args: [*install.server(name), *map(str, args)]
+
+
+Sdk = Callable[..., Any]
+
+
+@pytest.fixture
+def sdk(home: Path, environment: Mapping[str, str], tmp_path: Path) -> Sdk:
+    """`async with sdk(servers, mode="legacy") as client`: the official client on our gateway."""
+    from mcp import Client, StdioServerParameters
+
+    @asynccontextmanager
+    async def connect(
+        servers: Mapping[str, Server], mode: str = "auto", **tables: Mapping[str, Any]
+    ) -> AsyncIterator[Any]:
+        write_config(home, servers, **tables)
+        parameters = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "upwell", "serve"],
+            env=dict(environment),
+            cwd=tmp_path,
+        )
+        async with Client(parameters, mode=mode, read_timeout_seconds=30, cache=None) as client:
+            yield client
+
+    return connect

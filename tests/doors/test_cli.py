@@ -1,0 +1,243 @@
+"""The command line: exit statuses, one-line errors with a hint, `--json`, plain text in a pipe."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Done, Upwell
+
+VERBS = [
+    *("demo", "serve", "add", "list", "remove", "remember", "recall", "forget", "restore"),
+    *("context", "compress", "read", "config", "doctor", "on", "off"),
+]
+
+
+def complaint(done: Done, code: int) -> str:
+    """The one line of a failed command."""
+    assert done.code == code, f"exit {done.code}\n{done.out}\n{done.err}"
+    assert done.out == ""
+    lines = [line for line in done.err.splitlines() if line]
+    assert len(lines) == 1, done.err
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help(upwell: Upwell, verb: str) -> None:
+    done = upwell(verb, "--help")
+    assert done.code == 0
+    assert "Usage" in done.out
+    assert verb in upwell("--help").out
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("nosuchverb",),
+        ("remember",),
+        ("recall",),
+        ("recall", "x", "-k", "many"),
+        ("forget",),
+        ("list", "--nosuchoption"),
+        ("add", "x"),
+        ("add",),
+        ("context", "x", "--door", "window"),
+        ("context", "x", "--format", "xml"),
+        ("compress", "--strategy", "magic"),
+        ("compress", "--max-tokens", "-5"),
+        ("config", "nosuch"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_exit_2_and_one_line(upwell: Upwell, args: tuple[str, ...]) -> None:
+    done = upwell(*args, input="some text")
+    assert done.code == 2, f"{done.code}\n{done.out}\n{done.err}"
+    assert len([line for line in done.err.splitlines() if line]) == 1, done.err
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("forget", "no-such-id"),
+        ("restore", "no-such-id"),
+        ("read", "no-such-key"),
+        ("remove", "nobody"),
+    ],
+    ids=" ".join,
+)
+def test_what_fails_is_exit_1_and_one_line_with_a_hint(
+    upwell: Upwell, args: tuple[str, ...]
+) -> None:
+    assert args[1] in complaint(upwell(*args), 1)
+
+
+def test_a_file_that_is_not_there(upwell: Upwell) -> None:
+    assert "file.txt" in complaint(upwell("compress", "/no/such/file.txt"), 2)
+
+
+def test_servers_come_and_go(upwell: Upwell) -> None:
+    assert upwell("list", "--json").json == {"servers": []}
+    assert (
+        upwell("add", "fs", "--env", "TOKEN=hush", "--", "node", "x.js", "--flag", "a b").code == 0
+    )
+    (server,) = upwell("list", "--json").json["servers"]
+    assert server["name"] == "fs"
+    assert "node" in json.dumps(server)
+    assert "hush" not in json.dumps(server)
+    plain = upwell("list")
+    assert "fs" in plain.out
+    assert "hush" not in plain.out
+    assert upwell("remove", "fs").code == 0
+    assert upwell("list", "--json").json == {"servers": []}
+
+
+def test_a_server_is_not_overwritten_by_accident(upwell: Upwell) -> None:
+    assert upwell("add", "fs", "--", "one").code == 0
+    assert "fs" in complaint(upwell("add", "fs", "--", "two"), 2)
+    assert "one" in upwell("list").out
+
+
+@pytest.mark.parametrize("name", ["upwell", "a__b", "a b", "", "x" * 65, "a/b", "é"])
+def test_a_name_that_would_not_work(upwell: Upwell, name: str) -> None:
+    done = upwell("add", name, "--", "cmd")
+    assert done.code in (1, 2)
+    assert upwell("list", "--json").json == {"servers": []}
+
+
+def test_adding_keeps_what_the_user_wrote(upwell: Upwell, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    written = "# my notes\n[surface]\nmax_count = 7  # seven\n"
+    (home / "config.toml").write_text(written)
+    assert upwell("add", "fs", "--", "cmd").code == 0
+    assert (home / "config.toml").read_text().startswith(written)
+    assert upwell("remove", "fs").code == 0
+    assert "# seven" in (home / "config.toml").read_text()
+
+
+def test_config_show_knows_origins(upwell: Upwell, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("[surface]\nmax_count = 7\n")
+    shown = upwell("config", "show", "--json", env={"UPWELL_SURFACE__MAX_COUNT": "9"}).json
+    assert shown["surface.max_count"] == {
+        "value": 9,
+        "origin": shown["surface.max_count"]["origin"],
+    }
+    assert "UPWELL_SURFACE__MAX_COUNT" in shown["surface.max_count"]["origin"]
+    shown = upwell("config", "show", "--json").json
+    assert shown["surface.max_count"]["value"] == 7
+    assert "config.toml" in shown["surface.max_count"]["origin"]
+    assert shown["surface.race_ms"]["value"] == 300
+    assert shown["surface.race_ms"]["origin"] == "default"
+
+
+BAD_CONFIGS = {
+    "unknown key": ("[surface]\nmax_cuont = 3\n", ["max_cuont", "max_count"]),
+    "unknown section": ("[surfaec]\nx = 1\n", ["surfaec", "surface"]),
+    "wrong type": ('[surface]\nmax_count = "many"\n', ["surface.max_count"]),
+    "no toml": ("[surface\n", ["config.toml"]),
+    "no table": ("surface = 5\n", ["surface"]),
+    "no command": ("[server.x]\nargs = []\n", ["server.x", "command"]),
+    "wrong args": ('[server.x]\ncommand = "c"\nargs = "a"\n', ["server.x.args"]),
+    "bad tool table": ('[tool."fs__*"]\nstrategyy = "none"\n', ["strategyy"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CONFIGS)
+def test_a_bad_configuration_is_named(upwell: Upwell, home: Path, case: str) -> None:
+    text, words = BAD_CONFIGS[case]
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(text)
+    for args in (("config", "check"), ("recall", "x"), ("list",)):
+        said = complaint(upwell(*args), 1)
+        assert [word for word in words if word not in said] == []
+
+
+def test_a_bad_variable_is_named(upwell: Upwell) -> None:
+    said = complaint(upwell("config", "check", env={"UPWELL_SURFACE__MAX_CUONT": "3"}), 1)
+    assert "max_cuont" in said
+    assert "UPWELL_SURFACE__MAX_CUONT" in said
+
+
+def test_secrets_are_masked(upwell: Upwell, home: Path) -> None:
+    upwell("add", "fs", "--env", "API_KEY=hush-hush", "--", "cmd")
+    for args in (("config", "show"), ("config", "show", "--json"), ("list",), ("doctor",)):
+        done = upwell(*args)
+        assert "hush-hush" not in done.out + done.err
+    assert "***" in upwell("config", "show").out
+    assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
+
+
+def test_doctor_says_what_is_well(upwell: Upwell) -> None:
+    done = upwell("doctor")
+    assert done.code == 0, done.out + done.err
+    assert "memory" in done.out
+    report = upwell("doctor", "--json").json
+    assert report["ok"] is True
+
+
+def test_doctor_says_what_is_wrong(upwell: Upwell, home: Path) -> None:
+    upwell("add", "gone", "--", "/no/such/program")
+    done = upwell("doctor")
+    assert done.code == 1
+    assert "gone" in done.out + done.err
+
+
+def test_on_and_off(upwell: Upwell) -> None:
+    assert upwell("on").code == 0
+    assert upwell("off").code == 0
+    assert upwell("off").code == 0
+    assert upwell("on").code == 0
+
+
+def test_a_home_that_cannot_be_written(upwell: Upwell, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    said = complaint(upwell("recall", "x", env={"UPWELL_HOME": str(tmp_path / "file")}), 1)
+    assert "UPWELL_HOME" in said
+
+
+def test_a_pipe_that_closes_early(environment: Mapping[str, str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "upwell", "config", "show"],
+        env=environment,
+        stdout=write,
+        stderr=subprocess.PIPE,
+        timeout=30,
+    )
+    os.close(write)
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_colours_and_boxes_only_on_a_terminal(
+    upwell: Upwell, environment: Mapping[str, str]
+) -> None:
+    upwell("remember", "tides turn twice a day")
+    piped = upwell("recall", "tides").out
+    assert "\x1b[" not in piped
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "upwell", "recall", "tides"],
+        env={**environment, "TERM": "xterm-256color"},
+        stdin=subprocess.DEVNULL,
+        stdout=child,
+        stderr=subprocess.DEVNULL,
+    )
+    os.close(child)
+    shown = b""
+    try:
+        while chunk := os.read(parent, 65536):
+            shown += chunk
+    except OSError:
+        pass  # Linux says EIO when the other end is closed
+    assert process.wait(30) == 0
+    os.close(parent)
+    assert b"\x1b[" in shown
+    assert b"tides turn" in shown

@@ -1,0 +1,112 @@
+"""compress and read: text in, shorter text out, and the rest by its key."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+from tests.doors.servers.data import big_json, big_log, big_markdown
+
+SHAPE = {"text", "strategy", "before", "after", "tokens", "lossless", "omitted", "tried"}
+TEXTS = {"json": big_json(), "markdown": big_markdown(), "log": big_log()}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_within_the_budget_in_tokens(upwell: Upwell, kind: str) -> None:
+    text = TEXTS[kind]
+    found = upwell("compress", "--max-tokens", "500", "--json", input=text).json
+    assert set(found) >= SHAPE
+    assert found["before"] == len(text)
+    assert found["after"] == len(found["text"]) < 500 * 5
+    assert found["tokens"] <= 500
+    assert found["lossless"] is False
+    assert found["omitted"]
+    assert found["strategy"]
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+@pytest.mark.parametrize("limit", [10, 200, 5000])
+def test_within_the_budget_in_characters(upwell: Upwell, kind: str, limit: int) -> None:
+    done = upwell("compress", "--max-chars", str(limit), "--json", input=TEXTS[kind])
+    assert len(done.json["text"]) <= limit
+
+
+def test_json_stays_json(upwell: Upwell) -> None:
+    found = upwell("compress", "--max-chars", "3000", "--json", input=big_json()).json
+    assert json.loads(found["text"])
+
+
+def test_the_question_decides(upwell: Upwell) -> None:
+    found = upwell("compress", "--max-tokens", "600", "--query", "pool 391", input=big_markdown())
+    assert "Section 391" in found.out
+    found = upwell("compress", "--max-tokens", "600", "--query", "failed", input=big_json())
+    assert '"failed"' in found.out
+
+
+def test_what_fits_comes_back_as_it_was(upwell: Upwell) -> None:
+    text = "short é 🌊\r\nand sweet\n\n"
+    assert upwell("compress", "--max-tokens", "500", input=text).out == text
+    found = upwell("compress", "--max-tokens", "500", "--json", input=text).json
+    assert found["text"] == text
+    assert found["lossless"] is True
+    assert found["omitted"] == []
+
+
+def test_from_a_file(upwell: Upwell, tmp_path: Path) -> None:
+    (tmp_path / "guide.md").write_text(big_markdown())
+    found = upwell("compress", "guide.md", "--max-tokens", "500", "--json").json
+    assert found["tokens"] <= 500
+
+
+def test_the_rest_can_be_read(upwell: Upwell) -> None:
+    found = upwell("compress", "--max-tokens", "500", "--json", input=big_markdown()).json
+    if found.get("key"):
+        assert upwell("read", found["key"]).out == big_markdown()
+
+
+@pytest.mark.parametrize("strategy", ["auto", "none", "truncate"])
+def test_strategies_by_name(upwell: Upwell, strategy: str) -> None:
+    args = ("compress", "--strategy", strategy, "--json")
+    found = upwell(*args, *(() if strategy == "none" else ("--max-chars", "900")), input=big_log())
+    assert found.json["strategy"]
+    if strategy == "none":
+        assert found.json["text"] == big_log()
+
+
+HOSTILE = {
+    "empty": b"",
+    "nul": b"a\x00b\x00" * 2000,
+    "crlf": b"one\r\ntwo\r\n" * 2000,
+    "deep": b"[" * 100_000 + b"]" * 100_000,
+    "open": b"[" * 100_000,
+    "long integer": b'{"n": 123456789012345678901234567890, "m": 1.10}',
+    "one line": b"x" * 500_000,
+    "many lines": b"\n" * 200_000,
+    "fence": b"```python\n" + b"x = 1\n" * 5000,
+    "emoji": "👩‍👩‍👧‍👦".encode() * 3000,
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_text(upwell: Upwell, case: str) -> None:
+    done = upwell("compress", "--max-chars", "300", "--json", input=HOSTILE[case])
+    assert "Traceback" not in done.err
+    assert len(done.json["text"]) <= 300
+    again = upwell("compress", "--max-chars", "300", "--json", input=HOSTILE[case])
+    assert again.json["text"] == done.json["text"]
+
+
+def test_what_is_no_text_is_refused_in_one_line(upwell: Upwell) -> None:
+    done = upwell("compress", "--max-chars", "300", input=b"caf\xe9 " * 200)
+    assert done.code == 2
+    assert done.out == ""
+    (line,) = done.err.splitlines()
+    assert "UTF-8" in line
+
+
+def test_no_grapheme_is_cut(upwell: Upwell) -> None:
+    family = "👩‍👩‍👧‍👦"
+    found = upwell("compress", "--max-chars", "300", "--json", input=family * 3000).json["text"]
+    rest = found.replace(family, "")
+    assert "\u200d" not in rest

@@ -1,0 +1,64 @@
+"""context: what would be said to a message, or why nothing would."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+
+CONTEXT = {"applicable", "found", "confidence", "digest", "entries", "queriesRun"}
+
+
+def test_context_answers_a_question(upwell: Upwell) -> None:
+    id = upwell("remember", "The tide service listens on port 7431").line
+    upwell("remember", "Bread needs salt")
+    question = "Which port does the tide service listen on?"
+    found = upwell("context", question, "--format", "json").json
+    assert set(found) >= CONTEXT
+    assert found["found"] is True
+    assert found["applicable"] is True
+    assert 0 <= found["confidence"] <= 1
+    assert [entry["id"] for entry in found["entries"]] == [id]
+    assert found["queriesRun"]
+    assert found["surfacing_id"]
+    assert "7431" in found["digest"]
+    digest = upwell("context", question)
+    assert "7431" in digest.out
+    assert "Bread" not in digest.out
+
+
+@pytest.mark.parametrize("message", ["hello", "thanks!", "ok", "What is the capital of Peru?"])
+def test_context_is_silent_where_it_knows_nothing(upwell: Upwell, message: str) -> None:
+    upwell("remember", "The tide service listens on port 7431")
+    found = upwell("context", message, "--door", "prompt", "--format", "json").json
+    assert found["found"] is False
+    assert found["entries"] == []
+    assert found["skippedReason"]
+
+
+def test_asking_twice_is_answered_twice(upwell: Upwell) -> None:
+    upwell("remember", "The tide service listens on port 7431")
+    question = "Which port does the tide service listen on?"
+    for _ in range(2):
+        assert "7431" in upwell("context", question, "--session", "s").out
+
+
+def test_a_prompt_is_not_told_the_same_twice(upwell: Upwell) -> None:
+    upwell("remember", "The tide service listens on port 7431")
+    args = ("context", "Which port does the tide service listen on?", "--door", "prompt")
+    first = upwell(*args, "--session", "s", "--format", "json").json
+    second = upwell(*args, "--session", "s", "--format", "json").json
+    assert first["found"] is True
+    assert second["found"] is False
+
+
+def test_a_project_does_not_see_another(upwell: Upwell, tmp_path: Path) -> None:
+    """`recall` asks every project; `context` speaks for the one it stands in."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    for project in (here, there):
+        (project / ".git").mkdir(parents=True)
+    upwell("remember", "The tide service listens on port 7431", cwd=here)
+    question = "Which port does the tide service listen on?"
+    assert "7431" in upwell("context", question, cwd=here).out
+    assert "7431" not in upwell("context", question, cwd=there).out
+    assert len(upwell("recall", "tide service port", "--json", cwd=there).json["hits"]) == 1

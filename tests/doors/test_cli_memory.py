@@ -1,0 +1,114 @@
+"""remember · recall · forget · restore, as a person or a script uses them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+
+HIT = {"id", "text", "score", "source", "lines", "namespace", "tags", "paths", "created_at"}
+
+
+def test_remember_prints_the_id_and_recall_finds_it(upwell: Upwell) -> None:
+    id = upwell("remember", "The tide turns at noon", "--tag", "sea", "--path", "src/tide.py").line
+    upwell("remember", "Bread needs salt")
+    hits = upwell("recall", "when does the tide turn?", "--json").json["hits"]
+    assert hits[0]["id"] == id
+    assert set(hits[0]) >= HIT
+    assert hits[0]["text"] == "The tide turns at noon"
+    assert hits[0]["tags"] == ["sea"]
+    assert hits[0]["paths"] == ["src/tide.py"]
+    assert hits[0]["namespace"] == "context"
+    assert 0 <= hits[0]["score"] <= 1
+    assert all(hit["text"] != "Bread needs salt" for hit in hits)
+
+
+def test_recall_in_a_pipe_is_plain(upwell: Upwell) -> None:
+    upwell("remember", "The tide turns at noon")
+    out = upwell("recall", "tide").out
+    assert "The tide turns at noon" in out
+    assert "\x1b[" not in out
+
+
+def test_k_and_namespace(upwell: Upwell) -> None:
+    for n in range(4):
+        upwell("remember", f"tide table number {n}", "--namespace", "a" if n % 2 else "b")
+    assert len(upwell("recall", "tide table", "-k", "2", "--json").json["hits"]) == 2
+    found = upwell("recall", "tide table", "--namespace", "a", "--json").json["hits"]
+    assert {hit["namespace"] for hit in found} == {"a"}
+    assert len(found) == 2
+
+
+def test_forget_and_restore(upwell: Upwell) -> None:
+    id = upwell("remember", "The tide turns at noon").line
+    assert upwell("forget", id).code == 0
+    assert upwell("recall", "tide", "--json").json == {"hits": []}
+    assert upwell("forget", id).code == 1
+    assert upwell("restore", id).code == 0
+    assert [hit["id"] for hit in upwell("recall", "tide", "--json").json["hits"]] == [id]
+    assert upwell("restore", id).code == 1
+
+
+def test_nothing_found_is_no_failure(upwell: Upwell) -> None:
+    assert upwell("recall", "tides", "--json").json == {"hits": []}
+    assert upwell("recall", "tides").code == 0
+
+
+NAUGHTY = [
+    '"',
+    "'",
+    "AND OR NOT",
+    "NEAR(a b)",
+    "col:tide",
+    "*",
+    "(((",
+    "a-b-c",
+    "^tide",
+    "{x}",
+    "--help me",
+    "\\",
+    "é🌊",
+    "a\nb",
+    "%_",
+    "'; DROP TABLE memories; --",
+]
+
+
+@pytest.mark.parametrize("text", NAUGHTY)
+def test_any_text_can_be_remembered_and_asked(upwell: Upwell, text: str) -> None:
+    id = upwell("remember", "--", f"tide {text}").line
+    hits = upwell("recall", "--json", "--", f"tide {text}").json["hits"]
+    assert [hit["id"] for hit in hits] == [id]
+    assert hits[0]["text"] == f"tide {text}"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_nothing_cannot_be_remembered(upwell: Upwell, text: str) -> None:
+    done = upwell("remember", text)
+    assert done.code in (1, 2)
+    assert len(done.err.splitlines()) == 1
+
+
+def test_a_known_secret_is_not_kept(upwell: Upwell, home: Path) -> None:
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
+    done = upwell("remember", f"The deploy token is {secret}")
+    if done.code == 0:
+        assert secret not in upwell("recall", "deploy token").out
+    for path in home.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path
+
+
+def test_the_memory_survives_kill(upwell: Upwell, home: Path) -> None:
+    id = upwell("remember", "The tide turns at noon").line
+    for name in ("index.db", "ledger.db"):
+        (home / name).unlink(missing_ok=True)
+    assert [hit["id"] for hit in upwell("recall", "tide", "--json").json["hits"]] == [id]
+
+
+def test_json_is_json_for_any_text(upwell: Upwell) -> None:
+    text = 'quote " backslash \\ tab\tnewline\nend é 🌊 \u202e'
+    upwell("remember", text)
+    found = upwell("recall", "quote backslash", "--json")
+    assert json.loads(found.out)["hits"][0]["text"] == text

@@ -1,0 +1,119 @@
+"""The entry: quick help, and a hook client that imports next to nothing."""
+
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+
+import pytest
+
+from tests.conftest import Upwell
+
+HEAVY = {
+    *("pydantic", "typer", "click", "rich", "mcp", "sqlite3", "msgspec", "orjson", "tomllib"),
+    *("asyncio", "re2", "opentelemetry", "pydantic_core", "anyio", "logging", "dataclasses"),
+}
+HELP_CPU_SECONDS = 0.3
+EVENT = b'{"hook_event_name":"PreToolUse","tool_name":"Read","tool_input":{"file_path":"a.py"}}'
+
+
+def cpu_of(command: list[str], env: Mapping[str, str]) -> float:
+    """User + system seconds of one run."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, env=env, capture_output=True, timeout=30)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert done.returncode == 0, done.stderr
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_is_quick(environment: Mapping[str, str]) -> None:
+    command = [sys.executable, "-m", "upwell", "--help"]
+    assert min(cpu_of(command, environment) for _ in range(5)) <= HELP_CPU_SECONDS
+
+
+def imported(environment: Mapping[str, str], *args: str) -> set[str]:
+    """Names of the modules that a run imports."""
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "upwell", *args],
+        input=EVENT,
+        env=environment,
+        capture_output=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    lines = done.stderr.decode().splitlines()
+    return {line.rpartition("|")[2].strip() for line in lines if line.startswith("import time:")}
+
+
+def test_the_hook_imports_next_to_nothing(environment: Mapping[str, str]) -> None:
+    modules = imported(environment, "hook", "claude")
+    tops = {name.partition(".")[0] for name in modules}
+    assert tops & HEAVY == set()
+    ours = {name for name in modules if name.startswith("upwell")}
+    assert ours <= {"upwell", "upwell.__main__", "upwell.hook", "upwell.hook.client"}
+
+
+def test_the_gate_notices_a_heavy_import(environment: Mapping[str, str]) -> None:
+    assert "typer" in imported(environment, "--version")
+
+
+def test_importing_upwell_costs_nothing(environment: Mapping[str, str]) -> None:
+    code = "import sys, upwell; print(*(m for m in sys.modules if m.startswith('upwell')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=30
+    )
+    assert done.stdout.split() == ["upwell"]
+
+
+STDIN = [
+    EVENT,
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b"\x00",
+    b"[" * 100_000,
+    b'{"session_id":"../../etc"}',
+    b"x" * 2_000_000,
+]
+
+
+@pytest.mark.parametrize("stdin", STDIN, ids=range(len(STDIN)))
+def test_the_hook_is_harmless(upwell: Upwell, stdin: bytes) -> None:
+    done = upwell("hook", "claude", "PreToolUse", input=stdin)
+    assert done.code == 0
+    assert done.out.strip() in ("", "{}")
+    assert "Traceback" not in done.err
+
+
+def test_the_hook_does_not_wait_for_a_host_that_never_closes(
+    environment: Mapping[str, str],
+) -> None:
+    read, write = os.pipe()
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "upwell", "hook", "claude"],
+            stdin=read,
+            env=environment,
+            capture_output=True,
+            timeout=10,
+        )
+    finally:
+        os.close(read)
+        os.close(write)
+    assert done.returncode == 0
+    assert time.monotonic() - began < 3
+
+
+def test_module_and_script_are_the_same(environment: Mapping[str, str]) -> None:
+    script = os.path.join(os.path.dirname(sys.executable), "upwell")
+    outs = [
+        subprocess.run([*start, "--version"], env=environment, capture_output=True, timeout=30)
+        for start in ([sys.executable, "-m", "upwell"], [script])
+    ]
+    assert outs[0].stdout == outs[1].stdout
+    assert outs[0].stdout.startswith(b"upwell ")

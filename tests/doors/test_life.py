@@ -1,0 +1,193 @@
+"""The life of a gateway: what its children see, and that none outlives it."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.doors.conftest import Gateway, script
+from tests.doors.peer import Peer, text_of, wait_gone
+from tests.doors.reading import complaint, everything
+
+
+def child_of(peer: Peer) -> Mapping[str, object]:
+    """What the upstream sees of itself."""
+    peer.wait_for_tools("up__received")
+    return dict(json.loads(text_of(peer.call("up__received"))))
+
+
+def test_the_environment_of_a_child_is_an_allow_list(gateway: Gateway) -> None:
+    canaries = {"UPWELL_CANARY": "a", "AWS_SECRET_ACCESS_KEY": "b", "CANARY_TOKEN": "c"}
+    server = {
+        "command": script("upstream")[0],
+        "args": script("upstream")[1:],
+        "env": {"GIVEN": "yes", "EMPTY": ""},
+    }
+    seen = child_of(gateway({"up": server}, env=canaries))["env"]
+    assert isinstance(seen, dict)
+    assert not set(canaries) & set(seen)
+    assert seen["GIVEN"] == "yes"
+    assert seen["EMPTY"] == ""
+    assert seen["PATH"] == os.environ["PATH"]
+    assert set(seen) <= {
+        *("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "TERM", "TMPDIR"),
+        *("TZ", "USER", "GIVEN", "EMPTY"),
+    }
+
+
+def test_add_gives_the_environment_it_was_told(gateway: Gateway, upwell: object) -> None:
+    done = upwell("add", "up", "--env", "GIVEN=a=b", "--env", "OTHER=", "--", *script("upstream"))
+    assert done.code == 0, done.err
+    seen = child_of(gateway())["env"]
+    assert isinstance(seen, dict)
+    assert seen["GIVEN"] == "a=b"
+    assert seen["OTHER"] == ""
+
+
+SERVERS = {
+    "up": script("upstream"),
+    "deaf": script("odd"),
+    "starting": script("odd", "--start", "silent"),
+}
+
+
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SIGHUP", "SIGKILL", "end of input"])
+def test_children_die_with_the_gateway(gateway: Gateway, end: str) -> None:
+    peer = gateway(SERVERS)
+    peer.wait_for_tools("up__echo", "deaf__hang")
+    peer.start("tools/call", {"name": "deaf__hang", "arguments": {}})
+    assert everything(peer.call("up__echo", text="here")) == "here"
+    tree = peer.tree()
+    assert len(tree) >= 4
+    if end == "end of input":
+        assert peer.process.stdin
+        peer.process.stdin.close()
+    else:
+        os.kill(peer.process.pid, getattr(signal, end))
+    code = peer.process.wait(8)
+    assert wait_gone(tree, 3) == []
+    if end == "end of input":
+        assert code == 0
+
+
+def test_nothing_but_messages_on_stdout(gateway: Gateway) -> None:
+    peer = gateway({"up": script("upstream"), "gone": ["/nonexistent/server"]})
+    peer.wait_for_tools("up__echo")
+    peer.call("up__echo", text="x")
+    peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10)
+    assert all(json.loads(line)["jsonrpc"] == "2.0" for line in peer.lines)
+
+
+BAD_LINES = [
+    b"hello\n",
+    b"\n",
+    b"\xff\xfe\n",
+    b"[]\n",
+    b"42\n",
+    b"{\n",
+    b'{"jsonrpc":"2.0"}\n',
+    b'{"jsonrpc":"2.0","method":5}\n',
+    b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n',
+    b'{"jsonrpc":"2.0","id":{"a":1},"method":"ping"}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/unknown","params":null}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":[]}\n',
+    b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"never"}}\n',
+    b'{"jsonrpc":"2.0","id":"nobody-asked","result":{}}\n',
+    b"[" * 100_000 + b"\n",
+    b'{"jsonrpc":"2.0","method":"x","params":' + b"[" * 50_000 + b"]" * 50_000 + b"}\n",
+    b"x" * 3_000_000 + b"\n",
+]
+
+
+@pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
+def test_a_bad_line_of_the_agent_is_survived(gateway: Gateway, line: bytes) -> None:
+    peer = gateway({})
+    peer.send_bytes(line)
+    id = peer.start("ping")
+    while True:
+        message = json.loads(peer.line())
+        if message.get("id") == id:
+            assert message["result"] == {}
+            return
+
+
+@pytest.mark.parametrize("id", ['"a string"', '""', "0", "-1", "12345678901234567890123", '"é"'])
+def test_ids_come_back_as_they_were(gateway: Gateway, id: str) -> None:
+    peer = gateway({})
+    peer.send_bytes(f'{{"jsonrpc":"2.0","id":{id},"method":"ping"}}\n'.encode())
+    line = peer.line()
+    assert json.loads(line)["id"] == json.loads(id)
+
+
+def test_a_bad_configuration_is_said_at_once(gateway: Gateway, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
+    peer = gateway()
+    for _ in range(2):
+        told = complaint(peer.ask("tools/list", {}, 10))
+        assert "max_cuont" in told
+        assert "max_count" in told
+    assert peer.close() == 1
+    said = peer.stderr()
+    assert "max_cuont" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_configuration_that_is_no_toml(gateway: Gateway, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_bytes(b"[server.x\ncommand = \xff")
+    peer = gateway()
+    assert "config.toml" in complaint(peer.ask("tools/list", {}, 10))
+    assert peer.close() == 1
+    assert "config.toml" in peer.stderr()
+    assert "Traceback" not in peer.stderr()
+
+
+def test_a_bad_configuration_is_said_to_a_modern_agent_too(gateway: Gateway, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
+    peer = gateway(modern=True, hello=False)
+    assert "max_cuont" in complaint(peer.ask("server/discover", {}, 10))
+    assert peer.close() == 1
+
+
+def test_many_calls_at_once_keep_apart(gateway: Gateway) -> None:
+    peer = gateway({"a": script("upstream"), "b": script("upstream")})
+    peer.wait_for_tools("a__echo", "b__echo")
+    asked = {}
+    for n in range(100):
+        arguments = {"text": f"number {n}"}
+        name = ("a", "b")[n % 2] + "__echo"
+        asked[n] = peer.start("tools/call", {"name": name, "arguments": arguments})
+    for n, id in asked.items():
+        assert everything(peer.reply(id)["result"]) == f"number {n}"
+
+
+def test_a_cancelled_call_reaches_the_server(gateway: Gateway, tmp_path: Path) -> None:
+    log = tmp_path / "upstream.log"
+    peer = gateway({"up": script("upstream", "--log", str(log))})
+    peer.wait_for_tools("up__slow")
+    id = peer.start("tools/call", {"name": "up__slow", "arguments": {"seconds": 2}})
+    peer.drain(0.3)
+    peer.send({"method": "notifications/cancelled", "params": {"requestId": id}})
+    assert everything(peer.call("up__echo", text="on")) == "on"
+    end = time.monotonic() + 2
+    while b"notifications/cancelled" not in log.read_bytes():
+        assert time.monotonic() < end, "the server was not told"
+        peer.drain(0.05)
+    peer.drain(2.5)
+    assert id not in peer._replies
+
+
+def test_the_files_of_a_home_are_private(gateway: Gateway, home: Path) -> None:
+    peer = gateway({"up": script("upstream")})
+    peer.wait_for_tools("up__big_json")
+    peer.call("up__big_json")
+    assert home.stat().st_mode & 0o777 == 0o700
+    for path in home.rglob("*"):
+        if path.is_file() and path.name != "config.toml":
+            assert path.stat().st_mode & 0o077 == 0, path

@@ -1,0 +1,182 @@
+"""Servers that nobody here wrote, behind the gateway, driven by the official SDK's client."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from tests.doors.conftest import Gateway, Sdk
+from tests.doors.peer import Peer, exact, member
+from tests.doors.reading import FOOTER, everything
+from tests.doors.servers.data import big_json, big_markdown
+
+MODES = ["legacy", "2026-07-28", "auto"]
+LIMITS = {"call_timeout_seconds": 30.0, "connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+MOST_CHARS = 20_000
+Npm = Callable[..., list[str]]
+
+Servers = Mapping[str, list[str]]
+
+
+def python_server(name: str) -> list[str]:
+    return [str(Path(sys.executable).parent / name)]
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Path:
+    folder = tmp_path / "files"
+    folder.mkdir()
+    (folder / "rows.json").write_text(big_json())
+    (folder / "guide.md").write_text(big_markdown(), newline="")
+    (folder / "small.txt").write_text("short and sweet\n")
+    return folder
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    folder.mkdir()
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+    who = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    (folder / "a.txt").write_text("one\n")
+    for args in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "Found the harbour"]):
+        subprocess.run(["git", *args], cwd=folder, env=env, check=True)
+    return folder
+
+
+@pytest.fixture
+def servers(npm_servers: Npm, files: Path, repository: Path) -> Servers:
+    return {
+        "fs": npm_servers("filesystem", files),
+        "every": npm_servers("everything"),
+        "git": [*python_server("mcp-server-git"), "--repository", str(repository)],
+        "time": [*python_server("mcp-server-time"), "--local-timezone", "UTC"],
+    }
+
+
+async def read_all(client: Client, key: str, length: int) -> str:
+    parts, offset = [], 0
+    while offset < length:
+        result = await client.call_tool("upwell__read_more", {"key": key, "offset": offset})
+        body, found, _ = result.content[0].text.rpartition(FOOTER)
+        assert found
+        assert body
+        parts.append(body)
+        offset += len(body)
+    return "".join(parts)
+
+
+def shown(result: Any) -> str:
+    return "\n".join(block.text for block in result.content if block.type == "text")
+
+
+def key_of(result: Any) -> str:
+    return shown(result).partition('key="')[2].partition('"')[0]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_four_real_servers_in_one(
+    sdk: Sdk, servers: Servers, files: Path, repository: Path, mode: str
+) -> None:
+    async with sdk(servers, mode=mode, gateway=LIMITS) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert {"fs__read_text_file", "every__echo", "git__git_log", "time__convert_time"} <= names
+        assert "upwell__read_more" in names
+
+        small = await client.call_tool("fs__read_text_file", {"path": str(files / "small.txt")})
+        assert small.content[0].text == "short and sweet\n"
+        log = await client.call_tool("git__git_log", {"repo_path": str(repository)})
+        assert "Found the harbour" in shown(log)
+        now = await client.call_tool("time__get_current_time", {"timezone": "UTC"})
+        assert "UTC" in shown(now)
+        total = await client.call_tool("every__get-sum", {"a": 2, "b": 3})
+        assert "5" in shown(total)
+        image = await client.call_tool("every__get-tiny-image", {})
+        assert [block.type for block in image.content] == ["text", "image", "text"]
+        links = await client.call_tool("every__get-resource-links", {"count": 3})
+        assert [block.type for block in links.content[1:]] == ["resource_link"] * 3
+
+        for name, original in (("rows.json", big_json()), ("guide.md", big_markdown())):
+            result = await client.call_tool("fs__read_text_file", {"path": str(files / name)})
+            assert len(shown(result)) < MOST_CHARS
+            assert await read_all(client, key_of(result), len(original)) == original
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_errors_of_a_real_server(sdk: Sdk, servers: Servers, mode: str, files: Path) -> None:
+    async with sdk(servers, mode=mode, gateway=LIMITS) as client:
+        refused = await client.call_tool("fs__read_text_file", {"path": "/etc/hostname"})
+        assert refused.is_error
+        assert "denied" in shown(refused).lower()
+        with pytest.raises(MCPError):
+            await client.call_tool("nowhere__x", {})
+        after = await client.call_tool("fs__read_text_file", {"path": str(files / "small.txt")})
+        assert not after.is_error
+
+
+CALLS = {
+    "echo": {"message": "hello"},
+    "get-annotated-message": {"messageType": "error", "includeImage": True},
+    "get-resource-links": {"count": 4},
+    "get-resource-reference": {"resourceType": "Blob", "resourceId": 1},
+    "get-structured-content": {"location": "New York"},
+    "get-sum": {"a": 1.5, "b": 2},
+    "get-tiny-image": {},
+}
+
+
+def test_everything_is_the_same_through_the_gateway(
+    gateway: Gateway, direct: Gateway, npm_servers: Npm
+) -> None:
+    plain = direct(npm_servers("everything"))
+    through = gateway(
+        {"every": npm_servers("everything")},
+        gateway=LIMITS,
+        compress={"strategy": "none"},
+    )
+    through.wait_for_tools("every__echo")
+    theirs, ours = listing(plain, ""), listing(through, "every__")
+    assert len(theirs) > 10
+    assert ours == theirs
+    for name, arguments in CALLS.items():
+        told = plain.call_raw(name, json.dumps(arguments))
+        got = through.call_raw(f"every__{name}", json.dumps(arguments))
+        for part in ("result", "error"):
+            assert dict(exact(got)).get(part) == dict(exact(told)).get(part), name
+
+
+def listing(peer: Peer, prefix: str) -> dict[str, Any]:
+    """Tools of one server, exactly, under their own names."""
+    peer.result("tools/list")
+    found = {}
+    for tool in member(exact(peer.lines[-1]), "result", "tools"):
+        name = member(tool, "name")
+        if name.startswith(prefix) and not name.startswith("upwell__"):
+            rest = tuple(pair for pair in tool if pair[0] != "name")
+            found[name.removeprefix(prefix)] = rest
+    return found
+
+
+def test_writing_with_a_real_server(gateway: Gateway, npm_servers: Npm, files: Path) -> None:
+    peer = gateway({"fs": npm_servers("filesystem", files)}, gateway=LIMITS)
+    peer.wait_for_tools("fs__write_file")
+    text = "naïve 🌊\r\nsecond\n"
+    result = peer.call("fs__write_file", path=str(files / "new.txt"), content=text)
+    assert "Successfully" in everything(result)
+    assert (files / "new.txt").read_bytes() == text.encode()
+    back = peer.call("fs__read_text_file", path=str(files / "new.txt"))
+    assert everything(back) == text
+
+
+async def test_a_large_answer_to_a_question(sdk: Sdk, servers: Servers, files: Path) -> None:
+    async with sdk(servers, mode="legacy", gateway=LIMITS) as client:
+        await client.list_tools()
+        arguments = {"path": str(files / "rows.json"), "_context_query": "which service failed?"}
+        assert '"failed"' in shown(await client.call_tool("fs__read_text_file", arguments))

@@ -1,0 +1,121 @@
+"""Memories come beside the response they bear on, and only there."""
+
+import json
+
+import pytest
+
+from tests.conftest import Upwell
+from tests.doors.conftest import Gateway, script
+from tests.doors.peer import Peer
+from tests.doors.reading import everything, texts
+
+FACT = "The settlement job in src/billing/settle.py runs before midnight UTC, or refunds double."
+OTHERS = [
+    "The mobile team prefers Kotlin coroutines over RxJava.",
+    "Design review happens every second Thursday in the blue room.",
+    "Staging certificates are renewed by the ops calendar in March.",
+    "The search index is rebuilt nightly by cron on host heron.",
+    "Release notes are written in the present tense.",
+]
+UP = {"up": script("upstream")}
+
+
+@pytest.fixture
+def remembered(upwell: Upwell) -> str:
+    """A home that knows a few things; the id of the one that matters."""
+    for text in OTHERS:
+        assert upwell("remember", text).code == 0
+    return upwell("remember", FACT, "--path", "src/billing/settle.py").line.split()[-1]
+
+
+def read_settle(peer: Peer) -> dict:
+    peer.wait_for_tools("up__read")
+    return peer.call("up__read", path="src/billing/settle.py")
+
+
+def test_what_is_known_about_a_file_comes_with_the_file(gateway: Gateway, remembered: str) -> None:
+    result = read_settle(gateway(UP))
+    assert FACT in everything(result)
+    assert result["_meta"]["surfacing_id"]
+    assert result["_meta"]["surfacing_id"] in everything(result)
+    first, *rest = texts(result)
+    json.loads(first)
+    assert FACT in "".join(rest), "an upstream's block is never appended to"
+
+
+def test_it_is_said_once(gateway: Gateway, remembered: str) -> None:
+    peer = gateway(UP)
+    assert FACT in everything(read_settle(peer))
+    assert FACT not in everything(read_settle(peer))
+
+
+def test_nothing_is_said_where_nothing_bears(gateway: Gateway, remembered: str) -> None:
+    peer = gateway(UP)
+    peer.wait_for_tools("up__read")
+    result = peer.call("up__read", path="docs/garden/tulips.txt")
+    assert len(texts(result)) == 1
+    assert "surfacing_id" not in result.get("_meta", {})
+    assert len(texts(peer.call("up__echo", text="hello"))) == 1
+
+
+def test_a_write_is_never_surfaced_on(gateway: Gateway, remembered: str) -> None:
+    peer = gateway({"up": script("upstream", "--state", ".")})
+    peer.wait_for_tools("up__write_note")
+    result = peer.call("up__write_note", text=FACT, path="src/billing/settle.py")
+    assert texts(result) == ["written"]
+
+
+def test_what_one_gateway_remembers_another_surfaces(gateway: Gateway, upwell: Upwell) -> None:
+    for text in OTHERS:
+        upwell("remember", text)
+    one, two = gateway(UP), gateway()
+    assert FACT not in everything(read_settle(two))
+    tools = one.wait_for_tools("up__read")
+    assert "upwell__add_memory" in tools
+    said = one.call("upwell__add_memory", content=FACT)
+    assert not said.get("isError"), everything(said)
+    two.wait_for_tools("up__read")
+    later = two.call("up__read", path="src/billing/settle.py", reason="second look")
+    assert FACT in everything(later)
+
+
+def argument(tool: dict) -> str:
+    """The one argument that the tool asks for."""
+    (name,) = tool["inputSchema"]["required"]
+    return str(name)
+
+
+def test_what_the_command_line_forgets_is_not_surfaced(
+    gateway: Gateway, upwell: Upwell, remembered: str
+) -> None:
+    peer = gateway(UP)
+    peer.wait_for_tools("up__read")
+    assert upwell("forget", remembered).code == 0
+    assert FACT not in everything(read_settle(peer))
+
+
+def test_off_silences(gateway: Gateway, upwell: Upwell, remembered: str) -> None:
+    peer = gateway(UP)
+    assert upwell("off").code == 0
+    assert len(texts(read_settle(peer))) == 1
+    assert upwell("on").code == 0
+    assert FACT in everything(read_settle(peer))
+
+
+def test_a_broken_memory_never_fails_a_call(gateway: Gateway, home, remembered: str) -> None:
+    (home / "memory.db").write_bytes(b"this is not a database" * 1000)
+    for name in ("memory.db-wal", "memory.db-shm"):
+        (home / name).unlink(missing_ok=True)
+    result = read_settle(gateway(UP))
+    assert not result.get("isError")
+    assert "settle.py" in texts(result)[0]
+
+
+def test_our_own_tools_answer(gateway: Gateway, remembered: str) -> None:
+    peer = gateway(UP)
+    tools = peer.wait_for_tools("up__read")
+    assert {"upwell__read_more", "upwell__memory_context", "upwell__memory_search"} <= set(tools)
+    found = peer.call("upwell__memory_search", query="when must the settlement job run?")
+    assert FACT in everything(found)
+    context = peer.call("upwell__memory_context", message="When must the settlement job run?")
+    assert "settle" in everything(context)

@@ -1,0 +1,84 @@
+"""Foreign JSON comes out as it went in."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads
+
+scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=20)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(max_size=8), values, max_size=6)
+
+
+@given(objects, st.sampled_from([None, 1, "\t"]), st.booleans())
+def test_members_keep_their_bytes_and_order(value, indent, ascii_only):
+    raw = json.dumps(value, indent=indent, ensure_ascii=ascii_only).encode()
+    opened = RawObject.parse(raw)
+    assert [loads(key) for key, _ in opened.members] == list(value)
+    assert json.loads(opened.encode()) == value
+    assert all(member in raw for pair in opened.members for member in pair)
+
+
+@given(st.lists(values, max_size=6))
+def test_arrays_likewise(value):
+    raw = json.dumps(value).encode()
+    assert [loads(item) for item in RawArray.parse(raw).items] == value
+
+
+@given(objects, st.text(max_size=8), values)
+def test_replacing_changes_one_member_only(value, name, new):
+    changed = RawObject.parse(json.dumps(value).encode()).replaced(name, dumps(new))
+    assert json.loads(changed.encode()) == {**value, name: new}
+
+
+@given(st.binary(max_size=60))
+def test_rubbish_is_refused_or_read_never_a_crash(raw):
+    try:
+        RawObject.parse(raw)
+    except NotJson:
+        return
+    assert raw.strip().startswith(b"{")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        b"1.10",
+        b"1e2",
+        b"1E400",
+        b"123456789012345678901234567890",
+        b'"\\ud83d"',
+        b'"\\u0000"',
+        b"[[1,{}],[]]",
+        b'"a\\\\\\""',
+        b"[" * 100_000 + b"]" * 100_000,
+    ],
+    ids=lambda raw: raw[:12].decode(),
+)
+def test_lexemes_survive(member):
+    raw = b'{"a":' + member + b',"a":2,"id":1}'
+    opened = RawObject.parse(raw)
+    assert opened.members[0][1] == member
+    assert opened.replaced("id", b"77").encode() == raw.replace(b'"id":1', b'"id":77')
+    assert opened.get("a") == b"2"
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b'{"a"}', b'{"a":}', b'{"a":1,}', b'{"a":1}x', b"[1]", b'{"a":"x', b"{a:1}"],
+)
+def test_what_is_no_object_is_said_so(raw):
+    with pytest.raises(NotJson):
+        RawObject.parse(raw)
+
+
+def test_a_lone_surrogate_is_written_as_an_escape():
+    assert dumps("\ud83d") == b'"\\ud83d"'
+    assert dumps("ñ") == '"ñ"'.encode()

@@ -1,0 +1,94 @@
+"""Docs that cannot lie: every verb, key, skip reason and strategy stands in them."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import typer
+
+from upwell.cli.main import app
+from upwell.compress import STRATEGIES
+from upwell.config import SECTIONS
+from upwell.gateway.options import ServerOptions
+from upwell.ground.types import SkipReason
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+COMPRESSION = (ROOT / "docs" / "compression.md").read_text(encoding="utf-8")
+NAMES = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
+
+
+def verbs() -> list[str]:
+    return sorted(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
+
+
+def keys() -> list[str]:
+    return [f"{s}.{f.name}" for s, kind in SECTIONS.items() for f in dataclasses.fields(kind)]
+
+
+def missing(names: list[str], text: str) -> list[str]:
+    return [name for name in names if f"`{name}" not in text]
+
+
+def test_every_verb_is_documented():
+    assert missing([f"upwell {verb}" for verb in verbs()], REFERENCE) == []
+
+
+def test_every_documented_verb_exists():
+    documented = set(re.findall(r"`upwell (\w+)", REFERENCE))
+    assert documented - {*verbs(), "hook"} == set()
+
+
+def test_every_key_is_documented_with_its_default():
+    assert missing(keys(), REFERENCE) == []
+    for section, kind in SECTIONS.items():
+        for entry in dataclasses.fields(kind):
+            row = next(
+                line for line in REFERENCE.splitlines() if f"| `{section}.{entry.name}`" in line
+            )
+            if isinstance(entry.default, bool | int | float):
+                shown = row.split("|")[2].strip()
+                assert shown == f"{entry.default:g}".lower() or shown == str(entry.default).lower()
+
+
+def test_every_documented_key_exists():
+    documented = re.findall(r"^\| `([a-z_]+\.[a-z_]+)`", REFERENCE, re.MULTILINE)
+    assert set(documented) - {"config.toml", "memory.db", "ledger.db"} == set(keys())
+
+
+def test_every_key_of_a_server_is_documented():
+    own = [entry.name for entry in dataclasses.fields(ServerOptions) if entry.name != "name"]
+    assert [name for name in own if f"`{name}`" not in REFERENCE.replace("server.NAME.", "")] == []
+
+
+def test_every_skip_reason_is_documented():
+    assert missing(list(SkipReason), REFERENCE) == []
+
+
+def test_every_strategy_is_documented():
+    assert missing(list(STRATEGIES), COMPRESSION) == []
+
+
+def test_the_check_notices_what_is_missing():
+    assert missing(["no_such_reason"], REFERENCE) == ["no_such_reason"]
+
+
+def test_names_of_the_seeds_lead_somewhere():
+    for place in re.findall(r"`((?:surface|compress|ground)/\w+\.py)", NAMES):
+        assert (ROOT / "src" / "upwell" / place).is_file(), place
+    for key in re.findall(r"`((?:surface|compress|intent|memory_context)\.[a-z_]+)`", NAMES):
+        assert key in keys(), key
+
+
+def test_readme_begins_with_the_two_commands():
+    block = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1]
+    assert [line.split("#")[0].strip() for line in block.splitlines()[1:3]] == [
+        "make demo",
+        "make test",
+    ]
+
+
+def test_local_links_resolve():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} → {target}"

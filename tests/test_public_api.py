@@ -1,0 +1,43 @@
+"""What people may import, and what importing costs."""
+
+import subprocess
+import sys
+
+import upwell
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return set(done.stdout.split())
+
+
+def test_what_is_exported():
+    assert set(upwell.__all__) == {"Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"}
+    for name in upwell.__all__:
+        assert getattr(upwell, name) is not None
+
+
+def test_importing_upwell_costs_nothing():
+    own = {name for name in loaded_by("import upwell") if name.startswith("upwell")}
+    assert own == {"upwell"}
+
+
+def test_the_hook_client_is_stdlib_only():
+    loaded = loaded_by("import upwell.__main__, upwell.hook.client")
+    own = {name for name in loaded if name.startswith("upwell")}
+    assert own == {"upwell", "upwell.__main__", "upwell.hook", "upwell.hook.client"}
+    assert not loaded & {"asyncio", "typer", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
+
+
+def test_the_documented_names_are_there():
+    from upwell.app import Settings, build
+    from upwell.compress import compress
+    from upwell.compress.progressive import PROGRESSIVE_FOOTER_TOKEN
+
+    assert PROGRESSIVE_FOOTER_TOKEN == "\n---\n[progressive: chars="
+    assert callable(build)
+    assert Settings().home is None
+    assert compress("short").text == "short"

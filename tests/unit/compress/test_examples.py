@@ -1,0 +1,20 @@
+"""The examples in the documentation are what the code gives."""
+
+from pathlib import Path
+
+from upwell.compress import STRATEGIES
+from upwell.compress.examples import EXAMPLES, page, run
+
+PAGE = Path(__file__).parents[3] / "docs" / "compression.md"
+
+
+def test_the_page_shows_what_the_code_gives() -> None:
+    assert PAGE.read_text(encoding="utf-8").endswith(page())
+
+
+def test_every_strategy_has_its_example() -> None:
+    assert {example.strategy for example in EXAMPLES} == set(STRATEGIES)
+
+
+def test_every_example_keeps_its_budget() -> None:
+    assert [e.strategy for e in EXAMPLES if run(e).after > e.max_chars] == []

@@ -1,0 +1,104 @@
+"""Shorter forms that say the same."""
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upwell.compress import compress
+from upwell.compress.json.tree import compact, parse
+from upwell.compress.normalise.json_table import as_tables
+
+
+def expand(value: Any) -> Any:
+    """Tables back to arrays: the inverse that shows nothing was lost."""
+    if isinstance(value, dict) and value.get("…") == "table":
+        rows = []
+        for row in value["rows"]:
+            flat = {**value.get("same", {}), **dict(zip(value["columns"], row, strict=True))}
+            built: dict[str, Any] = {}
+            for path, cell in flat.items():
+                *above, last = path.split(".")
+                inner = built
+                for part in above:
+                    inner = inner.setdefault(part, {})
+                inner[last] = cell
+            rows.append(built)
+        return rows
+    if isinstance(value, dict):
+        return {key: expand(inner) for key, inner in value.items()}
+    return [expand(inner) for inner in value] if isinstance(value, list) else value
+
+
+records = st.fixed_dictionaries(
+    {
+        "id": st.integers(),
+        "a": st.fixed_dictionaries({"b": st.text(max_size=5)}),
+        "on": st.just(True),
+    }
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(records, min_size=4, max_size=9))
+def test_tables_expand_to_what_they_were(rows: list[dict[str, Any]]) -> None:
+    text = json.dumps({"total": len(rows), "items": rows}, ensure_ascii=False)
+    root = parse(text)
+    assert root is not None
+    table = as_tables(root, text)
+    if table is not None:
+        assert expand(json.loads(table)) == json.loads(text)
+
+
+def test_a_table_is_used_where_it_fits_and_the_rows_do_not() -> None:
+    rows = [{"identifier": n, "description": "same", "enabled": True} for n in range(40)]
+    text = json.dumps(rows, indent=2)
+    result = compress(text, max_chars=1000)
+    assert result.lossless
+    assert expand(json.loads(result.text)) == rows
+
+
+def test_compact_keeps_strings_and_the_blank_behind_a_colon() -> None:
+    assert compact('{ "a" : "b  c" ,\n "d": [1,  2] }') == '{"a":"b  c","d": [1,2]}'
+    assert compact('{"a" :1,"n":  NaN}') == '{"a":1,"n":null}'
+
+
+def test_pretty_json_fits_without_its_blanks() -> None:
+    text = json.dumps({"a": [1, 2, 3], "b": {"c": "d"}}, indent=8)
+    result = compress(text, max_chars=60)
+    assert result.lossless
+    assert json.loads(result.text) == json.loads(text)
+
+
+def test_html_becomes_markdown() -> None:
+    page = "<!doctype html><html><body><h1>Hi</h1>" + "<p>Some <b>bold</b> words.</p>" * 3
+    page += "<script>var x = 1;</script>" * 40 + "</body></html>"
+    result = compress(page, max_chars=200)
+    assert "# Hi" in result.text
+    assert "var x" not in result.text
+    assert "<p>" not in result.text
+
+
+def test_prose_with_angle_brackets_is_left_alone() -> None:
+    text = "if a<b and c>d: pass\n" * 100
+    assert "a<b and c>d" in compress(text, max_chars=300).text
+
+
+def test_colours_go_first() -> None:
+    text = "\x1b[32mok\x1b[0m line\n" * 30
+    assert "\x1b" not in compress(text, max_chars=400).text
+
+
+def test_equal_lines_of_a_log_are_said_once_and_counted() -> None:
+    line = "2026-01-01 10:00:00 WARN retrying\n"
+    text = "2026-01-01 10:00:00 INFO start\n" + line * 50 + "2026-01-01 10:01:00 INFO stop\n"
+    result = compress(text, max_chars=300)
+    assert result.lossless
+    assert result.text.count("retrying") == 1
+    assert "[the line above 50 times]" in result.text
+
+
+def test_equal_lines_of_code_are_left_alone() -> None:
+    text = "def f():\n" + "    pass\n" * 300 + "import os\n"
+    assert "the line above" not in compress(text, max_chars=400, name="f.py").text

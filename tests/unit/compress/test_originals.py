@@ -1,0 +1,78 @@
+"""Originals: kept in full, read in part, gone when their time is up."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from upwell.compress.originals import PART_CHARS, Originals
+from upwell.ground.errors import KeyUnknown
+from upwell.ground.shelf import MemoryShelf
+
+
+@dataclass
+class Hand:
+    """A clock that stands still until it is moved."""
+
+    at: float = 1_000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+def originals(clock: Hand, tenant: str = "default", secret: bytes = b"s" * 32) -> Originals:
+    return Originals(
+        durable=MemoryShelf(clock=clock),
+        private=MemoryShelf(clock=clock),
+        secret=secret,
+        has_secret=lambda text: "ghp_" in text,
+        tenant=tenant,
+    )
+
+
+async def test_the_whole_and_any_slice_come_back() -> None:
+    kept = originals(Hand())
+    text = "añ\ud83d\r\n\0" + "0123456789" * 90_000 + "end"
+    key = (await kept.keep(text, "log.txt")).key
+    assert await kept.get(key) == text
+    assert (
+        await kept.slice(key, PART_CHARS - 3, PART_CHARS + 4)
+        == text[PART_CHARS - 3 : PART_CHARS + 4]
+    )
+    assert (await kept.find(key)).name == "log.txt"
+
+
+async def test_keys_are_the_same_for_the_same_text_tenant_and_home_only() -> None:
+    clock = Hand()
+    key = originals(clock).key_of("text")
+    assert originals(clock).key_of("text") == key
+    assert originals(clock, tenant="b").key_of("text") != key
+    assert originals(clock, secret=b"t" * 32).key_of("text") != key
+
+
+async def test_reading_gives_a_new_day_to_live_and_not_reading_none() -> None:
+    clock = Hand()
+    kept = originals(clock)
+    key = (await kept.keep("text")).key
+    for _ in range(3):
+        clock.at += 80_000
+        assert await kept.get(key) == "text"
+    clock.at += 90_000
+    with pytest.raises(KeyUnknown):
+        await kept.get(key)
+
+
+async def test_a_text_with_a_secret_is_never_put_on_the_durable_shelf() -> None:
+    clock = Hand()
+    durable = MemoryShelf(clock=clock)
+    kept = Originals(
+        durable=durable,
+        private=MemoryShelf(clock=clock),
+        secret=b"s" * 32,
+        has_secret=lambda text: True,
+    )
+    key = (await kept.keep("token")).key
+    assert await kept.get(key) == "token"
+    assert await durable.scan("original") == []

@@ -1,0 +1,107 @@
+"""What each strategy promises, and which one `auto` picks."""
+
+import json
+from typing import Any
+
+import pytest
+
+from upwell.compress import STRATEGIES, compress, load
+from upwell.ground.errors import UsageError
+
+MARKDOWN = "\n".join(
+    f"## Part {n}\n\nFirst line of part {n}.\n\n" + f"Filler sentence {n} goes on and on. " * 12
+    for n in range(12)
+)
+API = "\n".join(
+    f"## Users {n}\n\nGET /users/{n} lists things.\n\n" + "More words about it. " * 20
+    for n in range(8)
+)
+ROWS: list[dict[str, Any]] = [
+    {"id": n, "name": f"row {n}", "nested": {"deep": n, "text": "x" * 30}} for n in range(60)
+]
+TABLE = {
+    "array": (json.dumps(ROWS), "schema_pruning"),
+    "dict with a large array": (json.dumps({"total": 60, "items": ROWS}), "schema_pruning"),
+    "nested dict": (
+        json.dumps({f"k{n}": {"a": {"b": "y" * 90}} for n in range(9)}),
+        "extract_fields",
+    ),
+    "simple dict": (json.dumps({f"k{n}": "z" * 60 for n in range(30)}), "truncate"),
+    "short array": (json.dumps([{"a": "z" * 200} for _ in range(5)]), "truncate"),
+    "api docs": (API, "skeleton"),
+    "markdown": (MARKDOWN, "hybrid"),
+    "text": ("just some words in a line\n" * 200, "truncate"),
+}
+
+
+@pytest.mark.parametrize("case", TABLE)
+def test_auto_picks_by_the_table_of_the_seed(case: str) -> None:
+    text, strategy = TABLE[case]
+    assert compress(text, max_chars=len(text) // 4).strategy == strategy
+    assert compress(text, max_chars=len(text)).strategy == "none"
+
+
+def test_within_budget_the_bytes_are_the_same() -> None:
+    text = '{ "a" :  1.10,\r\n "a": 123456789012345678901234567890 }'
+    assert compress(text, max_chars=len(text)).text == text
+
+
+def test_number_lexemes_and_duplicate_keys_survive() -> None:
+    text = '{"a": 1.10, "a": 123456789012345678901234567890, "b": 1E400, "c": "%s"}' % ("x" * 900)
+    kept = compress(text, max_chars=300).text
+    assert '"a": 1.10' in kept
+    assert "123456789012345678901234567890" in kept
+    assert "1E400" in kept
+
+
+def test_non_finite_numbers_become_null() -> None:
+    text = '{"a": NaN, "b": [Infinity, -Infinity], "c": "NaN %s"}' % ("y" * 900)
+    kept = json.loads(
+        compress(text, max_chars=400).text, parse_constant=lambda _: pytest.fail("not JSON")
+    )
+    assert kept["a"] is None
+
+
+def test_extract_fields_keeps_every_top_level_key() -> None:
+    text = json.dumps({f"key{n}": {"inner": f"v{n}", "more": {"a": "w" * 90}} for n in range(20)})
+    result = compress(text, max_chars=len(text) * 2 // 3, strategy="extract_fields")
+    assert set(json.loads(text)) <= set(json.loads(result.text))
+
+
+def test_schema_pruning_keeps_the_schema() -> None:
+    result = compress(json.dumps(ROWS), max_chars=600, strategy="schema_pruning")
+    first = json.loads(result.text)[0]
+    assert set(first) >= {"id", "name", "nested"}
+    assert set(first["nested"]) >= {"deep", "text"}
+    assert "left out" in result.text
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "skeleton"])
+def test_headings_are_kept(strategy: str) -> None:
+    result = compress(MARKDOWN, max_chars=len(MARKDOWN) // 4, strategy=strategy)
+    assert [n for n in range(12) if f"## Part {n}\n" not in result.text] == []
+
+
+def test_skeleton_keeps_first_lines() -> None:
+    result = compress(MARKDOWN, max_chars=len(MARKDOWN) // 4, strategy="skeleton")
+    assert [n for n in range(12) if f"First line of part {n}." not in result.text] == []
+
+
+def test_the_question_decides_what_is_kept() -> None:
+    result = compress(json.dumps(ROWS), max_chars=300, query="what is the name of row 41?")
+    assert "row 41" in result.text
+
+
+def test_an_unknown_strategy_names_the_nearest() -> None:
+    with pytest.raises(UsageError, match="truncate"):
+        compress("text", strategy="trunkate")
+
+
+def test_every_strategy_loads_under_its_name() -> None:
+    assert [load(name).name for name in STRATEGIES] == list(STRATEGIES)
+
+
+def test_a_summary_without_a_model_falls_down_the_ladder() -> None:
+    result = compress("some words\n" * 200, max_chars=200, strategy="llm_summary")
+    assert result.strategy == "truncate"
+    assert result.tried[0].strategy == "llm_summary"

@@ -1,0 +1,97 @@
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from upwell.ground.limits import Breaker, BreakerState, Deadline, RateLimit
+from upwell.testing import ManualClock
+
+
+def test_the_breaker_opens_after_failures_in_a_row_and_recovers():
+    clock = ManualClock()
+    breaker = Breaker(3, 60.0, clock)
+    breaker.fail()
+    breaker.fail()
+    breaker.succeed()
+    for _ in range(3):
+        assert breaker.allow()
+        breaker.fail()
+    assert breaker.state is BreakerState.OPEN
+    assert not breaker.allow()
+    clock.advance(60.0)
+    assert breaker.state is BreakerState.HALF_OPEN
+    assert breaker.allow()
+    assert not breaker.allow(), "one probe at a time"
+    breaker.succeed()
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_a_probe_that_never_reports_does_not_shut_the_breaker_for_ever():
+    clock = ManualClock()
+    breaker = Breaker(1, 60.0, clock)
+    breaker.fail()
+    clock.advance(60.0)
+    assert breaker.allow()
+    clock.advance(60.0)
+    assert breaker.allow()
+
+
+class BreakerAgainstModel(RuleBasedStateMachine):
+    """Whatever happens, the cause gone means that the breaker closes again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.breaker = Breaker(3, 60.0, self.clock)
+        self.in_a_row = 0
+
+    @rule()
+    def fail(self) -> None:
+        if self.breaker.allow():
+            self.breaker.fail()
+            self.in_a_row += 1
+
+    @rule()
+    def succeed(self) -> None:
+        if self.breaker.allow():
+            self.breaker.succeed()
+            self.in_a_row = 0
+
+    @rule()
+    def wait(self) -> None:
+        self.clock.advance(61.0)
+
+    @precondition(lambda self: self.in_a_row < 3)
+    @rule()
+    def stays_closed_below_the_threshold(self) -> None:
+        assert self.breaker.state is BreakerState.CLOSED
+
+    @rule()
+    def always_recovers(self) -> None:
+        self.clock.advance(61.0)
+        assert self.breaker.allow()
+        self.breaker.succeed()
+        self.in_a_row = 0
+        assert self.breaker.state is BreakerState.CLOSED
+
+
+TestBreakerAgainstModel = BreakerAgainstModel.TestCase
+TestBreakerAgainstModel.settings = settings(max_examples=40, deadline=None)
+
+
+def test_the_rate_counts_what_was_taken_in_the_last_minute():
+    clock = ManualClock()
+    rate = RateLimit(2, clock)
+    rate.take()
+    clock.advance(30.0)
+    rate.take()
+    assert not rate.allow()
+    clock.advance(30.0)
+    assert rate.allow()
+
+
+def test_a_deadline_only_gets_nearer():
+    clock = ManualClock()
+    deadline = Deadline.after(3.0, clock)
+    assert deadline.sooner(10.0).remaining() == 3.0
+    assert deadline.sooner(1.0).remaining() == 1.0
+    clock.advance(5.0)
+    assert deadline.passed()

@@ -1,0 +1,46 @@
+"""What a text is."""
+
+import json
+
+import pytest
+
+from upwell.ground.text.kind import detect
+from upwell.ground.types import Kind
+
+SAMPLES = {
+    Kind.JSON_ARRAY: '[{"a": 1}]',
+    Kind.JSON_OBJECT: '{"a": 1}',
+    Kind.JSON_SCALAR: '"just a string"',
+    Kind.JSON_LINES: '{"a": 1}\n{"a": 2}\n{"a": 3}\n',
+    Kind.OPENAPI: json.dumps({"openapi": "3.1.0", "paths": {"/x": {}}}),
+    Kind.MARKDOWN: "# Title\n\nSome *text* here.\n\n## More\n\n- item\n- item\n",
+    Kind.API_DOCS: "# Users\n\nGET /users\n\n## One\n\nGET /users/1\n\nPOST /users\n",
+    Kind.HTML: "<!DOCTYPE html>\n<html><body><p>hi</p></body></html>",
+    Kind.CSV: "id,name,size\n1,a,3\n2,b,4\n3,c,5\n",
+    Kind.LOG: "2026-01-01 10:00:00 INFO start\n2026-01-01 10:00:01 ERROR stop\n" * 3,
+    Kind.TEST_OUTPUT: "test a::b ... ok\ntest a::c ... FAILED\ntest result: FAILED. 1 passed\n",
+    Kind.DIFF: "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n",
+    Kind.GIT_LOG: "commit 0123456789abcdef\nAuthor: A <a@b.c>\nDate: now\n\n    Subject\n",
+    Kind.GREP: "src/a.py:12:import os\nsrc/b.py:3:import sys\nsrc/c.py:9:import re\n",
+    Kind.CODE: "import os\n\n\ndef main(argv):\n    if argv:\n"
+    "        return os.getcwd()\n    return None\n",
+    Kind.STACK_TRACE: 'Traceback (most recent call last):\n  File "a.py", line 3, in f\n'
+    '    g()\n  File "b.py", line 4, in g\n    h()\nValueError: no\n',
+    Kind.TEXT: "Just some words that say nothing in particular.\nAnd more of them.\n",
+}
+
+
+@pytest.mark.parametrize("kind", SAMPLES)
+def test_samples_are_recognised(kind: Kind) -> None:
+    assert detect(SAMPLES[kind]) == kind
+
+
+def test_a_name_tells_code() -> None:
+    assert detect("x = 1\n", "settings.py") == Kind.CODE
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "[not json", "{braces} in prose", "a<b and c>d\n" * 9]
+)
+def test_what_is_nothing_else_is_text(text: str) -> None:
+    assert detect(text) == Kind.TEXT

@@ -1,0 +1,64 @@
+"""Blocks of Markdown, held against a full CommonMark parser."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from upwell.ground.text.sections import FENCE, HEADING, blocks, title
+
+LINES = st.sampled_from(
+    [
+        "# One",
+        "## Two ##",
+        "text",
+        "",
+        "```",
+        "~~~ py",
+        "Under",
+        "===",
+        "- item",
+        "1. x",
+        "#no",
+        "####### seven",
+    ]
+)
+
+
+def headings_by_the_parser(text: str) -> list[tuple[int, int]]:
+    tokens = MarkdownIt("commonmark").parse(text)
+    return [
+        (token.map[0], int(token.tag[1]))
+        for token in tokens
+        if token.type == "heading_open" and token.map and token.level == 0
+    ]
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(LINES, max_size=14).map("\n".join))
+def test_headings_are_those_of_commonmark(text: str) -> None:
+    found = blocks(text)
+    ours = [(text.count("\n", 0, b.start), b.level) for b in found if b.what == HEADING]
+    lists = any(line.startswith(("- ", "1. ")) for line in text.splitlines())
+    if not lists and not text.startswith("---"):
+        assert ours == headings_by_the_parser(text)
+    assert "".join(text[b.start : b.end] for b in found) == text
+
+
+def test_blocks_know_the_heading_they_stand_under() -> None:
+    text = "# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree\n"
+    found = blocks(text)
+    above = {
+        text[b.start : b.end].strip(): title(text, found[b.heading])
+        for b in found
+        if b.what == "paragraph"
+    }
+    assert above == {"one": "A", "two": "B", "three": "C"}
+
+
+def test_a_heading_inside_a_fence_is_none() -> None:
+    found = blocks("```\n# not a heading\n```\n# yes\n")
+    assert [b.what for b in found] == [FENCE, HEADING]
+
+
+def test_front_matter_is_one_block() -> None:
+    assert blocks("---\ntitle: x\n# no\n---\n# yes\n")[0].end == len("---\ntitle: x\n# no\n---\n")

@@ -1,0 +1,33 @@
+"""The estimate: additive, never of nothing, close to what a tokenizer counts."""
+
+import pytest
+
+from upwell.ground.text.tokens import count, exceeds, weigh
+
+REAL = {
+    # counted once with tiktoken, the larger of o200k_base and cl100k_base
+    "def parse(text: str) -> Node | None:\n    return Node(text)\n" * 20: 320,
+    "The quick brown fox jumps over the lazy dog. " * 30: 301,
+    '{"id": 1308968677, "state": "open", "title": "A test"},\n' * 20: 440,
+    "2026-03-01T10:22:31.123Z INFO http GET /api/users 200 12ms\n" * 20: 540,
+}
+
+
+@pytest.mark.parametrize("text", REAL)
+def test_close_to_the_truth_and_on_the_safe_side(text: str) -> None:
+    assert 0.95 * REAL[text] <= count(text) <= 1.5 * REAL[text]
+
+
+def test_nothing_has_no_tokens() -> None:
+    assert count("") == 0
+    assert not exceeds("", 0)
+
+
+def test_parts_add_up() -> None:
+    text = "def f(x):\n    return {'a': 1, 'b': [1, 2, 3]}\n"
+    assert weigh(text * 10) == pytest.approx(10 * weigh(text), rel=0.05)
+
+
+def test_a_long_text_is_known_to_exceed_without_reading_it_all() -> None:
+    assert exceeds("word " * 1_000_000, 100)
+    assert not exceeds("word " * 10, 100)

@@ -1,0 +1,31 @@
+"""Budgets learned from feedback: bounded, slow to move, forgettable."""
+
+from upwell.ground.shelf import MemoryShelf
+from upwell.learn.ratios import LEAST, MOST, Report, forget, ratio_of, ratios, record
+
+
+def test_few_reports_change_nothing() -> None:
+    assert ratio_of("t", {Report.TRUNCATED: 2}).ratio == 1.0
+
+
+def test_loss_raises_and_length_lowers_within_bounds() -> None:
+    assert ratio_of("t", {Report.TRUNCATED: 3}).ratio > 1.0
+    assert ratio_of("t", {Report.TOO_LONG: 3}).ratio < 1.0
+    assert ratio_of("t", {Report.MISSING_EXAMPLE: 900}).ratio == MOST
+    assert ratio_of("t", {Report.TOO_LONG: 900}).ratio == LEAST
+
+
+def test_coming_back_says_that_too_little_was_shown_when_it_is_frequent() -> None:
+    assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 20}).ratio > 1.0
+    assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 100}).ratio == 1.0
+
+
+async def test_reports_are_counted_and_forgotten_by_tool() -> None:
+    shelf = MemoryShelf()
+    for _ in range(4):
+        await record(shelf, "fs__read", Report.TRUNCATED)
+        await record(shelf, "gh__list", Report.TOO_LONG)
+    learned = {ratio.tool: ratio for ratio in await ratios(shelf)}
+    assert learned["fs__read"].ratio > 1.0 > learned["gh__list"].ratio
+    await forget(shelf, "fs__read")
+    assert [ratio.tool for ratio in await ratios(shelf)] == ["gh__list"]

@@ -1,0 +1,73 @@
+"""The five levels of seed 000, in its order of priority."""
+
+import pytest
+
+from upwell.ground.types import Cue, QuerySource
+from upwell.surface.context import query_of
+
+
+def tool(name, args, templates=None):
+    return query_of(Cue(door="tool", tool=name, args=args), templates or {}, 10)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "source", "text"),
+    [
+        ("Grep", {"pattern": "rate limit"}, QuerySource.TEMPLATE, "rate limit"),
+        (
+            "fs__read_file",
+            {"path": "/a/auth.py", "_context_query": "token refresh"},
+            QuerySource.AGENT,
+            "token refresh",
+        ),
+        (
+            "fs__read_file",
+            {"path": "/home/me/src/billing/retry_policy.py", "query": "x"},
+            QuerySource.PATH,
+            "me billing retry policy",
+        ),
+        (
+            "web__search",
+            {"query": "webhook signatures", "url": ""},
+            QuerySource.KEYS,
+            "webhook signatures",
+        ),
+        ("shop__list_orders", {"n": 1}, QuerySource.TOOL_NAME, "list orders"),
+    ],
+)
+def test_levels(name, args, source, text):
+    query = tool(name, args)
+    assert (query.source, query.texts) == (source, (text,))
+
+
+def test_a_level_without_a_usable_word_gives_way():
+    assert tool("x__read", {"path": "/src/index", "query": "billing"}).source is QuerySource.KEYS
+
+
+def test_templates_of_the_user_come_first():
+    query = tool("Grep", {"pattern": "p", "why": "slow start"}, {"Grep": "{why}"})
+    assert query.texts == ("slow start",)
+
+
+def test_files_and_names_are_handed_on_whatever_the_level():
+    query = tool("Bash", {"command": "pytest tests/unit/test_cache.py -k parseConfig"})
+    assert query.paths == ("tests/unit/test_cache.py",)
+    assert query.symbols == ("parseConfig",)
+
+
+def test_a_message_names_files_too():
+    query = query_of(Cue(door="prompt", text="why does src/app/cache.py reload?"), {}, 10)
+    assert query.paths == ("src/app/cache.py",)
+    assert query.source is QuerySource.MESSAGE
+
+
+def test_the_cwd_decides_the_project(tmp_path):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "deep").mkdir()
+    cue = Cue(door="prompt", text="what about caching here?", cwd=str(tmp_path / "deep"))
+    assert query_of(cue, {}, 10).scope.project == str(tmp_path)
+
+
+@pytest.mark.parametrize("args", [{}, {"path": None}, {"path": ["x", 3]}, {"query": {"a": 1}}])
+def test_odd_arguments_do_no_harm(args):
+    tool("fs__read_file", args)

@@ -1,0 +1,191 @@
+import asyncio
+
+import pytest
+
+from upwell.ground.errors import RecallUnavailable
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing
+from upwell.surface.engine import Surfacer
+from upwell.surface.options import IntentOptions, Options, SurfaceOptions
+from upwell.testing import FakeRecall, ManualClock
+
+
+def hit(identity="m1", score=0.9, text="the cache reloads on SIGHUP"):
+    memory = Memory(id=identity, text=text, content_hash=f"h-{text}")
+    return Hit(memory=memory, score=score, signals={"bm25": 7.0})
+
+
+class Stage:
+    def __init__(self, *hits, error=None, **surface):
+        self.clock = ManualClock()
+        self.recall = FakeRecall(hits, error)
+        self.shelf = MemoryShelf(clock=self.clock)
+        self.intent = IntentOptions()
+        self.surface = SurfaceOptions(**surface)
+
+    def surfacer(self):
+        options = Options(surface=self.surface, intent=self.intent)
+        return Surfacer(self.recall.search, self.shelf, options, clock=self.clock)
+
+
+def read(path="src/cache.py", session="s"):
+    return Cue(door="tool", tool="Read", args={"file_path": path}, session=session)
+
+
+async def reason(surfacer, cue):
+    outcome = await surfacer.surface(cue)
+    assert isinstance(outcome, Skip), outcome
+    return outcome.reason
+
+
+async def test_it_says_what_it_found_with_its_reasons():
+    outcome = await Stage(hit(), hit("m2", 0.2, "unrelated")).surfacer().surface(read())
+    assert isinstance(outcome, Surfacing)
+    assert [memory.id for memory in outcome.memories] == ["m1"]
+    assert outcome.confidence == 0.9
+    assert outcome.signals == {"bm25": 7.0}
+    assert [held.memory.id for held in outcome.held_back] == ["m2"]
+    assert outcome.id in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("cue", "expected"),
+    [
+        (Cue(door="prompt", text="thanks"), SkipReason.NOT_APPLICABLE),
+        (Cue(door="tool", tool="Write", args={"file_path": "a.py"}), SkipReason.WRITE_TOOL),
+        (Cue(door="tool", tool="fs__edit_file", args={"path": "a.py"}), SkipReason.WRITE_TOOL),
+        (
+            Cue(door="tool", tool="x__go", args={"q": "a b"}, annotations={"readOnlyHint": False}),
+            SkipReason.WRITE_TOOL,
+        ),
+        (
+            Cue(
+                door="tool",
+                tool="x__go",
+                args={"q": "cache reload"},
+                annotations={"destructiveHint": True},
+            ),
+            SkipReason.WRITE_TOOL,
+        ),
+        (Cue(door="tool", tool="ls", args={}), SkipReason.UNSUITABLE_QUERY),
+    ],
+)
+async def test_gates_before_the_search(cue, expected):
+    stage = Stage(hit())
+    assert await reason(stage.surfacer(), cue) is expected
+    assert stage.recall.asked == []
+
+
+async def test_a_read_only_hint_outweighs_the_name():
+    cue = Cue(
+        door="tool",
+        tool="x__updates",
+        args={"query": "cache reload"},
+        annotations={"readOnlyHint": True},
+    )
+    assert isinstance(await Stage(hit()).surfacer().surface(cue), Surfacing)
+
+
+async def test_disabled_and_excluded():
+    assert await reason(Stage(hit(), enabled=False).surfacer(), read()) is SkipReason.DISABLED
+    excluded = Stage(hit(), exclude_tools=("Re*",))
+    assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
+
+
+async def test_nothing_found_and_nothing_good_enough():
+    assert await reason(Stage().surfacer(), read()) is SkipReason.NO_CANDIDATES
+    low = await Stage(hit(score=0.3)).surfacer().surface(read())
+    assert isinstance(low, Skip)
+    assert low.reason is SkipReason.BELOW_MIN_SCORE
+    assert low.confidence == 0.3
+
+
+async def test_nothing_is_said_twice_but_to_who_asks():
+    stage = Stage(hit())
+    surfacer = stage.surfacer()
+    assert isinstance(await surfacer.surface(read()), Surfacing)
+    stage.clock.advance(60)
+    assert await reason(surfacer, read(session="another")) is SkipReason.REPEATED
+    ask = Cue(door="ask", text="when does the cache reload?")
+    assert isinstance(await surfacer.surface(ask), Surfacing)
+    stage.clock.advance(604_800)
+    assert isinstance(await surfacer.surface(read()), Surfacing)
+
+
+async def test_an_edited_memory_is_new_again():
+    stage = Stage(hit())
+    surfacer = stage.surfacer()
+    await surfacer.surface(read())
+    stage.recall.hits = [hit(text="the cache reloads on SIGUSR1 now")]
+    assert isinstance(await surfacer.surface(read("src/other.py")), Surfacing)
+
+
+async def test_what_did_not_arrive_may_be_said_again():
+    stage = Stage(hit())
+    surfacer = stage.surfacer()
+    outcome = await surfacer.surface(read())
+    await surfacer.take_back(outcome)
+    assert isinstance(await surfacer.surface(read("lib/cache.py")), Surfacing)
+
+
+async def test_cooldown_is_for_the_same_question_within_seconds():
+    stage = Stage(hit(), hit("m2", text="something else entirely here"))
+    surfacer = stage.surfacer()
+    await surfacer.surface(read())
+    assert await reason(surfacer, read()) is SkipReason.COOLDOWN
+    stage.clock.advance(5.1)
+    assert await reason(surfacer, read()) is SkipReason.REPEATED
+
+
+async def test_the_rate_is_per_session_across_tools():
+    stage = Stage(rate_per_minute=2)
+    surfacer = stage.surfacer()
+    for number in range(2):
+        stage.recall.hits = [hit(f"m{number}", text=f"note number {number}")]
+        assert isinstance(await surfacer.surface(read(f"src/file{number}.py")), Surfacing)
+    stage.recall.hits = [hit("m9", text="another note")]
+    assert await reason(surfacer, read("src/third.py")) is SkipReason.RATE
+    other = read("src/third.py", session="other")
+    assert isinstance(await surfacer.surface(other), Surfacing)
+
+
+async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
+    stage = Stage(error=RecallUnavailable("down", source="fake"))
+    surfacer = stage.surfacer()
+    for number in range(3):
+        assert await reason(surfacer, read(f"src/f{number}.py")) is SkipReason.FAULT
+    assert await reason(surfacer, read("src/f4.py")) is SkipReason.BREAKER_OPEN
+    stage.clock.advance(60)
+    stage.recall.error, stage.recall.hits = None, [hit()]
+    assert isinstance(await surfacer.surface(read("src/f5.py")), Surfacing)
+
+
+async def test_a_slow_recall_ends_at_its_deadline():
+    async def forever(query, deadline):
+        await asyncio.Event().wait()
+
+    options = Options(surface=SurfaceOptions(timeout_seconds=0.05))
+    surfacer = Surfacer(forever, MemoryShelf(), options)
+    assert await reason(surfacer, read()) is SkipReason.DEADLINE
+
+
+async def test_required_intent_is_the_literal_rule_of_adr_006():
+    stage = Stage(hit())
+    stage.intent = IntentOptions(required=True)
+    statement = Cue(door="prompt", text="JC moved the cache to Lima last week")
+    assert await reason(stage.surfacer(), statement) is SkipReason.LOW_INTENT
+    stage.intent = IntentOptions()
+    assert isinstance(await stage.surfacer().surface(statement), Surfacing)
+
+
+async def test_decisions_reach_the_journal():
+    stage = Stage(hit(), persist_query_text=False)
+    surfacer = stage.surfacer()
+    await surfacer.surface(read())
+    await surfacer.aclose()
+    kept = await stage.shelf.scan("decision")
+    assert b'"surfaced"' in kept[0].value
+    assert b"sha256:" in kept[0].value
+    assert b"cache" not in kept[0].value.replace(b"src/cache", b"")
+    counts = {item.key: item.number for item in await stage.shelf.scan("outcome")}
+    assert counts == {"surfaced": 1}

@@ -1,0 +1,83 @@
+"""The examples of seed 003, and what else a message can be."""
+
+import pytest
+
+from upwell.surface.messages import derive_queries, names, not_applicable
+
+
+@pytest.mark.parametrize(
+    ("message", "queries"),
+    [
+        (
+            "¿le gusta el jengibre a JC?",
+            ("¿le gusta el jengibre a JC?", "gusta jengibre", "JC"),
+        ),
+        ("JC?", ("JC?", "JC")),
+        ("¿qué?", ("¿qué?",)),
+        ("a b c", ("a b c",)),
+        ("fix bug today", ("fix bug today",)),
+        ("   ", ()),
+    ],
+)
+def test_derived_queries(message, queries):
+    assert derive_queries(message) == queries
+
+
+@pytest.mark.parametrize(
+    ("message", "found"),
+    [
+        ("What did María José say about the API in NASA?", ["María", "José", "API", "NASA"]),
+        ("¿Cuándo es el cumpleaños de Eva?", ["Eva"]),
+        ("Is Cookie healthy?", ["Cookie"]),
+        ("JC's dog", ["JC"]),
+        ("tell UNICEF", ["UNICEF"]),
+    ],
+)
+def test_names(message, found):
+    assert names(message) == found
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "   ",
+        "/status",
+        "/agent:doctor x",
+        "/foo bar baz",
+        "hola",
+        "OK",
+        "thanks",
+        "Buenas Tardes",
+        "👍",
+        "Hola!",
+        "fix bug",
+        "ok gracias",
+        "thanks a lot!",
+        "muchas gracias por todo",
+        "good morning",
+        "looks good to me",
+    ],
+)
+def test_not_applicable(message):
+    assert not_applicable(message)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "fix the bug",
+        "JC?",
+        "¿qué?",
+        "/home/me/x fails again today",
+        "你好吗？",
+        "¿cuándo es?",
+        "JC moved to Lima last week",
+    ],
+)
+def test_applicable(message):
+    assert not_applicable(message) == ""
+
+
+def test_the_original_is_cut_at_500_characters():
+    assert len(derive_queries("word " * 140)[0]) == 500

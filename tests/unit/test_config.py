@@ -1,0 +1,91 @@
+import pytest
+
+from upwell.config import load
+from upwell.ground.errors import ConfigError
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path
+
+
+def written(home, text):
+    (home / "config.toml").write_text(text, encoding="utf-8")
+    return load(home, environment={})
+
+
+def test_defaults_without_a_file(home):
+    config = load(home, environment={})
+    assert config.surface.dedup_ttl_seconds == 604_800
+    assert config.values == {}
+
+
+def test_the_later_wins_and_remembers_where_it_came_from(home):
+    (home / "config.toml").write_text("[surface]\nmin_score = 0.3\nrace_ms = 100\n")
+    config = load(home, {"surface.race_ms": 50}, {"UPWELL_SURFACE__MIN_SCORE": "0.7"})
+    assert config.surface.min_score == 0.7
+    assert config.surface.race_ms == 50
+    assert config.values["surface.min_score"].origin == "UPWELL_SURFACE__MIN_SCORE"
+    assert config.values["surface.race_ms"].origin == "flag"
+    assert config.shown()["surface.max_count"].origin == "default"
+
+
+def test_tables_per_server_and_tool(home):
+    config = written(
+        home,
+        '[server.fs]\ncommand = "x"\n[server.fs.compress]\nmax_result_tokens = 9\n'
+        '[tool."fs__read*"]\ncompress.strategy = "none"\nsurface.race_ms = 10\n',
+    )
+    assert config.compress_for("fs", "list").max_result_tokens == 9
+    assert config.compress_for("fs", "list").strategy == "auto"
+    assert config.compress_for("fs", "read_file").strategy == "none"
+    assert config.surface_for("fs", "read_file").race_ms == 10
+    assert config.compress_for("git", "log").max_result_tokens is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[surfac]\na = 1", "did you mean 'surface'"),
+        ("[surface]\nmin_scor = 1", "did you mean 'min_score'"),
+        ('[surface]\nmin_score = "much"', "surface.min_score"),
+        ("[surface]\nenabled = 7", "surface.enabled"),
+        ('[surface]\ninjection_mode = "above"', "injection_mode"),
+        ("surface = 1", "must be a table"),
+        ("[server.fs]\nargs = []", "has no command"),
+        ('[server.fs]\ncommand = "x"\ncomand = "y"', "did you mean 'command'"),
+        ('[server.upwell]\ncommand = "x"', "taken"),
+        ('[server."a__b"]\ncommand = "x"', "may only have"),
+        ('[tool."a"]\ncompres.strategy = "x"', "did you mean 'compress'"),
+        ("x = ", "is not TOML"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(home, text, said):
+    with pytest.raises(ConfigError) as raised:
+        written(home, text)
+    assert said in str(raised.value)
+    assert "config.toml" in str(raised.value)
+
+
+def test_an_unknown_variable_is_named(home):
+    with pytest.raises(ConfigError, match="UPWELL_SURFACE__MIN_SCOR"):
+        load(home, environment={"UPWELL_SURFACE__MIN_SCOR": "1"})
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("off", False), ("0", False)])
+def test_flags_from_the_environment(home, text, value):
+    config = load(home, environment={"UPWELL_SURFACE__ENABLED": text})
+    assert config.surface.enabled is value
+
+
+def test_lists_from_the_environment(home):
+    config = load(home, environment={"UPWELL_SURFACE__EXCLUDE_TOOLS": '["a*", "b"]'})
+    assert config.surface.exclude_tools == ("a*", "b")
+
+
+def test_secrets_are_masked(home):
+    config = written(home, '[server.fs]\ncommand = "x"\nenv = { KEY = "hush" }\n')
+    assert "hush" not in str(config.shown())
+    shown = load(home, {"llm.api_key": "hush"}, {}).shown()
+    assert shown["llm.api_key"].value == "***"
+    assert shown["surface.max_tokens"].value == 4000

@@ -1,0 +1,133 @@
+"""Reading on, choosing, searching, and saying what was missing: through the toolbox of an app."""
+
+import json
+
+import pytest
+
+from upwell.app import Settings, build
+from upwell.compress.progressive import rejoin
+from upwell.ground.types import ToolCall
+from upwell.wire.rawjson import RawObject, dumps
+
+CALL = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "guide.md"})
+GUIDE = "# Guide\n\n" + "\n".join(
+    f"## Part {n}\n\nWhat part {n} says about subject{n}.\n\n" + "filler words " * 60
+    for n in range(40)
+)
+
+
+@pytest.fixture
+async def app(tmp_path):
+    app = await build(Settings(home=tmp_path, environment={"PATH": "/usr/bin:/bin"}))
+    yield app
+    await app.aclose()
+
+
+@pytest.fixture
+async def key(app):
+    result = RawObject.parse(dumps({"content": [{"type": "text", "text": GUIDE}]}))
+    fitted = json.loads((await app._fitter.fit(CALL, result)).encode())
+    return fitted["content"][-1]["text"].partition('key="')[2].partition('"')[0]
+
+
+async def call(app, name, **args):
+    reply = json.loads((await app.toolbox().call(name, args, "s")).result)
+    return reply.get("isError", False), [block["text"] for block in reply["content"]]
+
+
+async def test_chunks_give_the_original_back(app, key):
+    chunks, offset = [], 0
+    while offset < len(GUIDE):
+        failed, (chunk,) = await call(app, "read_more", key=key, offset=offset)
+        assert not failed
+        chunks.append(chunk)
+        offset += len(rejoin([chunk]))
+    assert rejoin(chunks) == GUIDE
+
+
+async def test_sections_by_their_keys(app, key):
+    failed, texts = await call(app, "select_sections", key=key, sections=["Part 7"])
+    assert not failed, texts
+    assert "subject7." in texts[0]
+    assert "subject8." not in texts[0]
+
+
+async def test_places_in_the_original(app, key):
+    failed, texts = await call(app, "search_original", key=key, query="subject23")
+    assert not failed
+    assert "subject23" in texts[0]
+    offset = int(texts[0].partition("[offset ")[2].partition("]")[0])
+    assert "23" in GUIDE[offset : offset + 200]
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("read_more", {"key": "0" * 16}),
+        ("read_more", {}),
+        ("read_more", {"key": 5}),
+        ("read_more", {"key": "k", "ofset": 3}),
+        ("select_sections", {"key": "0" * 16, "sections": ["a"]}),
+        ("search_original", {"key": "0" * 16, "query": "x"}),
+        ("compression_feedback", {"server": "fs", "tool": "read", "kind": "bad"}),
+    ],
+)
+async def test_what_cannot_be_is_an_error_that_says_so(app, name, args):
+    failed, (text,) = await call(app, name, **args)
+    assert failed
+    assert "\n" not in text
+
+
+async def test_an_offset_past_the_end_and_an_unknown_section(app, key):
+    assert (await call(app, "read_more", key=key, offset=len(GUIDE) + 1))[0]
+    assert (await call(app, "read_more", key=key, offset=-1))[0]
+    assert (await call(app, "select_sections", key=key, sections=["No such part"]))[0]
+
+
+async def test_feedback_changes_the_next_session_within_bounds(app):
+    for _ in range(40):
+        failed, _ = await call(
+            app, "compression_feedback", server="fs", tool="read", kind="truncated"
+        )
+        assert not failed
+    before = app._fitter.budget_of(app.config.compress)
+    await app.budgets.take_up()
+    (ratio,) = await app.budgets.learned()
+    assert ratio.ratio == 3.0
+    assert before.max_tokens == 4000
+    assert await app.budgets.forget() == 1
+    assert await app.budgets.learned() == []
+
+
+async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
+    await app.budgets.take_up()
+    for _ in range(3):
+        await call(app, "compression_feedback", server="fs", tool="read", kind="too_long")
+    await app.budgets.take_up_if_asked()
+    assert app.budgets.ratios == {}
+    await app.budgets.ask()
+    await app.budgets.take_up_if_asked()
+    assert 0.5 <= app.budgets.ratios["fs__read"] < 1.0
+
+
+async def test_coming_back_is_counted_once_a_delivery(app, key):
+    for _ in range(3):
+        await call(app, "read_more", key=key)
+    await app.keep_house()
+    counts = {item.key: item.number for item in await app._shelf.scan("compression_feedback")}
+    assert counts == {"fs__read|served": 1, "fs__read|came_back": 1}
+
+
+async def test_progressive_brings_contents_and_key_in_blocks_of_their_own(tmp_path):
+    flags = {"compress.strategy": "progressive"}
+    settings = Settings(home=tmp_path, flags=flags, environment={"PATH": "/usr/bin:/bin"})
+    app = await build(settings)
+    try:
+        result = RawObject.parse(dumps({"content": [{"type": "text", "text": GUIDE}]}))
+        fitted = json.loads((await app._fitter.fit(CALL, result)).encode())
+    finally:
+        await app.aclose()
+    first, contents, notice = (block["text"] for block in fitted["content"])
+    assert GUIDE.startswith(rejoin([first]))
+    assert json.loads(contents)["type"] == "toc"
+    assert 'key="' in notice

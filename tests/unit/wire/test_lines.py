@@ -1,0 +1,36 @@
+from upwell.wire.lines import Line, read_lines
+
+
+class Chunks:
+    def __init__(self, *chunks: bytes) -> None:
+        self._chunks = list(chunks)
+
+    async def read(self, most: int) -> bytes:
+        return self._chunks.pop(0) if self._chunks else b""
+
+
+async def lines_of(*chunks: bytes, max_bytes: int = 100) -> list[Line]:
+    return [line async for line in read_lines(Chunks(*chunks), max_bytes)]
+
+
+async def test_lines_are_put_together_across_chunks():
+    found = await lines_of(b'{"a"', b":1}\n{}", b"\n\n \nlast")
+    assert [line.data for line in found] == [b'{"a":1}', b"{}", b"last"]
+
+
+async def test_an_oversize_line_keeps_its_beginning_and_its_size_only():
+    found = await lines_of(b'{"id":7,"x":"', b"y" * 5000, b"y" * 5000, b'"}\n{"id":8}\n')
+    assert found[0].oversize == 13 + 10_000 + 2
+    assert found[0].data.startswith(b'{"id":7')
+    assert len(found[0].data) <= 4096
+    assert found[1] == Line(b'{"id":8}')
+
+
+async def test_an_oversize_line_in_one_chunk_is_noticed_too():
+    found = await lines_of(b"x" * 200 + b"\nok\n")
+    assert found[0].oversize == 200
+    assert found[1] == Line(b"ok")
+
+
+async def test_carriage_returns_belong_to_the_line():
+    assert await lines_of(b"{}\r\n") == [Line(b"{}\r")]
