@@ -1,0 +1,226 @@
+"""Fit the coefficients of `upwell.memory.calibrate`, and say how they do on stores not seen.
+
+    uv run --with numpy python benchmarks/calibrate.py [--data DIR]
+
+Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories; every
+cue becomes a query; the first three hits of each are labelled (in gold: relevant; anything found
+for a cue that nothing bears on: not). Figures are for stores left out of the fit, one at a time:
+FIR is the share of events with nothing relevant that would be answered, cover the share of the
+others that are, useful where a gold memory is among the three.
+"""
+
+import argparse
+import asyncio
+import random
+import sqlite3
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cues import query_of
+from retrieval import DATA, library, lines
+from upwell.ground.limits import Deadline
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types import Query
+from upwell.memory.calibrate import NOTE, NOTE_ORDER, TURN, TURN_ORDER, features, order_features
+from upwell.memory.candidates import Filter
+from upwell.memory.index import by_number
+from upwell.memory.query import corpus
+from upwell.memory.rows import visible_scopes
+from upwell.memory.search import gather, judge
+
+SIZES = (None, 200, 40, 15, 8)
+KEPT = 60
+BY_HAND = {"intercept", "few", "few_names"}
+
+
+@dataclass
+class Event:
+    """One cue put to one store: what was found, with its signals, and what should be."""
+
+    store: str
+    size: int | None
+    kind: str
+    gold: set[str]
+    weak: set[str]
+    hits: list[tuple[str, Mapping[str, float]]]
+
+    @property
+    def positive(self) -> bool:
+        return self.kind.startswith(("pos", "question"))
+
+
+def found(db: sqlite3.Connection, query: Query) -> list[tuple[str, Mapping[str, float]]]:
+    within = corpus(db, visible_scopes(db, query.scope))
+    pool = gather(db, query, within, Filter((), 0.0), Deadline.after(60))
+    judged = sorted(judge(pool), key=lambda one: -one.relevance)[:KEPT]
+    ids = by_number(db, [one.candidate.n for one in judged])
+    return [(ids[one.candidate.n].id, one.signals) for one in judged]
+
+
+def text_query(text: str) -> Query:
+    return Query(texts=(text,), paths=paths_in(text), symbols=symbols_in(text))
+
+
+def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[Any, ...]]]]:
+    """Each store: its name, its memories, and (kind, query, gold, weak) of its cues."""
+    memories, cues = defaultdict(list), defaultdict(list)
+    for memory in lines(data / "coding_dev_memories.jsonl"):
+        memories[memory["store"]].append(memory)
+    for cue in lines(data / "coding_dev_cues.jsonl"):
+        if cue["class"] not in ("write_tool", "weak_tool"):
+            asked = (cue["class"], query_of(cue), set(cue["gold"]), set(cue["gold_weak"]))
+            cues[cue["store"]].append(asked)
+    for name, items in memories.items():
+        yield name, items, cues[name]
+    prompts = defaultdict(list)
+    for prompt in lines(data / "silence_dev.jsonl"):
+        asked = (prompt["class"], text_query(prompt["prompt"]), set(prompt["gold"] or ()), set())
+        prompts[prompt["store"]].append(asked)
+    for talk in lines(data / "conversations_dev.jsonl"):
+        items = [
+            {"id": turn["id"], "text": f"{turn['speaker']}: {turn['text']}"}
+            for turn in talk["turns"]
+        ]
+        yield f"talk {talk['store']}", items, prompts[talk["store"]]
+
+
+async def events(data: Path) -> list[Event]:
+    rng = random.Random(11)
+    made: list[Event] = []
+    for name, items, asked in stores(data):
+        for size in SIZES:
+            part = items if size is None else rng.sample(items, min(size, len(items)))
+            ids = {item["id"] for item in part}
+            with tempfile.TemporaryDirectory() as folder:
+                await (await library(Path(folder), part)).store._database.aclose()  # type: ignore[attr-defined]
+                db = sqlite3.connect(Path(folder) / "memory.db")
+                for place, (kind, query, gold, weak) in enumerate(asked):
+                    positive = kind.startswith("pos")
+                    if (positive and not gold & ids) or (size and not positive and place % 3):
+                        continue
+                    made.append(Event(name, size, kind, gold & ids, weak, found(db, query)))
+                db.close()
+    return made
+
+
+def rows(
+    given: Sequence[Event], names: Sequence[str], turn: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    features_, labels, weights = [], [], []
+    for event in given:
+        for place, (found_id, signals) in enumerate(event.hits[:3]):
+            relevant = found_id in event.gold
+            unsure = event.positive and not relevant and found_id in event.weak
+            if bool(signals.get("turn")) != turn or unsure:
+                continue
+            values = features(signals)
+            features_.append([values[name] for name in names])
+            labels.append(float(relevant))
+            half = not relevant and (event.positive or place > 0)
+            weights.append((0.5 if half else 1.0) * (1.0 if event.size is None else 0.5))
+    return np.array(features_), np.array(labels), np.array(weights)
+
+
+def logistic(x: np.ndarray, y: np.ndarray, w: np.ndarray, ridge: float = 5.0) -> np.ndarray:
+    """Intercept and coefficients, by Newton's method on standardised features."""
+    mean, spread = x.mean(0), x.std(0) + 1e-9
+    z = np.c_[np.ones(len(x)), (x - mean) / spread]
+    penalty = ridge * np.eye(z.shape[1])
+    penalty[0, 0] = 0.0
+    b = np.zeros(z.shape[1])
+    for _ in range(30):
+        p = 1.0 / (1.0 + np.exp(-z @ b))
+        hessian = (z * (w * p * (1.0 - p))[:, None]).T @ z + penalty
+        b -= np.linalg.solve(hessian, z.T @ (w * (p - y)) + penalty @ b)
+    slopes = b[1:] / spread
+    return np.r_[b[0] - slopes @ mean, slopes]
+
+
+def ordering(given: Sequence[Event], names: Sequence[str], turn: bool) -> np.ndarray:
+    """Weights of the order, by listwise softmax over the hits of each positive event."""
+    lists = []
+    for event in given:
+        hits = [(i, s) for i, s in event.hits if bool(s.get("turn")) == turn]
+        gold = np.array([float(found_id in event.gold) for found_id, _ in hits])
+        if event.positive and event.size is None and gold.sum():
+            table = [[order_features(s)[name] for name in names] for _, s in hits]
+            lists.append((np.array(table), gold / gold.sum()))
+    w, m, v = (np.zeros(len(names)) for _ in range(3))
+    for step in range(1, 301):
+        gradient = 1e-3 * w
+        for x, target in lists:
+            e = np.exp(x @ w - (x @ w).max())
+            gradient = gradient + x.T @ (e / e.sum() - target) / len(lists)
+        m, v = 0.9 * m + 0.1 * gradient, 0.99 * v + 0.01 * gradient**2
+        w = w - 0.05 * (m / (1 - 0.9**step)) / (np.sqrt(v / (1 - 0.99**step)) + 1e-8)
+    return w
+
+
+def best_logit(event: Event, models: Mapping[bool, tuple[Sequence[str], np.ndarray]]) -> float:
+    best = -99.0
+    for _, signals in event.hits[:10]:
+        names, b = models[bool(signals.get("turn"))]
+        values = features(signals)
+        best = max(best, float(b[0] + b[1:] @ np.array([values[name] for name in names])))
+    return best
+
+
+def report(given: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> None:
+    logits: dict[int, float] = {}
+    for held in sorted({event.store for event in given}):
+        rest = [event for event in given if event.store != held]
+        models = {turn: (names[turn], logistic(*rows(rest, names[turn], turn))) for turn in names}
+        logits |= {
+            place: best_logit(event, models)
+            for place, event in enumerate(given)
+            if event.store == held
+        }
+    for talk in (False, True):
+        for size in SIZES:
+            chosen = [
+                (logits[place], event)
+                for place, event in enumerate(given)
+                if event.store.startswith("talk") == talk and event.size == size
+            ]
+            bad = np.array([logit for logit, event in chosen if not event.positive])
+            good = [(logit, event) for logit, event in chosen if event.positive]
+            if not good:
+                continue
+            at = float(np.quantile(bad, 0.95))
+            useful = [
+                logit > at and any(i in event.gold for i, _ in event.hits[:3])
+                for logit, event in good
+            ]
+            print(
+                f"{'conversations' if talk else 'coding':14} of {size or 'all':>4}: at FIR 5 % "
+                f"logit {at:6.2f}  cover {np.mean([logit > at for logit, _ in good]):.3f}  "
+                f"useful {np.mean(useful):.3f}"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA)
+    given = asyncio.run(events(parser.parse_args().data))
+    names = {
+        False: [n for n in NOTE if n not in BY_HAND],
+        True: [n for n in TURN if n not in BY_HAND],
+    }
+    report(given, names)
+    for turn, order in ((False, NOTE_ORDER), (True, TURN_ORDER)):
+        fitted = logistic(*rows(given, names[turn], turn))
+        print(
+            "TURN" if turn else "NOTE",
+            dict(zip(["intercept", *names[turn]], fitted.round(3), strict=True)),
+        )
+        print("order", dict(zip(order, ordering(given, list(order), turn).round(2), strict=True)))
+
+
+if __name__ == "__main__":
+    main()

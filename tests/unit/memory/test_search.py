@@ -1,0 +1,141 @@
+"""Search from within: bounded expressions, small stores, what chance looks like, conversations."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.limits import Deadline
+from upwell.ground.types import Query, Scope
+from upwell.memory import background
+from upwell.memory.calibrate import probability
+from upwell.memory.library import Library
+from upwell.memory.query import ROW_BUDGET, corpus, read
+from upwell.memory.rows import visible_scopes
+from upwell.memory.schema import OWNER
+from upwell.memory.signals import SIGNALS
+from upwell.memory.sqlite import SqliteStore
+from upwell.memory.terms import names_in, speaker, stemmer
+
+KNOWN = [
+    "We pinned urllib3 below 2 because botocore breaks with 2.x behind our proxies",
+    "The billing service retries webhooks three times, then parks them in dead_letter",
+    "Deploys go out on Tuesdays after the integration tests on staging are green",
+]
+
+
+@pytest.fixture
+async def library(tmp_path: Path) -> AsyncIterator[Library]:
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
+    made = Library(SqliteStore(database))
+    made.database = database  # type: ignore[attr-defined]
+    yield made
+    await database.aclose()
+
+
+async def best(library: Library, text: str) -> float:
+    hits = await library.search(text)
+    return hits[0].score if hits else 0.0
+
+
+@pytest.mark.parametrize(
+    "text", ["why is urllib3 pinned?", "how do webhook retries work in billing?", "dead_letter"]
+)
+async def test_three_memories_are_enough_to_be_sure(library: Library, text: str) -> None:
+    await library.add_many([{"text": known} for known in KNOWN])
+    assert await best(library, text) > 0.5
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hello there", "thanks!", "run the tests", "commit this", "what is the capital of France"],
+)
+async def test_three_memories_are_enough_to_be_silent(library: Library, text: str) -> None:
+    await library.add_many([{"text": known} for known in KNOWN])
+    assert await best(library, text) < 0.1
+
+
+async def test_a_readme_says_nothing_and_a_file_of_its_own_everything(library: Library) -> None:
+    await library.add_many(
+        [
+            {"text": "mention the new flag", "paths": ["README.md"]},
+            {"text": "batches are capped", "paths": ["src/billing/webhooks.py"]},
+        ]
+    )
+    scores = []
+    for path in ("/home/x/repo/README.md", "/home/x/repo/src/billing/webhooks.py"):
+        query = Query(texts=(), paths=(path,))
+        scores.append((await library.store.search(query, Deadline.after(5)))[0].score)
+    assert scores[0] < 0.5 < scores[1]
+
+
+async def test_thirty_common_words_stay_within_the_row_budget(library: Library) -> None:
+    common = [f"word{i}" for i in range(30)]
+    await library.add_many([{"text": " ".join(common)} for _ in range(ROW_BUDGET + 10)])
+    database = library.database  # type: ignore[attr-defined]
+
+    def reading(db):
+        return read(db, " ".join(common) + " rare", corpus(db, visible_scopes(db, Scope())))
+
+    expression = (await database.read(reading)).match
+    assert expression == '"word0"'
+
+
+async def test_signals_are_those_that_are_named(library: Library) -> None:
+    await library.add_many([{"text": known} for known in KNOWN])
+    hits = await library.search("urllib3")
+    assert set(hits[0].signals) == set(SIGNALS)
+
+
+async def test_scores_fall_in_the_order_of_the_hits(library: Library) -> None:
+    await library.add_many([{"text": f"kettle {'boils ' * (i % 5)}at {i}"} for i in range(40)])
+    hits = await library.search("kettle boils", limit=20)
+    scores = [hit.score for hit in hits]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == len(scores)
+
+
+async def test_a_store_knows_chance_before_add_many_returns(library: Library) -> None:
+    database = library.database  # type: ignore[attr-defined]
+    texts = [f"note {i} about kettle{i % 9} and teapot{i % 5}" for i in range(60)]
+
+    async def measured() -> int:
+        return await database.read(
+            lambda db: db.execute("SELECT count(*) FROM background").fetchone()[0]
+        )
+
+    await library.add_many([{"text": text} for text in texts[:10]])
+    assert await measured() == 0
+    await library.add_many([{"text": text} for text in texts[10:]])
+    assert await measured() == len(background.SIZES)
+
+
+async def test_the_turn_beside_a_match_is_found_too(library: Library) -> None:
+    await library.add_many(
+        [
+            {"id": "a", "text": "Ana: What did you name the puppy from the shelter?"},
+            {"id": "b", "text": "Ben: Biscuit, after breakfast."},
+            {"id": "c", "text": "Ana: The weather is lovely."},
+        ]
+    )
+    hits = await library.search("name of the puppy")
+    assert [hit.memory.id for hit in hits][:2] == ["a", "b"]
+
+
+def test_what_looks_like_a_name() -> None:
+    assert names_in("What does Cookie like? Ask JC about urllib3.") == {"cookie", "jc", "urllib3"}
+    assert names_in("Fix the bug. Then go home") == set()
+
+
+def test_who_speaks() -> None:
+    assert speaker("Ana María: hi") == "ana maria"
+    assert speaker("Fix: the bug") == speaker("feat: x") == speaker("no colon") == ""
+
+
+def test_stems_agree_with_the_index() -> None:
+    assert stemmer().stems(["running", "connections", "running"]) == ["run", "connect", "run"]
+
+
+def test_no_signals_are_not_relevant() -> None:
+    assert 0.0 < probability({}) < 0.1
