@@ -6,7 +6,8 @@ Every development store is loaded whole and as random samples of 200, 40, 15 and
 cue becomes a query; the first three hits of each are labelled (in gold: relevant; anything found
 for a cue that nothing bears on: not). Figures are for stores left out of the fit, one at a time:
 FIR is the share of events with nothing relevant that would be answered, cover the share of the
-others that are, useful where a gold memory is among the three.
+others that are, useful where a gold memory is among the three. The intercepts in the product are
+those printed, raised by the logit at which FIR is 5 % in whole stores, so that 0.5 stands there.
 """
 
 import argparse
