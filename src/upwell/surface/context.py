@@ -6,11 +6,12 @@ they say more than words do.
 
 import fnmatch
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from upwell.ground.project import project_of
-from upwell.ground.text.words import identifiers, informative, path_words, split_identifier, terms
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.text.words import informative, path_words, split_identifier, terms
 from upwell.ground.types import Cue, Query, QuerySource, Scope
 from upwell.surface.messages import derive_queries
 
@@ -29,28 +30,34 @@ SEMANTIC_KEYS = (
     "symbol",
     "url",
     "uri",
-    "description",
     "prompt",
     "text",
 )
 CONTEXT_QUERY = "_context_query"
 TEMPLATES: Mapping[str, str] = {
-    "Grep": "{pattern} {path} {glob}",
-    "*search_files": "{pattern} {path}",
-    "Bash": "{command} {description}",
-    "*shell*": "{command} {description}",
+    "Grep": "{pattern} {glob}",
+    "*search_files": "{pattern}",
+    "Bash": "{command}",
+    "*shell*": "{command}",
     "WebFetch": "{url} {prompt}",
 }
+FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
+"""Tools whose `path` is where they look, not what they look at."""
+UNTELLING_KEYS = ("description", "output_mode", "repo", "owner", "type", "branch")
 BOILERPLATE = frozenset(
     """home users user usr var opt tmp root src lib libs app apps dev workspace workspaces projects
     project repo repos code git github main master index init mod test tests spec specs unit
     packages package pkg internal cmd bin dist build node modules vendor site""".split()
 )
 _MAX_VALUE_CHARS = 400
-_MAX_PATHS = 12
-_MAX_SYMBOLS = 12
+_MAX_ANCHORS = 12
 _PLACE = re.compile(r"\{(\w+)\}")
-_PATH_LIKE = re.compile(r"(?:[\w.@+~-]+/)+[\w.@+-]+|\b[\w-]+\.[A-Za-z][A-Za-z0-9]{0,4}\b")
+_COMMAND_WORDS = re.compile(
+    r"(?<![\w./-])(?:python3?|pytest|cargo|go|git|npx?|npm|pnpm|yarn|rg|grep|egrep|cat|sed|awk|head|"
+    r"tail|less|find|xargs|test|tests|log|blame|diff|show|status|run|build|install|make|uv|cd|ls|echo|"
+    r"bash|sh|node|vitest|jest|tsc|wc|sort|uniq|true|false)(?![\w./-])"
+    r"|(?<!\w)-{1,2}[\w-]+(?:=\S+)?|[|&;<>$'\"\\(){}]"
+)
 _PATH_SHAPED = re.compile(r"^~?/?[\w.@+ -]+(?:[\\/][\w.@+ -]*)*$")
 
 
@@ -60,7 +67,7 @@ def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None
     if cue.tool is None:
         return _message_query(cue, scope, limit)
     text, source = _five_levels(cue.tool, cue.args, templates)
-    paths, symbols = tuple(paths_in(cue.args)), tuple(symbols_in(cue.args))
+    paths, symbols = anchors_of(cue.tool, cue.args)
     if not text and not paths and not symbols:
         return None
     return Query(
@@ -82,11 +89,10 @@ def _message_query(cue: Cue, scope: Scope, limit: int) -> Query | None:
     texts = derive_queries(cue.text)
     if not texts:
         return None
-    found = _PATH_LIKE.findall(cue.text[:_MAX_VALUE_CHARS])
     return Query(
         texts=texts,
-        paths=tuple(found[:_MAX_PATHS]),
-        symbols=tuple(identifiers(texts[0])[:_MAX_SYMBOLS]),
+        paths=paths_in(texts[0]),
+        symbols=symbols_in(texts[0]),
         scope=scope,
         limit=limit,
         source=QuerySource.MESSAGE,
@@ -119,7 +125,8 @@ def usable(text: str) -> bool:
 def _from_template(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
     for pattern, template in (*templates.items(), *TEMPLATES.items()):
         if fnmatch.fnmatchcase(tool, pattern):
-            return _PLACE.sub(lambda place: _spoken(args.get(place.group(1))), template)
+            spoken = _PLACE.sub(lambda place: _spoken(args.get(place.group(1))), template)
+            return _telling(spoken)
     return ""
 
 
@@ -143,28 +150,34 @@ def _spoken_path(path: str) -> str:
     return " ".join(word for word in path_words(path) if word not in BOILERPLATE)
 
 
-def paths_in(args: Mapping[str, Any]) -> Iterator[str]:
-    """The files that a call is about, as given, at most a dozen."""
-    found: dict[str, None] = {}
-    for key in (*PATH_KEYS, *OTHER_PATH_KEYS):
-        for value in _strings(args.get(key)):
-            found.setdefault(value)
+def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files that a call is about and the code names it mentions, at most a dozen each."""
+    looks_in = any(fnmatch.fnmatchcase(tool, pattern) for pattern in FOLDER_TOOLS)
+    paths: dict[str, None] = {}
+    symbols: dict[str, None] = {}
     for key, value in args.items():
-        if key not in PATH_KEYS and isinstance(value, str):
-            for path in _PATH_LIKE.findall(value[:_MAX_VALUE_CHARS]):
-                found.setdefault(path)
-    yield from list(found)[:_MAX_PATHS]
-
-
-def symbols_in(args: Mapping[str, Any]) -> Iterator[str]:
-    """The code names that a call mentions outside of paths, at most a dozen."""
-    found: dict[str, None] = {}
-    for key, value in args.items():
-        if key in PATH_KEYS or key in OTHER_PATH_KEYS or not isinstance(value, str):
+        if key in UNTELLING_KEYS:
             continue
-        for name in identifiers(_PATH_LIKE.sub(" ", value[:_MAX_VALUE_CHARS])):
-            found.setdefault(name)
-    yield from list(found)[:_MAX_SYMBOLS]
+        if key in PATH_KEYS or key in OTHER_PATH_KEYS:
+            paths.update({} if looks_in else dict.fromkeys(_strings(value)))
+        elif key == "pattern" and isinstance(value, str) and _is_file_pattern(value):
+            paths.setdefault(value)
+        else:
+            bare = _telling(_string(value))
+            found = paths_in(bare)
+            paths.update(dict.fromkeys(found))
+            symbols.update(dict.fromkeys(symbols_in(bare)))
+    return tuple(paths)[:_MAX_ANCHORS], tuple(symbols)[:_MAX_ANCHORS]
+
+
+def _is_file_pattern(value: str) -> bool:
+    """`**/*name*.py`: a pattern of files, not of text."""
+    return "*" in value and "/" in value and " " not in value
+
+
+def _telling(text: str) -> str:
+    """A command without the words and options that every command has."""
+    return " ".join(_COMMAND_WORDS.sub(" ", text).split())
 
 
 def _strings(value: Any) -> list[str]:
