@@ -50,6 +50,7 @@ PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
 _SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
+SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -295,7 +296,7 @@ def _checked(kind: type, key: str, name: str, value: Any, origin: str, known: Se
         raise _unknown(key, name, known, origin)
     wanted = get_type_hints(kind)[name]
     try:
-        return msgspec.convert(
+        found = msgspec.convert(
             _FLAGS.get(value, value) if wanted is bool else value,
             wanted,
             strict=not isinstance(value, str),
@@ -305,6 +306,13 @@ def _checked(kind: type, key: str, name: str, value: Any, origin: str, known: Se
         raise ConfigError(
             f"{key} in {origin} is {masked(key, value)!r}: {fault}", key=key, origin=origin
         ) from error
+    most = 1 if name in SHARES else None
+    if isinstance(found, int | float) and not 0 <= found <= (most or found + 1):
+        wanted_range = "between 0 and 1" if most else "0 or more"
+        raise ConfigError(
+            f"{key} in {origin} is {found!r}: must be {wanted_range}", key=key, origin=origin
+        )
+    return found
 
 
 def _unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:

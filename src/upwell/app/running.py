@@ -20,6 +20,7 @@ from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
 
 CHORES_MINUTES = 60
+WARM_AFTER_SECONDS = 3.0
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
@@ -38,6 +39,8 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
 
 async def _keep_house(app: App) -> None:
     """Every minute look whether something is to be learned, every hour do the chores."""
+    await asyncio.sleep(WARM_AFTER_SECONDS)
+    await app.warm()
     for minute in itertools.count():
         try:
             await app.budgets.take_up_if_asked()

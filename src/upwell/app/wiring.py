@@ -159,7 +159,12 @@ class App:
 
     async def pings(self) -> dict[str, Ping]:
         """The health of every part."""
-        return {"memory": await self.memory.ping(), "shelf": await self._shelf.ping()}
+        paused = self.pause.anybody()
+        return {
+            "memory": await self.memory.ping(),
+            "shelf": await self._shelf.ping(),
+            "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
+        }
 
     async def keep_house(self) -> None:
         """Remove what has had its time, and make the daily backup."""
@@ -174,6 +179,10 @@ class App:
 
     def _came_back(self, kept: Kept) -> None:
         self.budgets.came_back(kept.key)
+
+    async def warm(self) -> None:
+        """Start what a first large result would have to wait for."""
+        await self._workshop.warm()
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""

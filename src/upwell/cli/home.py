@@ -6,6 +6,7 @@ import typer
 
 from upwell.cli.output import note, say, say_json, table
 from upwell.cli.session import with_app
+from upwell.cli.times import iso
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -14,6 +15,7 @@ config = typer.Typer(help="Show or check the configuration.", no_args_is_help=Tr
 
 def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
+    app.command()(explain)
     app.command()(tune)
     app.command()(doctor)
 
@@ -46,6 +48,31 @@ def check() -> None:
 
     found = load()
     say(f"{found.home.config_file}: {len(found.values)} settings, all known")
+
+
+def explain(
+    number: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 20,
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Why upwell spoke or kept silent lately, call by call, the newest last."""
+    found = with_app(lambda app: app.decisions())
+    kept = [one for one in found if session in (None, one["session"])][-number:]
+    if as_json:
+        say_json({"decisions": kept})
+        return
+    rows = [
+        {
+            "when": iso(one["at"]),
+            "door": one["tool"] or one["door"],
+            "outcome": one["outcome"],
+            "why": one["detail"] or ", ".join(memory for memory, _ in one["memories"]),
+            "confidence": f"{one['confidence']:.2f}",
+            "for": "; ".join(one["queries"])[:100],
+        }
+        for one in kept
+    ]
+    table(("when", "door", "outcome", "why", "confidence", "for"), rows, "Nothing was decided yet.")
 
 
 def tune(

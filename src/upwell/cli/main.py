@@ -28,6 +28,9 @@ for verbs in (demo, servers, memories, texts, home):
     verbs.register(app)
 
 
+VERBS = frozenset(typer.main.get_command(app).list_commands(None))  # type: ignore[attr-defined]
+
+
 @app.callback(invoke_without_command=True)
 def upwell(
     context: typer.Context,
@@ -48,7 +51,11 @@ def main(args: Sequence[str]) -> int:
         return FAILED
     except TyperException as error:
         said = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
-        return _complain(said, "see `upwell --help`", USAGE)
+        if "\n" in said:
+            typer.echo(said)
+            return USAGE
+        verb = f" {args[0]}" if args and args[0] in VERBS else ""
+        return _complain(said, f"see `upwell{verb} --help`", USAGE)
     except UsageError as error:
         return _complain(error.message, error.hint, USAGE)
     except UpwellError as error:

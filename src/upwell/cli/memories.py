@@ -14,6 +14,7 @@ from upwell.ground.types import Cue, Door, Memory, Provenance, Skip, Surfacing
 if TYPE_CHECKING:
     from upwell.app import App
 
+URI = "upwell://memory/"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -45,7 +46,10 @@ def remember(
     for rule in added.redacted:
         note(f"upwell: a secret was masked before it was kept ({rule})")
     for other in added.duplicates:
-        note(f"upwell: memory {other} says the same or nearly the same")
+        note(
+            f"upwell: memory {other} says the same or nearly the same; both are kept, "
+            f"`upwell forget {added.id}` undoes this one"
+        )
     if as_json:
         say_json({"id": added.id, "redacted": added.redacted, "duplicates": added.duplicates})
     else:
@@ -80,6 +84,7 @@ def recall(
 
 def forget(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Put a memory in the trash, where it stays for 30 days."""
+    memory_id = memory_id.removeprefix(URI)
     if not with_app(lambda app: app.memory.delete(memory_id)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` shows ids")
     say(f"forgot {memory_id}; `upwell restore {memory_id}` brings it back")
@@ -87,6 +92,7 @@ def forget(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Bring a memory back from the trash."""
+    memory_id = memory_id.removeprefix(URI)
     if not with_app(lambda app: app.memory.restore(memory_id)):
         raise StoreError(f"no memory {memory_id!r} in the trash", hint="it is kept for 30 days")
     say(f"restored {memory_id}")
@@ -96,7 +102,7 @@ def context(
     message: Annotated[str, typer.Argument(help="What the user said. `-` reads stdin.")],
     door: Annotated[str, typer.Option(help="ask or prompt.")] = "ask",
     form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
-    session: Annotated[str, typer.Option(help="The session to speak in.")] = "cli",
+    session: Annotated[str, typer.Option(help="Tell this session; without one, only look.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show what would be said to a message, or why nothing would."""

@@ -1,10 +1,11 @@
 """serve · add · list · remove · on · off"""
 
+import shutil
 from typing import Annotated
 
 import typer
 
-from upwell.cli.output import say, say_json, table
+from upwell.cli.output import note, say, say_json, table
 from upwell.ground.errors import UsageError
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -43,6 +44,8 @@ def add(
         raise UsageError("no command given", hint=f"upwell add {name} -- CMD ARGS…")
     path = add_server(name, line, dict(_pair(pair) for pair in env or ()))
     say(f"added {name} to {path}")
+    if shutil.which(line[0]) is None:
+        note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
 
 
 def list_servers(

@@ -15,7 +15,7 @@ from upwell.ground.text.safe import clip
 from upwell.ground.types import Kind, Passage
 
 _SHOWN_CHARS = 400
-_MAX_MATCHES = 50
+_MAX_MATCHES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,8 @@ class Found:
 
 def search_original(text: str, query: str, room: Room, name: str = "") -> Found:
     """Where `text` answers `query`, within `room`; each match with its offset for `read_more`."""
-    found = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
+    every = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
+    found = [match for match in every if match.says.strip()]
     lines: list[str] = []
     for match in found[:_MAX_MATCHES]:
         line = f"[offset {match.start}] {clip(match.says.strip(), _SHOWN_CHARS)}"

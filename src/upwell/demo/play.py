@@ -70,9 +70,9 @@ STEPS: Sequence[Step] = (
         look_for='"id": 1187',
     ),
     Step(
-        "It opens the payment code once more.",
+        "It opens the payment code once more. What was said is not said again.",
         "shop__read_file",
-        {"path": "src/payments.py"},
+        {"path": "src/payments.py", "_context_query": "how charge retries after a failure"},
     ),
     Step(
         "It looks for the same order in the log.",

@@ -28,7 +28,6 @@ from upwell.wire.peer import METHOD_NOT_FOUND, Message, Peer, PeerBabbled, PeerG
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 NO_CAPABILITIES = b"{}"
-PROBE_SECONDS = 15.0
 _MAX_PAGES = 1000
 Heard = Callable[[Message], Awaitable[None]]
 
@@ -57,7 +56,11 @@ class Connection:
                 await self._negotiate()
                 return await self.list_tools()
         except TimeoutError:
-            raise too_slow(self._server, "its start-up", timeout_seconds) from None
+            raise UpstreamTimeout(
+                f"upstream {self._server.name!r} did not start within {timeout_seconds:g} s",
+                server=self._server.name,
+                hint="try again, or raise gateway.connect_timeout_seconds",
+            ) from None
 
     async def list_tools(self) -> tuple[RawObject, ...]:
         """Every page of its tools.
@@ -196,7 +199,7 @@ async def probe(
     try:
         connection = await connect(server, options, environment, ignore)
         try:
-            tools = await connection.greet(min(PROBE_SECONDS, options.connect_timeout_seconds))
+            tools = await connection.greet(options.connect_timeout_seconds)
         finally:
             await connection.aclose()
     except UpstreamError as error:

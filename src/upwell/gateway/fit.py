@@ -209,7 +209,7 @@ def notice(tokens_before: int, done: Compressed) -> str:
     if left:
         said += f" Left out: {left}."
     if done.key:
-        said += f' The original: {READ_MORE} with key="{done.key}".'
+        said += f' The original, {done.before:,} characters: {READ_MORE} with key="{done.key}".'
     return said
 
 

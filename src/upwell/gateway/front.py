@@ -75,7 +75,7 @@ class Front:
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
         """Answer until the agent closes its side, then end what is still running."""
-        self._peer = Peer(lines, sink, self._incoming)
+        self._peer = Peer(lines, sink, self._incoming, complains=True)
         try:
             await self._peer.run()
         finally:

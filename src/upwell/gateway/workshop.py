@@ -84,6 +84,14 @@ class Workshop:
             self._shortened(call, head["shortened"])
         return result if head["same"] else fitted
 
+    async def warm(self) -> None:
+        """Start the child now. That it cannot be had shows when it is needed."""
+        async with self._turn:
+            try:
+                await self._running()
+            except (OSError, CannotStart) as error:
+                LOG.warning("the workshop does not start: %s", error)
+
     async def aclose(self) -> None:
         async with self._turn:
             await self._end()

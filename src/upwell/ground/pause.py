@@ -18,6 +18,10 @@ class Pause:
         paused = self._read()
         return EVERYBODY in paused or (bool(session) and session in paused)
 
+    def anybody(self) -> bool:
+        """Is anybody paused?"""
+        return bool(self._read())
+
     def begin(self, session: str | None) -> None:
         self._write(self._read() | {session or EVERYBODY})
 

@@ -39,7 +39,8 @@ class Cue:
 
     `text` for messages, `tool` + `args` for calls. `annotations` are the tool's MCP hints as its
     server gave them, `reply_chars` the size of the response where it is known already.
-    `cwd` is absolute and decides the project; without it a cue sees every project.
+    `cwd` is absolute and decides the project; without it a cue sees every project. Without a
+    `session` nobody in particular is told: the ledger is read and not written.
     """
 
     door: Door | str

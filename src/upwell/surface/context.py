@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from upwell.ground.project import project_of
+from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, path_words, split_identifier, terms
 from upwell.ground.types import Cue, Query, QuerySource, Scope
@@ -63,7 +63,7 @@ _PATH_SHAPED = re.compile(r"^~?/?[\w.@+ -]+(?:[\\/][\w.@+ -]*)*$")
 
 def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None:
     """What to look for, or None when the cue gives nothing to look for."""
-    scope = Scope(project=project_of(cue.cwd))
+    scope = Scope(project=_project(cue))
     if cue.tool is None:
         return _message_query(cue, scope, limit)
     text, source = _five_levels(cue.tool, cue.args, templates)
@@ -78,6 +78,18 @@ def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None
         limit=limit,
         source=source,
     )
+
+
+def _project(cue: Cue) -> str | None:
+    """The repository of the cue's folder; where the host stands outside of any, that of the first
+    file in the call which lies in one; else the folder."""
+    if cue.cwd is None or repository_of(cue.cwd):
+        return project_of(cue.cwd)
+    for key in (*PATH_KEYS, *OTHER_PATH_KEYS):
+        for path in _strings(cue.args.get(key)):
+            if path.startswith("/") and (root := repository_of(path)):
+                return root
+    return project_of(cue.cwd)
 
 
 def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:

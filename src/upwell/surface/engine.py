@@ -165,8 +165,9 @@ class Surfacer:
             if cue.door == Door.ASK
             else block(said, query.texts, profile, surfacing_id)
         )
-        await self._seen.told([hit.memory for hit in said], cue.session)
-        self._gate.spoke(cue, query)
+        if cue.session:
+            await self._seen.told([hit.memory for hit in said], cue.session)
+            self._gate.spoke(cue, query)
         best = max(said, key=lambda hit: hit.score)
         ids = {hit.memory.id for hit in said}
         return Surfacing(

@@ -13,6 +13,8 @@ from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
 MAX_CHUNK_CHARS = 100_000
 SELECT_TOKENS = 4000
+SEARCH_TOKENS = 1500
+MOST_KEYS_NAMED = 60
 
 _LOOK_AHEAD = 256
 
@@ -53,7 +55,8 @@ def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
         description=(
             "The original of a shortened result, in chunks. Give the key that its notice names, "
             "and the offset to read from (characters, from 0). Each chunk ends with a footer that "
-            "says where it stands; split on the last footer to put chunks together."
+            "says how many characters it gives: the next offset is this one plus that number. What "
+            "precedes the last footer of each chunk, put together, is the original."
         ),
         properties={
             "key": {"type": "string"},
@@ -73,6 +76,7 @@ def select_tool(originals: Originals, came_back: CameBack) -> Tool:
     """`select_sections(key, sections, offset?)`: sections of an original by their keys."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
+        from upwell.compress.sectioning import sections_of
         from upwell.compress.selective import select
 
         kept = await originals.find(args["key"])
@@ -81,9 +85,10 @@ def select_tool(originals: Originals, came_back: CameBack) -> Tool:
         offset = max(0, args.get("offset", 0))
         found = await asyncio.to_thread(select, passage, names, Room(tokens=SELECT_TOKENS), offset)
         if len(found.unknown) == len(names):
+            known = await asyncio.to_thread(sections_of, passage)
             raise UsageError(
                 f"no section is called {', '.join(found.unknown[:5]) or '(nothing)'}",
-                hint="use the keys of the table of contents",
+                hint="there are: " + "; ".join(section.key for section in known[:MOST_KEYS_NAMED]),
             )
         came_back(kept)
         notices = []
@@ -118,7 +123,7 @@ def search_original_tool(originals: Originals, came_back: CameBack) -> Tool:
 
         kept = await originals.find(args["key"])
         text = await originals.get(kept.key)
-        room = Room(tokens=SELECT_TOKENS)
+        room = Room(tokens=SEARCH_TOKENS)
         found = await asyncio.to_thread(search_original, text, args["query"], room, kept.name)
         came_back(kept)
         if not found.total:

@@ -117,13 +117,22 @@ class Peer:
 
     `run` reads until the other side closes; requests and notifications that come in go to
     `on_message`, answers settle the request that waits for them. When the conversation ends, or an
-    answer cannot be read, whoever waits is told so at once.
+    answer cannot be read, whoever waits is told so at once. With `complains`, a line that is no
+    JSON-RPC is answered with a parse error.
     """
 
-    def __init__(self, lines: AsyncIterator[Line], sink: Sink, on_message: Incoming) -> None:
+    def __init__(
+        self,
+        lines: AsyncIterator[Line],
+        sink: Sink,
+        on_message: Incoming,
+        *,
+        complains: bool = False,
+    ) -> None:
         self._lines = lines
         self._sink = sink
         self._on_message = on_message
+        self._complains = complains
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._next_id = 0
         self._gone: Exception | None = None
@@ -206,6 +215,9 @@ class Peer:
                 message = read_message(data)
             except NotJson as error:
                 LOG.warning("a line that is not JSON-RPC (%s): %r", error, data[:120])
+                if self._complains:
+                    body = error_body(PARSE_ERROR, f"not a JSON-RPC message: {error}")
+                    await self.answer(b"null", Reply(error=body))
                 continue
             if message.method is not None:
                 await self._on_message(message)
