@@ -25,12 +25,14 @@ _KEY_HEX = 16
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """An original that is kept: its length in characters, and what was said of it at `keep`."""
+    """An original that is kept: its length in characters, and what was said of it at `keep`.
+    `private`: it holds a secret, and lives no longer than this process."""
 
     key: str
     chars: int
     parts: int
     name: str = ""
+    private: bool = False
 
 
 class Originals:
@@ -72,7 +74,7 @@ class Originals:
         secret = await asyncio.to_thread(self._has_secret, text)
         shelf = self._private if secret else self._durable
         parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
-        kept = Kept(key, len(text), len(parts), name)
+        kept = Kept(key, len(text), len(parts), name, private=secret)
         for number, part in enumerate(parts):
             raw = part.encode("utf-8", "surrogatepass")
             await shelf.put(KIND, {f"{key}/{number}": raw}, ttl_seconds=self._ttl)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upwell.compress.base import NO_TOOLS, Options, Tools
-from upwell.compress.originals import Originals
+from upwell.compress.originals import Kept, Originals
 from upwell.gateway.relay import content_of, text_block, with_content
 from upwell.ground.text.tokens import count
 from upwell.ground.types import Budget, Compressed, Passage, ToolCall
@@ -33,6 +33,14 @@ class _Text:
     block: RawObject
     text: str
     tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortened:
+    """A text that was shortened; `private` where its original never reaches the disk."""
+
+    done: Compressed
+    private: bool
 
 
 Shortened = Callable[[ToolCall, Sequence[str]], None]
@@ -87,10 +95,15 @@ class Fitter:
         name: str = "",
     ) -> Compressed:
         """Fit one text; its original stands under `.key`."""
+        kept = await self._originals.keep(text, name)
+        return await self._compressed(text, budget, options, query, kept)
+
+    async def _compressed(
+        self, text: str, budget: Budget, options: Options, query: str, kept: Kept
+    ) -> Compressed:
         from upwell.compress.compressor import Compressor
 
-        kept = await self._originals.keep(text, name)
-        passage = Passage(text=text, query=query, name=name, key=kept.key)
+        passage = Passage(text=text, query=query, name=kept.name, key=kept.key)
         compressor = Compressor(options, self._tools)
         return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
@@ -109,18 +122,18 @@ class Fitter:
         if _within(texts, budget):
             return result
         fitted = await self._shorten(call, texts, budget, options)
-        lossy = [done.key for done in fitted if done is not None and not done.lossless]
+        lossy = [one.done.key for one in fitted if one is not None and not one.done.lossless]
         if lossy:
             self._shortened(call, lossy)
         return _rebuilt(result, blocks, texts, fitted)
 
     async def _shorten(
         self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
-    ) -> list[Compressed | None]:
+    ) -> list[_Shortened | None]:
         """Each text fitted to its share; None for those that stay as they are."""
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
-        fitted: list[Compressed | None] = []
+        fitted: list[_Shortened | None] = []
         name = _name_of(call)
         for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
             if (tokens is None or text.tokens <= tokens) and (
@@ -129,8 +142,9 @@ class Fitter:
                 fitted.append(None)
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            done = await self.compress(text.text, share, options, query=_query_of(call), name=name)
-            fitted.append(done if done.text != text.text else None)
+            kept = await self._originals.keep(text.text, name)
+            done = await self._compressed(text.text, share, options, _query_of(call), kept)
+            fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted
 
 
@@ -175,18 +189,19 @@ def _rebuilt(
     result: RawObject,
     blocks: list[bytes],
     texts: Sequence[_Text],
-    fitted: Sequence[Compressed | None],
+    fitted: Sequence[_Shortened | None],
 ) -> RawObject:
     notices: list[str] = []
     contents: list[bytes] = []
-    for text, done in zip(texts, fitted, strict=True):
-        if done is None:
+    for text, shortened in zip(texts, fitted, strict=True):
+        if shortened is None:
             continue
+        done = shortened.done
         blocks[text.place] = text.block.replaced("text", dumps(done.text)).encode()
         if done.strategy == "progressive":
             contents.append(text_block(_contents(text.text, done)))
         if not done.lossless or done.key:
-            notices.append(notice(text.tokens, done))
+            notices.append(notice(text.tokens, done, private=shortened.private))
     if not any(fitted):
         return result
     if notices:
@@ -202,7 +217,7 @@ def _contents(text: str, done: Compressed) -> str:
     return table(Passage(text=text, key=done.key), Room(tokens=CONTENTS_TOKENS))
 
 
-def notice(tokens_before: int, done: Compressed) -> str:
+def notice(tokens_before: int, done: Compressed, *, private: bool = False) -> str:
     """One line: how much was left out, and how to get it."""
     left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:3])
     said = f"[upwell] Shortened from {tokens_before:,} to {done.tokens:,} tokens ({done.strategy})."
@@ -210,6 +225,8 @@ def notice(tokens_before: int, done: Compressed) -> str:
         said += f" Left out: {left}."
     if done.key:
         said += f' The original, {done.before:,} characters: {READ_MORE} with key="{done.key}".'
+    if private:
+        said += " It holds a secret and is kept in memory only, while this session runs."
     return said
 
 

@@ -44,6 +44,7 @@ async def test_an_original_with_a_secret_comes_back_to_this_process_only(app, tm
     opened = json.loads(await app._workshop.fit(CALL, result_of(text)))
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
+    assert "in memory only" in opened["content"][-1]["text"]
     kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
     assert secret.encode() not in kept
 
