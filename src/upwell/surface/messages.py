@@ -9,6 +9,7 @@ from upwell.ground.text.words import STOP_WORDS, fold, informative, words
 
 MAX_ORIGINAL_CHARS = 500
 MAX_KEYWORDS = 5
+MAX_READ_CHARS = 4000
 MIN_WORDS = 3
 
 _SLASH = re.compile(r"^/[A-Za-z][\w:-]*(?:\s|$)")
@@ -50,7 +51,7 @@ _MAX_ACRONYM = 10
 
 def not_applicable(message: str) -> str:
     """Why a message needs no look at memory, or "" when it may."""
-    text = message.strip()
+    text = message[:MAX_READ_CHARS].strip()
     if not text:
         return "empty message"
     if _SLASH.match(text):
@@ -69,7 +70,7 @@ def not_applicable(message: str) -> str:
 
 def derive_queries(message: str) -> tuple[str, ...]:
     """Up to three queries: original, keywords, persona; those that say the same are left out."""
-    original = message.strip()[:MAX_ORIGINAL_CHARS]
+    original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
     persona = names(original)
     keywords = _keywords(original, persona)
     found = [original] if original else []

@@ -57,10 +57,16 @@ PRODUCTS = frozenset(
 )
 """Names in mixed case that are no names of code."""
 
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://\S+|\bwww\.\S+", re.IGNORECASE)
-_PATH = re.compile(r"(?<![\w@])(?:~|\.{1,2}|[A-Za-z]:)?[\\/]?(?:[\w.@+\-\[\]()]+[\\/])*[\w.@+\-]+")
+MAX_READ_CHARS = 20_000
+"""Of a longer text only the beginning is read for files and names."""
+
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://\S++|\bwww\.\S++", re.IGNORECASE)
+_PATH = re.compile(
+    r"(?<![\w@])(?:~|\.{1,2}|[A-Za-z]:)?[\\/]?"
+    r"(?:[\w.@+\-\[\]()]{1,120}+[\\/]){0,40}+[\w.@+\-]{1,200}+"
+)
 _TICKED = re.compile(r"`([^`\s]{2,80})`")
-_CALL = re.compile(r"\b([A-Za-z_]\w{2,})\(")
+_CALL = re.compile(r"\b([A-Za-z_]\w{2,100}+)\(")
 _DOTTED = re.compile(r"\b[A-Za-z_]\w*(?:(?:\.|::)[A-Za-z_]\w*)*")
 _MIXED = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _NAME = re.compile(r"[A-Za-z_][\w.:]*[\w]")
@@ -71,7 +77,7 @@ def paths_in(text: str) -> tuple[str, ...]:
     """Files named in `text`, as written, in order: a known extension, or a path that says it is
     one (`./x`, `/etc/x`, `a/b/c.x`). URLs and versions are not."""
     found: dict[str, None] = {}
-    for match in _PATH.finditer(_URL.sub(" ", text)):
+    for match in _PATH.finditer(_URL.sub(" ", text[:MAX_READ_CHARS])):
         candidate = match.group().strip("()[]").rstrip(".")
         if _names_a_file(candidate):
             found.setdefault(candidate.replace("\\", "/"))
@@ -81,7 +87,7 @@ def paths_in(text: str) -> tuple[str, ...]:
 def symbols_in(text: str) -> tuple[str, ...]:
     """Names of code in `text`, as written, in order: `snake_case`, `mixedCase`, `a.dotted.name`,
     a call, or a name in backticks. File names are not."""
-    bare = _URL.sub(" ", text)
+    bare = _URL.sub(" ", text[:MAX_READ_CHARS])
     files = {part for path in paths_in(bare) for part in (path, path.rsplit("/", 1)[-1])}
     candidates: list[tuple[int, str]] = []
     for match in _TICKED.finditer(bare):
