@@ -51,6 +51,7 @@ _LOOKS = re.compile(
     |(?P<telling>return|raise|throw|panic|assert|default|else|case\ ))""",
     re.X,
 )
+_CALLABLE, _NAMED = 4.0, 3.0
 _WORTH = {"empty": -5.0, "comment": 1.0, "imports": -0.5, "constant": 2.0, "telling": 0.6}
 
 
@@ -140,7 +141,8 @@ def _add_lines(
         if following[0] == row:
             _, head, last = following
             head = min(head, count)
-            unit = units.add(rows[row], rows[head], 3.0 - 0.4 * len(needs), needs)
+            worth = _signature(text, rows[row], rows[head]) - 0.4 * len(needs)
+            unit = units.add(rows[row], rows[head], worth, needs)
             around.append((last, unit))
             needs = (*needs[-3:], unit)
             row = head
@@ -153,6 +155,11 @@ def _add_lines(
             continue
         for first, last in pieces(text, start, end):
             units.add(first, last, worth, needs)
+
+
+def _signature(text: str, start: int, end: int) -> float:
+    """What can be called, and with what, says more than the name of a type."""
+    return _CALLABLE if text.find("(", start, end) >= 0 else _NAMED
 
 
 def _weight(text: str, start: int, end: int) -> float:
