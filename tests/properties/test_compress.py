@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from upwell.compress import compress
@@ -61,6 +61,7 @@ def test_within_budget_never_larger_and_deterministic(text: str, budget: int, qu
 
 @QUICK
 @given(texts, st.integers(1, 120))
+@example("# 0\n# 0\n𐀀\n0000000", 4)
 def test_within_budget_in_tokens(text: str, budget: int) -> None:
     assert count(compress(text, max_tokens=budget).text) <= budget
 

@@ -1,5 +1,6 @@
 """A text of units fitted to a budget: the units that matter, in order, gaps marked in place."""
 
+import math
 from bisect import bisect_right
 
 from upwell.compress.fitted import Fitted, Room
@@ -11,7 +12,8 @@ from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types import Omission
 
-_GAP_CHARS, _GAP_TOKENS = 20, 7.0
+_GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
+"""What a mark costs between lines, and inside of one."""
 _ROUNDS = 3
 """Gaps are estimated from above; what is left over is spent in further rounds."""
 _NEIGHBOUR = 0.45
@@ -33,9 +35,7 @@ def assemble(
     if meaning is not None:
         starts, ends = units.starts, units.ends
         meaning.add_to(asked, units.salience, lambda unit: text[starts[unit] : ends[unit]])
-    costs = [
-        end - start + _GAP_CHARS / 2 for start, end in zip(units.starts, units.ends, strict=True)
-    ]
+    costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
     limit = min(room.chars, room.tokens * 8.0) * 1.5
     wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
     note = _note(units, len(units), key)
@@ -47,7 +47,8 @@ def assemble(
         result = _write(units, text, _all(bought), key)
         if not room.holds(result.text):
             break
-        chars, tokens = len(result.text) - len(note), weigh(result.text) - weigh(note)
+        chars = len(result.text) - len(note)
+        tokens = weigh(result.text) - weigh(note) if room.tokens < math.inf else 0.0
     while bought and not room.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
@@ -108,14 +109,15 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
             for other in (unit - step, unit + step):
                 if 0 <= other < size and worth > scores.get(other, 0.0):
                     scores[other] = worth
+    above: dict[tuple[int, ...], float] = {}
     for unit, needs in enumerate(units.needs):
-        above = 0.0
-        for need in needs:
-            score = own.get(need, 0.0)
-            if score > above:
-                above = score
-        if above > 0.0:
-            scores[unit] = scores.get(unit, 0.0) + _UNDER * above
+        if not needs:
+            continue
+        worth = above.get(needs, -1.0)
+        if worth < 0.0:
+            worth = above[needs] = _UNDER * max([own.get(need, 0.0) for need in needs])
+        if worth > 0.0:
+            scores[unit] = scores.get(unit, 0.0) + worth
 
 
 def _buy(
@@ -131,15 +133,19 @@ def _buy(
     already, which cost `chars` and `tokens`."""
     bought = list(before)
     kept = _all(bought)
+    counting = room.tokens < math.inf
+    starts, ends = units.starts, units.ends
     for unit in wanted:
         if unit in kept:
             continue
-        batch = [need for need in (*units.needs[unit], unit) if need not in kept]
-        for member in dict.fromkeys(batch):
-            piece = text[units.starts[member] : units.ends[member]]
+        batch = [need for need in dict.fromkeys((*units.needs[unit], unit)) if need not in kept]
+        for member in batch:
+            start, end = starts[member], ends[member]
             alone = (member - 1 not in kept) + (member + 1 not in kept) - 1
-            chars += len(piece) + alone * _GAP_CHARS
-            tokens += weigh(piece) + alone * _GAP_TOKENS
+            whole_lines = text[end - 1] == "\n" and (start == 0 or text[start - 1] == "\n")
+            chars += end - start + alone * (_GAP_CHARS if whole_lines else _CUT_CHARS)
+            if counting:
+                tokens += weigh(text[start:end]) + alone * _GAP_TOKENS
             kept.add(member)
         if chars > room.chars or tokens > room.tokens:
             break
@@ -148,21 +154,18 @@ def _buy(
 
 
 def _write(units: Units, text: str, kept: set[int], key: str) -> Fitted:
+    starts, ends = units.starts, units.ends
     parts: list[str] = []
-    missing = 0
-    gap = -1
-    for unit in range(len(units)):
-        if unit in kept:
-            if gap >= 0:
-                parts.append(_gap(text, units, gap, unit))
-                gap = -1
-            parts.append(text[units.starts[unit] : units.ends[unit]])
-        else:
-            missing += 1
-            gap = unit if gap < 0 else gap
-    if gap >= 0:
-        parts.append(_gap(text, units, gap, len(units)))
+    following = 0
+    for unit in sorted(kept):
+        if unit > following:
+            parts.append(_gap(text, units, following, unit))
+        parts.append(text[starts[unit] : ends[unit]])
+        following = unit + 1
+    if following < len(units):
+        parts.append(_gap(text, units, following, len(units)))
     body = "".join(parts)
+    missing = len(units) - len(kept)
     if not missing:
         return Fitted(body, ())
     omission = Omission(what=units.noun, count=missing, total=len(units))
@@ -180,8 +183,8 @@ def _gap(text: str, units: Units, first: int, after: int) -> str:
     begins_line = start == 0 or text[start - 1] == "\n"
     if breaks and (begins_line or after == len(units)):
         lead = "" if begins_line else "\n"
-        return f"{lead}[… {breaks:,} lines]\n" if breaks > 1 else f"{lead}[… 1 line]\n"
-    return f" […{len(missing):,} chars] " + ("\n" if missing.endswith("\n") else "")
+        return f"{lead}[…{breaks}]\n"
+    return f" […{len(missing)} chars] " + ("\n" if missing.endswith("\n") else "")
 
 
 def _note(units: Units, missing: int, key: str) -> str:

@@ -96,10 +96,21 @@ usage use used example
 """
 
 
+@lru_cache(maxsize=8192)
+def stem(word: str) -> str:
+    """A word without its ending, enough for `issues`/`issue`, `creating`/`created`/`creation`."""
+    if len(word) <= 3 or not word.isalpha() or not word.isascii():
+        return word
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    for ending in ("ation", "ions", "ion", "ing", "ed", "es", "s", "e"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            return word[: -len(ending)]
+    return word
+
+
 @lru_cache(maxsize=1)
 def _index() -> dict[str, tuple[str, ...]]:
-    from upwell.compress.relevance import stem
-
     found: dict[str, dict[str, None]] = {}
     for line in _GROUPS.strip().splitlines():
         group = [stem(word) for word in line.split()]

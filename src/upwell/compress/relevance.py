@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
-from upwell.compress.lexicon import related
+from upwell.compress.lexicon import related, stem
 from upwell.ground.text.words import fold, informative, split_identifier, terms
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -55,19 +55,6 @@ class Question:
 
     def __bool__(self) -> bool:
         return bool(self.terms)
-
-
-@lru_cache(maxsize=8192)
-def stem(word: str) -> str:
-    """A word without its ending, enough for `issues`/`issue`, `creating`/`created`/`creation`."""
-    if len(word) <= 3 or not word.isalpha() or not word.isascii():
-        return word
-    if word.endswith("ies") and len(word) > 4:
-        return word[:-3] + "y"
-    for ending in ("ation", "ions", "ion", "ing", "ed", "es", "s", "e"):
-        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
-            return word[: -len(ending)]
-    return word
 
 
 @lru_cache(maxsize=64)

@@ -42,16 +42,17 @@ _DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
 
 _MAX_CHARS = 2_000_000
 _SIGNATURE_LINES = 6
-_COMMENTS = ("#!", "# ", "//", "/*", "*", "<!--", '"""', "'''")
-_IMPORTS = ("import ", "from ", "use ", "#include", "package ", "require", "using ")
-_TELLING = ("return", "raise", "throw", "panic", "assert", "default", "else", "case ")
-_MAY_BE_CONSTANT = (
-    *"ABCDEFGHIJKLMNOPQRSTUVWXYZ", "const", "static", "final", "export", "pub", "#define",
-)  # fmt: skip
-_CONSTANT = re.compile(
-    r"(?:export |pub |static |final |const |public |private "
-    r"|#define )*\s*[A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S)"
+_SHORT_COMMENT = 13
+_LOOKS = re.compile(
+    r"""\s*(?:(?P<empty>\S{0,2}\s*\Z)|(?P<comment>\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})
+    |(?P<imports>import\ |from\ |use\ |\#include|package\ |require|using\ )
+    |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*\s*
+    [A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S))
+    |(?P<telling>return|raise|throw|panic|assert|default|else|case\ ))""",
+    re.X,
 )
+_CALLABLE, _NAMED = 4.0, 3.0
+_WORTH = {"empty": -5.0, "comment": 1.0, "imports": -0.5, "constant": 2.0, "telling": 0.6}
 
 
 @lru_cache(maxsize=16)
@@ -127,37 +128,45 @@ def _add_lines(
     units: Units, text: str, rows: list[int], definitions: list[tuple[int, int, int]]
 ) -> None:
     around: list[tuple[int, int]] = []
-    coming = iter(definitions)
-    following = next(coming, None)
+    needs: tuple[int, ...] = ()
+    ahead = iter([*definitions, (len(rows), 0, 0)])
+    following = next(ahead)
     row, count = 0, len(rows) - 1
     while row < count:
         while around and around[-1][0] <= row:
             around.pop()
-        needs = tuple(unit for _, unit in around)[-4:]
-        while following is not None and following[0] < row:
-            following = next(coming, None)
-        if following is not None and following[0] == row:
+            needs = tuple([unit for _, unit in around[-4:]])
+        while following[0] < row:
+            following = next(ahead)
+        if following[0] == row:
             _, head, last = following
             head = min(head, count)
-            unit = units.add(rows[row], rows[head], 3.0 - 0.4 * len(needs), needs)
+            worth = _signature(text, rows[row], rows[head]) - 0.4 * len(needs)
+            unit = units.add(rows[row], rows[head], worth, needs)
             around.append((last, unit))
+            needs = (*needs[-3:], unit)
             row = head
             continue
-        line = text[rows[row] : rows[row + 1]]
-        worth = _weight(line) - 0.3 * len(needs)
-        for start, end in pieces(text, rows[row], rows[row + 1]):
-            units.add(start, end, worth, needs)
+        start, end = rows[row], rows[row + 1]
         row += 1
+        worth = _weight(text, start, end) - 0.3 * len(needs)
+        if end - start <= LONG_LINE:
+            units.add(start, end, worth, needs)
+            continue
+        for first, last in pieces(text, start, end):
+            units.add(first, last, worth, needs)
 
 
-def _weight(line: str) -> float:
-    stripped = line.strip()
-    if len(stripped) < 3:
-        return -5.0
-    if stripped.startswith(_COMMENTS):
-        return 1.0 if len(stripped) > 12 else -1.0
-    if stripped.startswith(_IMPORTS):
-        return -0.5
-    if stripped.startswith(_MAY_BE_CONSTANT) and _CONSTANT.match(stripped):
-        return 2.0
-    return 0.6 if stripped.startswith(_TELLING) else 0.0
+def _signature(text: str, start: int, end: int) -> float:
+    """What can be called, and with what, says more than the name of a type."""
+    return _CALLABLE if text.find("(", start, end) >= 0 else _NAMED
+
+
+def _weight(text: str, start: int, end: int) -> float:
+    found = _LOOKS.match(text, start, end)
+    if found is None:
+        return 0.0
+    looks = found.lastgroup or ""
+    if looks == "comment" and end - found.start(looks) <= _SHORT_COMMENT:
+        return -1.0
+    return _WORTH[looks]

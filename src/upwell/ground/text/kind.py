@@ -7,8 +7,8 @@ from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
 from upwell.ground.types import Kind
 
 _SAMPLE_CHARS = 24_576
-_SAMPLE_LINES = 160
-_TABLE_LINES = 100
+_SAMPLE_LINES = 96
+_TABLE_LINES = 60
 
 _DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = re.compile(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
