@@ -5,7 +5,7 @@ from typing import Literal
 from upwell.compress.fitted import Fitted, Room
 from upwell.compress.json.fill import Basket, Style, Writer
 from upwell.compress.json.outline import Outline, outline
-from upwell.compress.json.score import described, relevance, salience
+from upwell.compress.json.score import described, relevance, salience, with_identities
 from upwell.compress.json.tree import OBJECT, Node
 from upwell.compress.meaning import Meaning
 from upwell.compress.relevance import Question
@@ -52,7 +52,7 @@ def fit(
     share = 0.5 + 0.4 * coverage
     limit = min(room.chars, room.tokens * 8.0) * 1.5
     basket = Basket(doc, text, style, room)
-    wanted = order(asked, needed, costs, share, limit)
+    wanted = with_identities(doc, order(asked, needed, costs, share, limit), asked)
     bought: list[int] = []
     for _ in range(_ROUNDS):
         more = basket.buy(wanted[len(bought) :])

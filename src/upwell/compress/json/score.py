@@ -4,9 +4,10 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from upwell.compress.json.outline import Outline
-from upwell.compress.json.tree import Node
+from upwell.compress.json.tree import ARRAY, OBJECT, Node
 from upwell.compress.relevance import Finder, Question, lowered, name_stems, places, rarity
 from upwell.ground.text.words import split_identifier
 
@@ -32,6 +33,10 @@ _STEP_UP = 0.72
 """What a term in the parent's key is worth beside one in the own key."""
 _EXPECTED = 1.3
 _NAMES = 3
+_HOLLOW = 0.5
+"""What an empty value is worth that only its key path speaks for."""
+_IDENTITIES = ("id", "name", "key", "title", "number", "slug", "login", "path", "sha", "email")
+"""Keys that tell a record from its like, the best first."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
@@ -118,7 +123,9 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
                 score += weights[term] * more
         if score > 0.0:
             fit = max(precision[path], 0.6) if own else precision[path]
-            scores[unit] = score * (0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0)
+            score *= (0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0)
+            empty = not own and text[doc.starts[unit] : doc.ends[unit]] in _EMPTY
+            scores[unit] = score * _HOLLOW if empty else score
     best = max(scores.values(), default=0.0)
     whole = sum(
         weight for weight, term in zip(weights, question.terms, strict=True) if term.weight >= 1.0
@@ -219,6 +226,45 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
     return {
         path for path, node in first.items() if pattern.match(text[node.start : node.start + 60])
     }
+
+
+def with_identities(doc: Outline, wanted: Sequence[int], asked: Mapping[int, float]) -> list[int]:
+    """`wanted`, with the value that names its record right after the first answer from each:
+    an answer without its record's name cannot be told from the others."""
+    names = _identities(doc)
+    found: dict[int, None] = {}
+    for unit in wanted:
+        found.setdefault(unit)
+        if unit in asked:
+            record = _record(doc.nodes[unit])
+            name = names.get(id(record)) if record is not None else None
+            if name is not None:
+                found.setdefault(name)
+    return list(found)
+
+
+def _identities(doc: Outline) -> dict[int, int]:
+    """For each record (by `id`) the unit that names it, where there is one."""
+    best: dict[int, tuple[int, int]] = {}
+    for unit, node in enumerate(doc.nodes):
+        record = node.parent
+        key = node.key[1:-1].lower()
+        if record is None or key not in _IDENTITIES or doc.pieces[unit]:
+            continue
+        rank = _IDENTITIES.index(key)
+        if id(record) not in best or rank < best[id(record)][0]:
+            best[id(record)] = (rank, unit)
+    return {record: unit for record, (_, unit) in best.items()}
+
+
+def _record(node: Node) -> Node | None:
+    """The innermost object around a value that is one of the items of an array."""
+    box = node.parent
+    while box is not None and box.parent is not None:
+        if box.kind == OBJECT and box.parent.kind == ARRAY:
+            return box
+        box = box.parent
+    return None
 
 
 def described(doc: Outline, text: str, unit: int) -> str:

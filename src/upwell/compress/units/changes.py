@@ -20,29 +20,49 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 def split_diff(text: str, name: str = "") -> Units:
     """Changed lines before context; each line needs the name of its file and its hunk."""
     units = Units()
-    marks = Marks(text)
-    file_units: tuple[int, ...] = ()
-    hunk: tuple[int, ...] = ()
-    in_header = False
+    changes = _Changes(text, units, Marks(text))
     for start, end in lines(text):
-        line = text[start:end]
-        if _FILE.match(line) or (
-            _HUNK.match(line) is None and line.startswith("--- ") and not in_header
-        ):
-            file_units, hunk, in_header = (units.add(start, end, 3.0),), (), True
-        elif in_header and _FILE_MORE.match(line):
-            if line.startswith("+++ ") and not _FILE.match(
-                text[units.starts[file_units[0]] :][:12]
-            ):
-                file_units = (*file_units, units.add(start, end, 2.0, file_units))
-            else:
-                units.add(start, end, -1.5, file_units)
-        elif _HUNK.match(line):
-            in_header = False
-            hunk = (units.add(start, end, 0.5, file_units),)
-        else:
-            units.add(start, end, _changed(line, marks.worth(start, end)), (*file_units, *hunk))
+        changes.add(start, end, ())
     return units
+
+
+class _Changes:
+    """Lines of a diff, one after the other, on their way into `units`."""
+
+    def __init__(self, text: str, units: Units, marks: Marks) -> None:
+        self._text = text
+        self._units = units
+        self._marks = marks
+        self._file: tuple[int, ...] = ()
+        self._hunk: tuple[int, ...] = ()
+        self._in_header = False
+
+    def begins(self, line: str) -> bool:
+        """Does the diff of a file begin here?"""
+        return _FILE.match(line) is not None
+
+    def add(self, start: int, end: int, above: tuple[int, ...]) -> None:
+        """Take a line; `above` are units that everything here needs (its commit)."""
+        line, units = self._text[start:end], self._units
+        if self.begins(line) or (line.startswith("--- ") and not self._in_header):
+            self._file = (*above, units.add(start, end, 3.0, above))
+            self._hunk, self._in_header = (), True
+        elif self._in_header and _FILE_MORE.match(line):
+            if line.startswith("+++ ") and not self._is_named():
+                self._file = (*self._file, units.add(start, end, 2.0, self._file))
+            else:
+                units.add(start, end, -1.5, self._file)
+        elif _HUNK.match(line):
+            self._in_header = False
+            self._hunk = (units.add(start, end, 0.5, self._file),)
+        else:
+            worth = _changed(line, self._marks.worth(start, end))
+            units.add(start, end, worth, (*self._file, *self._hunk))
+
+    def _is_named(self) -> bool:
+        """Does the line that began this file name it already?"""
+        begun = self._units.starts[self._file[-1]]
+        return self.begins(self._text[begun : begun + 12])
 
 
 def _changed(line: str, worth: float) -> float:
@@ -59,6 +79,7 @@ def split_log(text: str, name: str = "") -> Units:
     marks = Marks(text)
     head: tuple[int, ...] = ()
     subject = False
+    changes: _Changes | None = None
     spans = list(lines(text))
     place = 0
     while place < len(spans):
@@ -70,6 +91,10 @@ def split_log(text: str, name: str = "") -> Units:
                 end = spans[place][1]
                 place += 1
             head, subject = (units.add(start, end, 0.5),), True
+            changes = None
+        elif changes is not None or line.startswith("diff --git "):
+            changes = changes or _Changes(text, units, marks)
+            changes.add(start, end, head)
         elif not line.strip():
             units.add(start, end, -6.0)
         else:

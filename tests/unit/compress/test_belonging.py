@@ -1,0 +1,48 @@
+"""What is kept says what it belongs to: a record its name, a changed line its file."""
+
+import json
+
+from upwell.compress import compress
+
+
+def test_an_answer_from_a_record_comes_with_its_name():
+    orders = [
+        {"id": n, "error": None if n % 40 else "card_declined", "total": n * 3} for n in range(900)
+    ]
+    kept = json.loads(
+        compress(json.dumps(orders), max_tokens=400, query="which failed with card_declined?").text
+    )
+    declined = [item for item in kept if item.get("error") == "card_declined"]
+    assert len(declined) >= 5
+    assert all("id" in item for item in declined)
+
+
+def test_empty_values_do_not_crowd_out_answers():
+    orders = [
+        {"id": n, "payment": {"last_error": "timeout" if n == 187 else None}, "note": ""}
+        for n in range(240)
+    ]
+    text = compress(json.dumps(orders), max_tokens=300, query="what error had order 187?").text
+    assert '"timeout"' in text
+    assert text.count("null") < 10
+
+
+def shown(files: int) -> str:
+    parts = [
+        "commit 0123456789abcdef0123456789abcdef01234567\nAuthor: A <a@b>\n\n    Change things\n"
+    ]
+    for number in range(files):
+        parts.append(
+            f"diff --git a/src/f{number}.py b/src/f{number}.py\nindex 1..2 100644\n"
+            f"--- a/src/f{number}.py\n+++ b/src/f{number}.py\n@@ -1,3 +1,30 @@ def f():\n"
+            + "".join(f"+    value_{number}_{line} = compute({line})\n" for line in range(30))
+        )
+    return "\n".join(parts)
+
+
+def test_a_changed_line_comes_with_its_file_also_under_a_commit():
+    text = compress(shown(12), max_tokens=500, query="value_7_3").text
+    assert "value_7_3 = compute(3)" in text
+    before = text[: text.index("value_7_3 =")]
+    assert before.rpartition("diff --git ")[2].startswith("a/src/f7.py")
+    assert "commit 0123456789" in text
