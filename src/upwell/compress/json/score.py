@@ -229,17 +229,17 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 
 
 def with_identities(doc: Outline, wanted: Sequence[int], asked: Mapping[int, float]) -> list[int]:
-    """`wanted`, with the value that names its record right after the first answer from each:
+    """`wanted`, with the value that names its record right before the first answer from each:
     an answer without its record's name cannot be told from the others."""
     names = _identities(doc)
     found: dict[int, None] = {}
     for unit in wanted:
-        found.setdefault(unit)
         if unit in asked:
             record = _record(doc.nodes[unit])
             name = names.get(id(record)) if record is not None else None
             if name is not None:
                 found.setdefault(name)
+        found.setdefault(unit)
     return list(found)
 
 
