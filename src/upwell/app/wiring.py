@@ -127,7 +127,7 @@ class App:
                 compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project_of(self._cwd)),
-                get_tool(self.memory),
+                get_tool(self.memory, project_of(self._cwd)),
                 add_tool(self.memory, project_of(self._cwd)),
             ]
         )

@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -21,6 +22,7 @@ from upwell.ground.types import DEFAULT_TENANT
 KIND = "original"
 PART_CHARS = 262_144
 _KEY_HEX = 16
+_KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,10 @@ class Originals:
             digest.update(b"\0")
             digest.update(part.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:_KEY_HEX]
+
+    def is_secret(self, text: str) -> bool:
+        """May this not be written down?"""
+        return self._has_secret(text)
 
     async def keep(self, text: str, name: str = "") -> Kept:
         """Keep `text`; `name` (a path, URL or tool) is given back with it. Parts go first, so a
@@ -117,6 +123,8 @@ class Originals:
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
     async def _found(self, key: str) -> tuple[Shelf, Kept]:
+        if not _KEY.fullmatch(key):
+            raise KeyUnknown(key[:40])
         for shelf in (self._private, self._durable):
             item = (await shelf.get(KIND, [key])).get(key)
             if item is not None and item.value:

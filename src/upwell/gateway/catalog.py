@@ -10,10 +10,11 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, depth, dumps
 
 SEPARATOR = "__"
 MAX_NAME_CHARS = 64
+MAX_DEPTH = 100
 CONTEXT_QUERY = "_context_query"
 _UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -81,7 +82,10 @@ class Catalog:
         targets: dict[str, Target] = {}
         for upstream in self._upstreams:
             for tool in upstream.tools:
-                self._add(upstream, tool, items, targets)
+                try:
+                    self._add(upstream, tool, items, targets)
+                except NotJson as error:
+                    LOG.warning("upstream %s: a tool cannot be listed: %s", upstream.name, error)
         for own in self._own.listed():
             name = front_name(OWN_SERVER, own["name"])
             items.append(dumps({**own, "name": name}))
@@ -96,6 +100,10 @@ class Catalog:
         items: list[bytes],
         targets: dict[str, Target],
     ) -> None:
+        raw = tool.encode()
+        check(raw)
+        if depth(raw) > MAX_DEPTH:
+            raise NotJson(f"nested more than {MAX_DEPTH} levels")
         bare = _text(tool, "name")
         name = front_name(upstream.name, bare)
         if not bare or name in targets:
@@ -109,8 +117,13 @@ class Catalog:
             tool=bare,
             upstream=upstream,
             annotations=_mapping(tool, "annotations"),
-            declares_query=CONTEXT_QUERY in _mapping(tool, "inputSchema").get("properties", {}),
+            declares_query=_declares(tool, CONTEXT_QUERY),
         )
+
+
+def _declares(tool: RawObject, argument: str) -> bool:
+    properties = _mapping(tool, "inputSchema").get("properties")
+    return isinstance(properties, dict) and argument in properties
 
 
 def _text(tool: RawObject, name: str) -> str:

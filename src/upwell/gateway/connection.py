@@ -21,14 +21,24 @@ from upwell.ground.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.lines import read_lines
-from upwell.wire.peer import METHOD_NOT_FOUND, Message, Peer, PeerBabbled, PeerGone, error_body
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
+from upwell.wire.peer import (
+    LARGE_BYTES,
+    METHOD_NOT_FOUND,
+    Message,
+    Peer,
+    PeerBabbled,
+    PeerGone,
+    error_body,
+)
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
 
 NO_CAPABILITIES = b"{}"
 _MAX_PAGES = 1000
+MOST_ANSWERS = 100
 Heard = Callable[[Message], Awaitable[None]]
 
 
@@ -42,6 +52,7 @@ class Connection:
         self._child = child
         self._on_notice = on_notice
         self._version = ""
+        self._answers: set[asyncio.Task[None]] = set()
         self._peer = Peer(read_lines(child.out, options.max_line_bytes), child.sink, self._incoming)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
 
@@ -55,6 +66,8 @@ class Connection:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
                 return await self.list_tools()
+        except NotJson as error:
+            raise self._babble(f"its greeting cannot be read: {error}") from error
         except TimeoutError:
             raise UpstreamTimeout(
                 f"upstream {self._server.name!r} did not start within {timeout_seconds:g} s",
@@ -106,6 +119,11 @@ class Connection:
         if kind_of(body) != "object":
             what = "error" if reply.error else "result"
             raise self._babble(f"the {what} is {body[:40].decode(errors='replace')}, not an object")
+        if len(body) < LARGE_BYTES:
+            try:
+                check(body)
+            except NotJson as error:
+                raise self._babble(f"the answer is not JSON: {error}") from error
         return reply
 
     async def ended(self) -> None:
@@ -127,6 +145,8 @@ class Connection:
 
     async def aclose(self) -> None:
         """End the server and everything it started."""
+        for task in list(self._answers):
+            task.cancel()
         await self._child.stop()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
@@ -151,11 +171,21 @@ class Connection:
         """What the server says unasked: notices go on, requests are declined."""
         if message.id is None:
             await self._on_notice(message)
-        elif message.method == "ping":
-            await self._peer.answer(message.id, Reply(result=b"{}"))
-        else:
-            declined = error_body(METHOD_NOT_FOUND, f"upwell does not offer {message.method}")
-            await self._peer.answer(message.id, Reply(error=declined))
+        elif len(self._answers) < MOST_ANSWERS:
+            task = asyncio.create_task(self._answer(message.id, message.method or ""))
+            self._answers.add(task)
+            task.add_done_callback(self._answers.discard)
+
+    async def _answer(self, identity: bytes, method: str) -> None:
+        """Answer a request of the server; not from the loop that reads, or a server that does not
+        read could hold it up."""
+        reply = Reply(result=b"{}")
+        if method != "ping":
+            reply = Reply(error=error_body(METHOD_NOT_FOUND, f"upwell does not offer {method}"))
+        try:
+            await self._peer.answer(identity, reply)
+        except PeerGone as error:
+            LOG.debug("upstream %s asked and went: %s", self._server.name, error)
 
     def _babble(self, what: str) -> UpstreamProtocolError:
         return UpstreamProtocolError(

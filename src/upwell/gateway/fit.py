@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Kept, Originals
 from upwell.gateway.relay import content_of, text_block, with_content
+from upwell.ground.errors import StoreError
 from upwell.ground.text.tokens import count
+from upwell.ground.trace import LOG
 from upwell.ground.types import Budget, Compressed, Passage, ToolCall
 from upwell.surface.context import query_text
 from upwell.wire.rawjson import NotJson, RawObject, dumps
@@ -95,8 +97,16 @@ class Fitter:
         name: str = "",
     ) -> Compressed:
         """Fit one text; its original stands under `.key`."""
-        kept = await self._originals.keep(text, name)
+        kept = await self._kept(text, name)
         return await self._compressed(text, budget, options, query, kept)
+
+    async def _kept(self, text: str, name: str) -> Kept:
+        """The original, kept; without a key where it cannot be: then the floor keeps more."""
+        try:
+            return await self._originals.keep(text, "" if self._originals.is_secret(name) else name)
+        except StoreError as error:
+            LOG.warning("an original cannot be kept: %s", error)
+            return Kept("", len(text), 0, name)
 
     async def _compressed(
         self, text: str, budget: Budget, options: Options, query: str, kept: Kept
@@ -142,7 +152,7 @@ class Fitter:
                 fitted.append(None)
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            kept = await self._originals.keep(text.text, name)
+            kept = await self._kept(text.text, name)
             done = await self._compressed(text.text, share, options, _query_of(call), kept)
             fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted

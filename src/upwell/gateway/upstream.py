@@ -16,6 +16,7 @@ from upwell.wire.rawjson import RawObject
 FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 HEALTHY_SECONDS = 30.0
+REFRESH_SECONDS = 0.2
 
 
 class State(StrEnum):
@@ -54,6 +55,7 @@ class Upstream:
         self._settled = asyncio.Event()
         self._wake = asyncio.Event()
         self._refreshing: asyncio.Task[None] | None = None
+        self._changed_again = False
 
     async def run(self) -> None:
         """Supervise until cancelled."""
@@ -128,6 +130,11 @@ class Upstream:
             self._fail(await self._connection.obituary("ended"))
         except UpstreamError as error:
             self._fail(error)
+        except Exception as error:
+            LOG.exception("upstream %s: a fault of ours", self.name)
+            self._fail(
+                UpstreamUnavailable(f"upstream {self.name!r} failed: {error!r}", server=self.name)
+            )
         finally:
             if self._connection is not None:
                 await self._connection.aclose()
@@ -139,17 +146,21 @@ class Upstream:
         self._settled.set()
 
     async def _notice(self, message: Message) -> None:
-        if message.method == "notifications/tools/list_changed":
+        if message.method != "notifications/tools/list_changed":
+            return
+        self._changed_again = True
+        if self._refreshing is None or self._refreshing.done():
             self._refreshing = asyncio.create_task(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the changed list of tools."""
-        if self._connection is None:
-            return
-        try:
-            async with asyncio.timeout(self._options.connect_timeout_seconds):
-                self.tools = await self._connection.list_tools()
-        except (TimeoutError, UpstreamError) as error:
-            LOG.warning("upstream %s: its changed tools could not be read: %s", self.name, error)
-            return
-        await self._on_change(self)
+        """Read the changed list of tools; once more if it changed meanwhile."""
+        while self._changed_again and self._connection is not None:
+            self._changed_again = False
+            try:
+                async with asyncio.timeout(self._options.connect_timeout_seconds):
+                    self.tools = await self._connection.list_tools()
+            except (TimeoutError, UpstreamError) as error:
+                LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)
+                return
+            await self._on_change(self)
+            await asyncio.sleep(REFRESH_SECONDS)

@@ -21,10 +21,11 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
 from upwell.ground.types import ToolCall
 from upwell.wire.child import CannotStart, Child, Command, start
-from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
-_WORKER = ("-m", "upwell.cli.workshop")
+_WORKER = ("-P", "-m", "upwell.cli.workshop")
+"""`-P`: nothing is imported from the folder that the agent works in."""
 
 
 class Workshop:
@@ -99,7 +100,8 @@ class Workshop:
     async def _running(self) -> Child:
         if self._child is None:
             own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
-            command = Command(program=sys.executable, args=_WORKER, env=own, tied=False)
+            home = self._environment.get("UPWELL_HOME")
+            command = Command(program=sys.executable, args=_WORKER, env=own, cwd=home, tied=False)
             self._child = await start(command, self._environment)
         return self._child
 
@@ -141,6 +143,7 @@ async def _done(
         query=job["query"],
     )
     try:
+        check(result)
         opened = RawObject.parse(result)
         fitted = await fitter.fit(call, opened, job["ratio"])
     except NotJson as error:

@@ -63,6 +63,11 @@ class Home:
     def pause_file(self) -> Path:
         return self.root / "paused"
 
+    def _is_ours(self) -> bool:
+        """Is the folder empty, or has it files of ours? What was made for others is left alone."""
+        names = {path.name for path in self.root.iterdir()}
+        return not names or bool(names & {"config.toml", "memory.db", "ledger.db", "log", "secret"})
+
     def prepare(self) -> "Home":
         """Make the folder, private to the user.
 
@@ -82,6 +87,6 @@ class Home:
                 f"{self.root} belongs to another user",
                 hint="set UPWELL_HOME to a folder of your own",
             )
-        if stat.S_IMODE(info.st_mode) & 0o077:
+        if stat.S_IMODE(info.st_mode) & 0o077 and self._is_ours():
             self.root.chmod(0o700)
         return self

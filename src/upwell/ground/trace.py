@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from upwell.ground.redact import redact
+
 LOG = logging.getLogger("upwell")
 LOG.addHandler(logging.NullHandler())
 
@@ -53,6 +55,12 @@ def export_spans(environment: Mapping[str, str]) -> bool:
     return True
 
 
+def _masked(record: logging.LogRecord) -> bool:
+    """No secret reaches the log, whoever said it."""
+    record.msg, record.args = redact(record.getMessage())[0], None
+    return True
+
+
 def log_to(folder: Path, *, verbose: bool = False) -> None:
     """Write the log under `folder`, rotated at 2 MB, three files kept, private to the user.
 
@@ -73,5 +81,6 @@ def log_to(folder: Path, *, verbose: bool = False) -> None:
         )
     except OSError:
         handler = logging.NullHandler()
+    handler.addFilter(_masked)
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(message)s"))
     LOG.addHandler(handler)

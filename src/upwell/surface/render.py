@@ -6,6 +6,7 @@ frame, move the cursor or turn the text around is made harmless (DESIGN 4.12).
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,12 @@ from upwell.surface.options import Options
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 _TAG = "upwell-memories"
-_OWN_TAG = re.compile(rf"<(?=/?\s*{_TAG})", re.IGNORECASE)
+_OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
+"""What could pass for the end of our frame or the start of another: tags with two-part names."""
 _SPACE = re.compile(r"\s+")
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 _KEPT_CONTROLS = "\n\t"
@@ -81,11 +84,16 @@ def harmless(text: str) -> str:
         return _OWN_TAG.sub("\\\\u003c", text)
     shown = "".join(
         char
-        if char in _KEPT_CONTROLS or unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co")
+        if char in _KEPT_CONTROLS
+        or (unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") and char not in "＜＞﹤﹥")
         else _visible(char)
         for char in text
     )
     return _OWN_TAG.sub("\\\\u003c", shown)
+
+
+def _harmless_line(text: str) -> str:
+    return harmless(_SPACE.sub(" ", text)).strip()
 
 
 def _visible(char: str) -> str:
@@ -94,7 +102,7 @@ def _visible(char: str) -> str:
 
 def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
     """One line of at most `limit` characters: the whole text, or the stretch that matches."""
-    line = _SPACE.sub(" ", harmless(text)).strip()
+    line = _harmless_line(text[:MAX_READ_CHARS])
     if len(line) <= limit:
         return line
     start = _best_start(line, query_texts, limit - 2)
@@ -110,11 +118,19 @@ def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
     spoken = [(at, _stemmed(line[at : at + 40], wanted)) for at in places]
     marks = [(at, term) for at, term in spoken if term]
     best, best_count = 0, len({term for at, term in marks if at < width})
+    inside: Counter[str] = Counter()
+    left = right = 0
     for at, _ in marks:
         start = max(0, at - width // 4)
-        inside = {term for other, term in marks if start <= other < start + width}
-        if len(inside) > best_count:
-            best, best_count = start, len(inside)
+        while right < len(marks) and marks[right][0] < start + width:
+            inside[marks[right][1]] += 1
+            right += 1
+        while marks[left][0] < start:
+            inside[marks[left][1]] -= 1
+            left += 1
+        different = sum(1 for count in inside.values() if count > 0)
+        if different > best_count:
+            best, best_count = start, different
     return best if best < len(line) - width else max(0, len(line) - width)
 
 

@@ -91,13 +91,13 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
     )
 
 
-def get_tool(memories: Memories) -> Tool:
+def get_tool(memories: Memories, project: str | None) -> Tool:
     """`memory_get(id)`: the full text of one memory."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         wanted = args["id"].removeprefix(URI)
         memory = await memories.get(wanted)
-        if memory is None:
+        if memory is None or (project and memory.project not in (None, project)):
             raise UsageError(
                 f"no memory {wanted!r}", hint="memory_search finds ids; it may have been deleted"
             )

@@ -16,6 +16,7 @@ from upwell.ground.trace import LOG
 MAX_LINE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 256 * 1024
 _HEAD_BYTES = 4096
+CLOSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,10 @@ class PipeSink:
     async def aclose(self) -> None:
         self._writer.close()
         try:
-            await self._writer.wait_closed()
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._writer.wait_closed()
+        except TimeoutError:
+            self._writer.transport.abort()
         except (ConnectionError, OSError) as error:
             LOG.debug("closing a pipe: %s", error)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -17,10 +17,12 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 LARGE_BYTES = 256 * 1024
+CANCEL_SECONDS = 0.5
 _ANSWER_HEAD = re.compile(
     rb'\{[ \t]*+(?:"jsonrpc"[ \t]*+:[ \t]*+"2\.0"[ \t]*+,[ \t]*+)?'
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
+_IDENTITY = re.compile(rb'"[^"\\\x00-\x1f]{0,200}"|-?\d{1,20}(?:\.\d{1,10})?')
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})')
 
 
@@ -66,7 +68,7 @@ def read_message(data: bytes) -> Message:
     body = RawObject.parse(data)
     method = body.value("method")
     identity = body.get("id")
-    if identity is not None and kind_of(identity) in ("object", "array"):
+    if identity not in (None, b"null") and not _IDENTITY.fullmatch(identity or b""):
         raise NotJson("an id must be a string or a number")
     return Message(
         body=body,
@@ -202,29 +204,36 @@ class Peer:
             return
         params = b'{"requestId":%b,"reason":"cancelled or out of time"}' % identity
         try:
-            await asyncio.shield(self.notify("notifications/cancelled", params))
-        except PeerGone as error:
+            async with asyncio.timeout(CANCEL_SECONDS):
+                await self.notify("notifications/cancelled", params)
+        except (PeerGone, TimeoutError) as error:
             LOG.debug("could not send a cancellation: %s", error)
 
     async def _take(self, line: Line) -> None:
         if line.oversize:
             self._refuse(line)
+            if self._complains and (found := _ID.search(line.data)):
+                body = error_body(INVALID_REQUEST, f"{line.oversize:,} bytes is over the limit")
+                await self.answer(found.group(1), Reply(error=body))
             return
         for data in _unbatched(line.data):
             try:
                 message = read_message(data)
             except NotJson as error:
-                LOG.warning("a line that is not JSON-RPC (%s): %r", error, data[:120])
+                LOG.warning("a line of %d bytes that is not JSON-RPC: %s", len(data), error)
                 if self._complains:
                     body = error_body(PARSE_ERROR, f"not a JSON-RPC message: {error}")
                     await self.answer(b"null", Reply(error=body))
                 continue
             if message.method is not None:
                 await self._on_message(message)
+            elif message.id is not None and self._complains and message.id not in self._waiting:
+                body = error_body(INVALID_REQUEST, "a request needs a method")
+                await self.answer(message.id, Reply(error=body))
             elif message.id is not None:
                 self._settle(message.id, message)
             else:
-                LOG.warning("a message with neither method nor id: %r", data[:120])
+                LOG.warning("a message of %d bytes with neither method nor id", len(data))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)

@@ -39,6 +39,33 @@ def loads(raw: bytes) -> Any:
         raise NotJson(str(error)) from error
 
 
+def check(raw: bytes) -> None:
+    """Is this JSON all the way down? What is nested too deeply to be looked at passes.
+
+    Raises:
+        NotJson: it is not.
+    """
+    try:
+        json.loads(raw)
+    except RecursionError:
+        return
+    except ValueError as error:
+        raise NotJson(str(error)) from error
+
+
+def depth(raw: bytes) -> int:
+    """How deeply brackets are nested in `raw`."""
+    deepest = level = 0
+    for mark in _MARK.finditer(raw):
+        char = raw[mark.start()]
+        if char in _OPENING:
+            level += 1
+            deepest = max(deepest, level)
+        elif char in _CLOSING:
+            level -= 1
+    return deepest
+
+
 def dumps(value: Any) -> bytes:
     """Compact JSON of our own values: UTF-8, or escapes where UTF-8 cannot hold the text."""
     try:
@@ -64,10 +91,9 @@ class RawObject:
 
     def get(self, name: str) -> bytes | None:
         """The value of the last member of that name, as JSON parsers take it."""
-        wanted = _key(name)
         found = None
         for key, value in self.members:
-            if key == wanted or (b"\\" in key and loads(key) == name):
+            if _is(key, name):
                 found = value
         return found
 
@@ -82,17 +108,18 @@ class RawObject:
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
         """With that member's value changed in place, or the member added at the end."""
-        wanted = _key(name)
-        if any(key == wanted for key, _ in self.members):
+        if any(_is(key, name) for key, _ in self.members):
             return RawObject(
-                tuple((key, value if key == wanted else old) for key, old in self.members)
+                tuple((key, value if _is(key, name) else old) for key, old in self.members)
             )
-        return RawObject((*self.members, (wanted, value)))
+        return RawObject((*self.members, (dumps(name), value)))
 
     def without(self, *names: str) -> "RawObject":
         """Without those members."""
-        gone = {_key(name) for name in names}
-        return RawObject(tuple(member for member in self.members if member[0] not in gone))
+        kept = [
+            member for member in self.members if not any(_is(member[0], name) for name in names)
+        ]
+        return RawObject(tuple(kept))
 
     def encode(self) -> bytes:
         return b"{" + b",".join(key + b":" + value for key, value in self.members) + b"}"
@@ -126,8 +153,9 @@ def kind_of(raw: bytes) -> str:
     return {b"{": "object", b"[": "array", b'"': "string"}.get(raw[start : start + 1], "scalar")
 
 
-def _key(name: str) -> bytes:
-    return dumps(name)
+def _is(key: bytes, name: str) -> bool:
+    """Does a raw member name spell `name`, with escapes or without?"""
+    return key[1:-1] == name.encode() or (b"\\" in key and loads(key) == name)
 
 
 def _object_members(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
