@@ -26,8 +26,8 @@ for line in sys.stdin:
     m = json.loads(line)
     if m.get("method") == "initialize":
         version = "[" * 100000 + "]" * 100000 if MODE == "greeting" else '"2025-11-25"'
-        say(m["id"], '{"protocolVersion":%s,"capabilities":{},"serverInfo":{"name":"e","version":"1"}}'
-            % version)
+        who = '"capabilities":{},"serverInfo":{"name":"e","version":"1"}'
+        say(m["id"], '{"protocolVersion":%s,%s}' % (version, who))
     elif m.get("method") == "tools/list":
         tools = LISTS.get(MODE, [{"name": "t", "inputSchema": {"type": "object"}}])
         say(m["id"], '{"tools":%s}' % (tools if isinstance(tools, str) else json.dumps(tools)))
