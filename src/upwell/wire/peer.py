@@ -20,10 +20,10 @@ LARGE_BYTES = 256 * 1024
 CANCEL_SECONDS = 0.5
 _ANSWER_HEAD = re.compile(
     rb'\{[ \t]*+(?:"jsonrpc"[ \t]*+:[ \t]*+"2\.0"[ \t]*+,[ \t]*+)?'
-    rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})[ \t]*+,[ \t]*+"result"[ \t]*+:'
+    rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
-_IDENTITY = re.compile(rb'"[^"\\\x00-\x1f]{0,200}"|-?\d{1,20}(?:\.\d{1,10})?')
-_ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,20})')
+_IDENTITY = re.compile(rb'"[^"\\\x00-\x1f]{0,200}"|-?\d{1,40}(?:\.\d{1,10})?')
+_ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
 
 class PeerGone(ConnectionError):
