@@ -107,7 +107,7 @@ class Pipeline:
         left = race_seconds - (self._clock.monotonic() - began)
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if done:
-            return surfacing.result()
+            return await _settled(surfacing)
         self._take_back_later(surfacing)
         return None
 
@@ -126,9 +126,18 @@ class Pipeline:
         task.add_done_callback(self._behind.discard)
 
     async def _take_back(self, surfacing: "asyncio.Task[Outcome]") -> None:
-        outcome = await surfacing
+        outcome = await _settled(surfacing)
         if isinstance(outcome, Surfacing):
             await self._surfacer.take_back(outcome)
+
+
+async def _settled(surfacing: "asyncio.Task[Outcome]") -> Outcome | None:
+    """The outcome; None where surfacing failed, which never costs the reply."""
+    try:
+        return await surfacing
+    except Exception:
+        LOG.exception("surfacing failed inside upwell")
+        return None
 
 
 def _unreadable(call: ToolCall, error: NotJson) -> UpstreamProtocolError:

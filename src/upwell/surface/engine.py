@@ -68,7 +68,11 @@ class Surfacer:
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", door=str(cue.door)) as current:
-            outcome = await self._decide(cue)
+            try:
+                outcome = await self._decide(cue)
+            except UpwellError as error:
+                LOG.warning("surfacing failed: %s", error)
+                outcome = Skip(reason=SkipReason.FAULT, detail=error.message)
             current.set_attribute("outcome", _name(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
         self._journal.note(cue, outcome, _key_of(outcome), took_ms)
@@ -80,7 +84,10 @@ class Surfacer:
 
     async def take_back(self, surfacing: Surfacing) -> None:
         """What was decided did not reach the agent: it may be said again at the next call."""
-        await self._seen.untold(surfacing.memories)
+        try:
+            await self._seen.untold(surfacing.memories)
+        except UpwellError as error:
+            LOG.warning("a surfacing could not be taken back: %s", error)
 
     async def _decide(self, cue: Cue) -> Outcome:
         intent = keyword_intent(cue.text) if cue.text else NO_INTENT

@@ -70,4 +70,6 @@ def test_the_cwd_decides_the_project(tmp_path):
 
 @pytest.mark.parametrize("args", [{}, {"path": None}, {"path": ["x", 3]}, {"query": {"a": 1}}])
 def test_odd_arguments_do_no_harm(args):
-    tool("fs__read_file", args)
+    query = tool("fs__read_file", args)
+    assert query is not None
+    assert all(isinstance(path, str) for path in query.paths)

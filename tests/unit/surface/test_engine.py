@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from upwell.ground.errors import RecallUnavailable
+from upwell.ground.errors import RecallUnavailable, StoreUnwritable
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.surface.engine import Surfacer
@@ -158,6 +158,19 @@ async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
     stage.clock.advance(60)
     stage.recall.error, stage.recall.hits = None, [hit()]
     assert isinstance(await surfacer.surface(read("src/f5.py")), Surfacing)
+
+
+class FullShelf(MemoryShelf):
+    """A ledger that can be read and not written: the disk is full."""
+
+    async def put(self, kind, values, *, ttl_seconds):
+        raise StoreUnwritable("no room", hint="free some disk space")
+
+
+async def test_a_ledger_that_cannot_be_written_is_a_reason_and_no_fault_of_the_call():
+    surfacer = Surfacer(FakeRecall([hit()]).search, FullShelf(), Options())
+    assert await reason(surfacer, read()) is SkipReason.FAULT
+    await surfacer.aclose()
 
 
 async def test_a_slow_recall_ends_at_its_deadline():
