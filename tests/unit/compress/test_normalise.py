@@ -5,31 +5,11 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import expand
 
 from upwell.compress import compress
 from upwell.compress.json.tree import compact, parse
 from upwell.compress.normalise.json_table import as_tables
-
-
-def expand(value: Any) -> Any:
-    """Tables back to arrays: the inverse that shows nothing was lost."""
-    if isinstance(value, dict) and value.get("…") == "table":
-        rows = []
-        for row in value["rows"]:
-            flat = {**value.get("same", {}), **dict(zip(value["columns"], row, strict=True))}
-            built: dict[str, Any] = {}
-            for path, cell in flat.items():
-                *above, last = path.split(".")
-                inner = built
-                for part in above:
-                    inner = inner.setdefault(part, {})
-                inner[last] = cell
-            rows.append(built)
-        return rows
-    if isinstance(value, dict):
-        return {key: expand(inner) for key, inner in value.items()}
-    return [expand(inner) for inner in value] if isinstance(value, list) else value
-
 
 records = st.fixed_dictionaries(
     {
