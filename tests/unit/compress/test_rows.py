@@ -16,7 +16,13 @@ def fitted(value: Any, max_chars: int, query: str = "") -> Any:
 
 def orders(count: int, **more: Any) -> list[dict[str, Any]]:
     return [
-        {"id": f"order-{n}", "state": "open", "total": {"net": n * 7}, "note": f"{n} " + "word " * 18} | more
+        {
+            "id": f"order-{n}",
+            "state": "open",
+            "total": {"net": n * 7},
+            "note": f"{n} " + "word " * 18,
+        }
+        | more
         for n in range(count)
     ]
 
@@ -42,7 +48,10 @@ def test_a_key_that_an_item_lacks_is_told_from_one_that_was_left_out() -> None:
 
 
 def test_an_array_of_one_in_each_item_is_looked_into() -> None:
-    rows = [{"name": f"n{n}", "hosts": [{"ip": f"10.0.0.{n}"}], "x": f"{n} " + "y" * 99} for n in range(30)]
+    rows = [
+        {"name": f"n{n}", "hosts": [{"ip": f"10.0.0.{n}"}], "x": f"{n} " + "y" * 99}
+        for n in range(30)
+    ]
     kept = fitted(rows, 900)
     assert kept[0]["columns"][:2] == ["name", "hosts.0.ip"]
     assert expand(kept)[7] == {"name": "n7", "hosts": [{"ip": "10.0.0.7"}]}

@@ -29,6 +29,8 @@ _LIKE = 0.5
 _OURS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
 """A value that is worth so much more than its column is shown for itself."""
+_LOOKS = 8
+"""How often a value may be looked at for a table: arrays may stand in one another without end."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
 """What a cell loses with each doubling of the rows before it, from so many on: the first rows show
@@ -100,9 +102,14 @@ class Tables:
         none, so that a table is always ours."""
         if any(sign in text for sign in _OURS):
             return
-        end = -1
+        end, work = -1, 0
         for array in _arrays(doc):
-            found = _columns(doc, array) if array.start >= end else {}
+            if array.start < end:
+                continue
+            work += array.size
+            if work > _LOOKS * len(doc.nodes):
+                return
+            found = _columns(doc, array)
             if found and sum(map(len, found.values())) >= _LIKE * array.size:
                 self._tables[id(array)] = self._made(doc, text, needed, array, found)
                 end = array.end
