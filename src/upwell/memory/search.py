@@ -11,7 +11,14 @@ from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
-from upwell.memory.signals import Candidate, candidates, join_signals, query_signals, word_signals
+from upwell.memory.signals import (
+    Candidate,
+    candidates,
+    frequencies,
+    join_signals,
+    query_signals,
+    word_signals,
+)
 
 MAX_TEXTS = 3
 STEP = 1e-6
@@ -94,22 +101,29 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
 
 def judge(pool: Pool) -> list[Judged]:
     """The candidates that something speaks for."""
-    by_words = [_words(pool, reading) for reading in pool.readings]
+    by_words = [_words(pool, reading) for reading in _widest(pool.readings)]
     judged = []
     for n, candidate in pool.candidates.items():
-        own = [signals[n] for signals in by_words]
-        best = max(own, key=lambda signals: signals["bm25"], default={})
-        signals = best | join_signals(pool.joins, pool.within, candidate)
-        matched = tuple(
-            reading.text
-            for reading, figures in zip(pool.readings, own, strict=True)
-            if figures["bm25"] > 0.0
+        best = max(
+            [signals[n] for signals in by_words], key=lambda signals: signals["bm25"], default={}
         )
+        signals = best | join_signals(pool.joins, pool.within, candidate)
+        matched = tuple(r.text for r in pool.readings if frequencies(r, candidate))
         joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
         if not matched and not joined:
             continue
         judged.append(Judged(candidate, relevance(signals), signals, matched))
     return judged
+
+
+def _widest(readings: Sequence[Reading]) -> list[Reading]:
+    """Those whose stems are not all in an earlier one: with more of its words found, no text gets
+    less BM25."""
+    kept: list[Reading] = []
+    for reading in readings:
+        if not any(reading.idf.keys() <= other.idf.keys() for other in kept):
+            kept.append(reading)
+    return kept
 
 
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
