@@ -129,7 +129,7 @@ def _share(pattern: re.Pattern[str], lines: list[str]) -> float:
 
 
 def _more(pattern: re.Pattern[str], lines: list[str], share: float) -> bool:
-    """Is `pattern` that of more than `share` of the lines? Looks no further than it takes to know."""
+    """Does `pattern` fit more than `share` of `lines`? Looks no further than it takes to know."""
     wanted = share * len(lines)
     found, missing = 0, 0
     for line in lines:

@@ -31,8 +31,8 @@ _LOOKS = {
 _LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
 LANGUAGE_CHARS = 12_000
 _BEGIN_CHARS, _MANY_SIGNS = 4_000, 24
-"""A begin with so many signs of one language, and half as many of any other, needs no more: of 2 659
-files it decided 1 830, two of them otherwise than the whole sample."""
+"""A begin with so many signs of one language, and half as many of any other, needs no more: of
+2 659 files it decided 1 830, two of them otherwise than the whole sample."""
 
 
 def language_of(name: str) -> str:
