@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
@@ -17,15 +18,20 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
+from upwell.ground.project import brings, project_of
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
+from upwell.ground.types import Trust
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
+from upwell.memory.origins import Origin, Origins
 from upwell.memory.schema import OWNER as MEMORY_OWNER
 from upwell.memory.sqlite import SqliteStore
+from upwell.memory.stm import ShortTerm
 
 HOUSEKEEPING_SECONDS = 3600.0
+PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
@@ -54,6 +60,21 @@ def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
     return store
+
+
+def open_notes(config: Config, cwd: str | None) -> ShortTerm:
+    """The notes of the folder's project where it keeps some (`.upwell/stm.json`), else the home's.
+    What a repository brings with the clone is not used: its notes are not this user's."""
+    origins, path, unknown = Origins(config.home.origins_file), config.home.notes_file, Origin()
+    project = project_of(cwd)
+    folder = Path(project, PROJECT_FOLDER) if project else None
+    if folder and not folder.is_symlink() and folder.is_dir() and project:
+        if brings(project, f"{PROJECT_FOLDER}/{path.name}"):
+            LOG.warning("%s came with the repository and is not used", folder / path.name)
+        else:
+            path = folder / path.name
+            unknown = Origin(project=project, trust=Trust.AGENT)
+    return ShortTerm(path, options=config.stm, origins=origins, unknown=unknown)
 
 
 def open_shelf(config: Config, files: Files) -> Shelf:

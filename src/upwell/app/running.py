@@ -28,6 +28,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
     await app.budgets.take_up()
+    await app.forget_notes()
     keeping = asyncio.create_task(_keep_house(app))
     try:
         await app.gateway().serve(lines, sink)

@@ -1,5 +1,6 @@
 """The one place that wires the house together."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,7 +8,15 @@ from typing import Any
 
 import orjson
 
-from upwell.app.files import Files, open_originals, open_shelf, open_store, private_shelf, tools_of
+from upwell.app.files import (
+    Files,
+    open_notes,
+    open_originals,
+    open_shelf,
+    open_store,
+    private_shelf,
+    tools_of,
+)
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
@@ -25,10 +34,10 @@ from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
+from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.notes import add_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 
 
@@ -59,6 +68,7 @@ class App:
     ) -> None:
         self.config = config
         self.memory = memory
+        self.notes = open_notes(config, cwd)
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
             memory.store.search,
@@ -119,6 +129,7 @@ class App:
     def toolbox(self) -> Toolbox:
         """Our own MCP tools."""
         context = self.config.memory_context
+        project, status = project_of(self._cwd), self.config.shows_status()
         return Toolbox(
             [
                 read_more_tool(self._originals, self._came_back),
@@ -126,9 +137,11 @@ class App:
                 search_original_tool(self._originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project_of(self._cwd)),
-                get_tool(self.memory, project_of(self._cwd)),
-                add_tool(self.memory, project_of(self._cwd)),
+                search_tool(self.memory, project),
+                get_tool(self.memory, project),
+                note_tools.add_tool(self.notes, project, status=status),
+                note_tools.search_tool(self.notes, project, status=status),
+                note_tools.delete_tool(self.notes, project, status=status),
             ]
         )
 
@@ -162,17 +175,26 @@ class App:
         paused = self.pause.anybody()
         return {
             "memory": await self.memory.ping(),
+            "notes": await asyncio.to_thread(self.notes.file.ping),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
 
     async def keep_house(self) -> None:
         """Remove what has had its time, and make the daily backup."""
-        for chore in (*self._files.chores, self.budgets.flush):
+        for chore in (self.forget_notes, *self._files.chores, self.budgets.flush):
             try:
                 await chore()
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
+
+    async def forget_notes(self) -> None:
+        """Put notes aside that nobody has looked at for `stm.retention_days`."""
+        try:
+            if gone := await asyncio.to_thread(self.notes.clear):
+                LOG.info("%d notes were forgotten", gone)
+        except StoreError as error:
+            LOG.warning("notes cannot be cleared: %s", error)
 
     def _served(self, call: ToolCall, keys: Sequence[str]) -> None:
         self.budgets.served(f"{call.server}__{call.tool}", keys)
