@@ -76,6 +76,7 @@ class App:
             config.surfacing(),
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
+            pinned=memory.store.pinned,
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)

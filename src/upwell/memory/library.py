@@ -61,9 +61,12 @@ class Library:
         """Keep one memory.
 
         Raises:
-            UsageError, StoreError: as `add_many`.
+            UsageError, StoreError: as `add_many`; what it supersedes must be there.
         """
         prepared, fired = self._prepare(memory, Trust.USER, None)
+        older = prepared.supersedes
+        if older is not None and (older == prepared.id or await self.store.get(older) is None):
+            raise UsageError(f"no memory {older!r} to supersede", hint="`upwell recall` shows ids")
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -105,8 +108,11 @@ class Library:
         await self.store.update(prepared)
         return Added(id=memory.id, redacted=fired)
 
-    async def delete(self, memory_id: str) -> bool:
-        """To the trash, for 30 days. False when there is none."""
+    async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
+        """To the trash, for 30 days; or out of everything at once, the trash too. False when there
+        is none."""
+        if for_good:
+            return bool(await self.store.purge(memory_id))
         return await self.store.delete(memory_id)
 
     async def restore(self, memory_id: str) -> bool:
@@ -141,6 +147,8 @@ class Library:
         self, item: object, trust: Trust, default_project: str | None
     ) -> tuple[Memory, tuple[str, ...]]:
         memory = memory_of(item, trust=trust)
+        if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
+            raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)

@@ -154,6 +154,13 @@ def block(
     return "\n".join([f'<{_TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{_TAG}>"])
 
 
+def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
+    """More lines at the end of the block `text`; a block of their own where there is none."""
+    end = f"</{_TAG}>"
+    begun = text.removesuffix(end) or f'<{_TAG} id="{surfacing_id}">\n{REMINDER}\n'
+    return "\n".join([begun.rstrip("\n"), *lines, end])
+
+
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
     return [_entry(hit.memory, query_texts, profile) for hit in hits]
 

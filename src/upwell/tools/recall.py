@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
+from upwell.memory.successors import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
@@ -72,7 +73,7 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
         if not hits:
             return text_result(f"Nothing is remembered about {query!r}.")
         lines = [
-            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id})\n"
+            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
             for hit in hits
         ]
@@ -111,6 +112,10 @@ def get_tool(memories: Memories, project: str | None) -> Tool:
         annotations=READ_ONLY,
         run=run,
     )
+
+
+def _mark(hit: Hit) -> str:
+    return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
 
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
@@ -156,6 +161,10 @@ def entry(hit: Hit) -> dict[str, Any]:
         "created_at": iso(memory.created_at),
         "citation": citation(memory),
         "matchedQueries": list(hit.matched),
+        "pinned": memory.pinned,
+        "supersedes": memory.supersedes,
+        "superseded": bool(hit.signals.get(SUPERSEDED)),
+        "expires_at": iso(memory.expires_at),
     }
 
 
