@@ -41,9 +41,11 @@ Chore = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What an app has open, and what has to be done to it now and then."""
+    """What an app has open, and what has to be done to it now and then. `indexed` are the databases
+    whose rows are memories."""
 
     databases: list[Database] = field(default_factory=list)
+    indexed: list[Database] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
 
 
@@ -57,6 +59,7 @@ def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
         return AbsentStore(error)
     store = SqliteStore(database)
     files.databases.append(database)
+    files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
     return store

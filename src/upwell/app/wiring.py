@@ -32,6 +32,7 @@ from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
 from upwell.memory.library import Library
+from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
 from upwell.tools import notes as note_tools
@@ -39,6 +40,7 @@ from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.resources import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class App:
         self.config = config
         self.memory = memory
         self.notes = open_notes(config, cwd)
+        self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
             memory.store.search,
@@ -162,6 +165,7 @@ class App:
             self.toolbox(),
             pipeline,
             config.gateway,
+            resources=Resources(self.memory, self.topics, project_of(self._cwd)),
             may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
             environment=config.environment,
         )
@@ -206,6 +210,10 @@ class App:
     async def warm(self) -> None:
         """Start what a first large result would have to wait for."""
         await self._workshop.warm()
+        try:
+            await self.topics.refresh()
+        except StoreError as error:
+            LOG.warning("topics cannot be read: %s", error)
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""

@@ -1,4 +1,4 @@
-"""remember · recall · forget · restore · context"""
+"""remember · recall · forget · restore · topics · context"""
 
 import os
 import time
@@ -10,19 +10,19 @@ from upwell.cli.output import note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
 from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Skip, Surfacing
 
 if TYPE_CHECKING:
     from upwell.app import App
 
-URI = "upwell://memory/"
 MOST_FOUND, MOST_LISTED = 10, 100
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
-    for verb in (remember, recall, forget, restore, context):
+    for verb in (remember, recall, forget, restore, topics, context):
         app.command()(verb)
 
 
@@ -52,7 +52,7 @@ def remember(
         project=repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
         pinned=pin,
-        supersedes=supersedes.removeprefix(URI) if supersedes else None,
+        supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
     added = with_app(lambda app: app.memory.add(memory))
@@ -151,7 +151,7 @@ def forget(
     ] = False,
 ) -> None:
     """Put a memory in the trash, where it stays for 30 days."""
-    memory_id = memory_id.removeprefix(URI)
+    memory_id = id_in(memory_id)
     if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` shows ids")
     if now:
@@ -162,10 +162,25 @@ def forget(
 
 def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Bring a memory back from the trash."""
-    memory_id = memory_id.removeprefix(URI)
+    memory_id = id_in(memory_id)
     if not with_app(lambda app: app.memory.restore(memory_id)):
         raise StoreError(f"no memory {memory_id!r} in the trash", hint="it is kept for 30 days")
     say(f"restored {memory_id}")
+
+
+def topics(as_json: Json = False) -> None:
+    """What the memories are about: tags, namespaces, and words that several share."""
+    from upwell.tools.resources import described
+
+    found = with_app(lambda app: app.topics.all())
+    if as_json:
+        say_json({"count": len(found), "topics": [described(topic) for topic in found]})
+        return
+    rows = [
+        {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
+        for t in found
+    ]
+    table(("topic", "memories", "namespaces"), rows, "Nothing is remembered yet.")
 
 
 def context(

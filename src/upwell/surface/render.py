@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from upwell.ground.names import memory_uri
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
@@ -74,7 +75,7 @@ def citation(memory: Memory) -> str:
         return f"{source}#L{first}-L{last}"
     if source.startswith("stm:"):
         return source
-    return f"upwell://memory/{memory.id}"
+    return memory_uri(memory.id)
 
 
 def harmless(text: str) -> str:
@@ -169,7 +170,7 @@ def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
     shown = preview(memory.text, query_texts, profile.preview_chars)
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
-    link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
+    link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
     label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
     return f"- [{cited}] {label}{shown}{link}"
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
+from upwell.ground.names import memory_id
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, preview
@@ -14,7 +15,6 @@ from upwell.wire.rawjson import dumps
 DEFAULT_RESULTS = 6
 MAX_RESULTS = 50
 SNIPPET_CHARS = 700
-URI = "upwell://memory/"
 NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = false)"
 
 
@@ -96,7 +96,7 @@ def get_tool(memories: Memories, project: str | None) -> Tool:
     """`memory_get(id)`: the full text of one memory."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        wanted = args["id"].removeprefix(URI)
+        wanted = memory_id(args["id"])
         memory = await memories.get(wanted)
         if memory is None or (project and memory.project not in (None, project)):
             raise UsageError(
