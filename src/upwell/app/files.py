@@ -22,8 +22,15 @@ from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
+from upwell.memory.documents import Documents
+from upwell.memory.imports import Imports
+from upwell.memory.library import Library
+from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
+from upwell.memory.stm import ShortTerm
 
 HOUSEKEEPING_SECONDS = 3600.0
 _JOURNAL_BYTES = 16_000_000
@@ -41,19 +48,38 @@ class Files:
     chores: list[Chore] = field(default_factory=list)
 
 
-def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
+def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sources]:
+    """The store, and the list of what is read where it stands."""
+    owners = [MEMORY_OWNER, SOURCES_OWNER]
     try:
-        database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
+        database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("the memory cannot be used: %s", error)
-        return AbsentStore(error)
+        return AbsentStore(error), Sources(None)
     store = SqliteStore(database)
     files.databases.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
-    return store
+    return store, Sources(database)
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Everything that remembers: what is kept, what stands in files, and how it comes in."""
+
+    library: Library
+    documents: Documents
+    imports: Imports
+
+
+def open_memory(home: Home, files: Files, *, tolerant: bool) -> Memories:
+    store, sources = open_store(home, files, tolerant=tolerant)
+    notes = ShortTerm(home.root / "stm.json")
+    documents = Documents(home.index_db, sources, notes=notes)
+    library = Library(store, recall=Recalls([store, documents]), documents=documents)
+    return Memories(library, documents, Imports(library, documents, sources))
 
 
 def open_shelf(config: Config, files: Files) -> Shelf:

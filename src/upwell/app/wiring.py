@@ -7,7 +7,15 @@ from typing import Any
 
 import orjson
 
-from upwell.app.files import Files, open_originals, open_shelf, open_store, private_shelf, tools_of
+from upwell.app.files import (
+    Files,
+    Memories,
+    open_memory,
+    open_originals,
+    open_shelf,
+    private_shelf,
+    tools_of,
+)
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
@@ -22,7 +30,6 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
-from upwell.memory.library import Library
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
 from upwell.tools.base import Toolbox
@@ -51,17 +58,19 @@ class App:
     def __init__(
         self,
         config: Config,
-        memory: Library,
+        memory: Memories,
         shelf: Shelf,
         private: Shelf,
         files: Files,
         cwd: str | None,
     ) -> None:
         self.config = config
-        self.memory = memory
+        self.memory = memory.library
+        self.documents = memory.documents
+        self.imports = memory.imports
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
-            memory.store.search,
+            self.memory.recall.search,
             shelf,
             config.surfacing(),
             paused=self.pause.holds,
@@ -127,7 +136,7 @@ class App:
                 compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project_of(self._cwd)),
-                get_tool(self.memory, project_of(self._cwd)),
+                get_tool(self.memory, self.documents.lines, project_of(self._cwd)),
                 add_tool(self.memory, project_of(self._cwd)),
             ]
         )
@@ -162,6 +171,7 @@ class App:
         paused = self.pause.anybody()
         return {
             "memory": await self.memory.ping(),
+            "documents": await self.documents.ping(),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
@@ -190,6 +200,7 @@ class App:
         await self.budgets.flush()
         await self.surfacer.aclose()
         await self.memory.aclose()
+        await self.documents.aclose()
         for database in self._files.databases:
             await database.aclose()
 
@@ -207,5 +218,5 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = Library(open_store(config.home, files, tolerant=settings.tolerant))
+    memory = open_memory(config.home, files, tolerant=settings.tolerant)
     return App(config, memory, shelf, private_shelf(), files, settings.cwd)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
@@ -13,6 +14,8 @@ from upwell.ground.types import Cue, Door, Memory, Provenance, Skip, Surfacing
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.ground.types import Hit
+    from upwell.memory.documents import Progress
 
 URI = "upwell://memory/"
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -66,7 +69,8 @@ def recall(
     from upwell.tools.recall import entry
 
     names = (namespace,) if namespace else ()
-    hits = with_app(lambda app: app.memory.search(query, limit=limit, namespaces=names))
+    with progress("reading documents") as show:
+        hits = with_app(lambda app: _recall(app, query, limit, names, show))
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})
         return
@@ -80,6 +84,17 @@ def recall(
         for hit in hits
     ]
     table(("id", "score", "namespace", "text"), rows, "Nothing found.")
+
+
+async def _recall(
+    app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
+) -> "list[Hit]":
+    """A person waits for documents that are new, however long it takes."""
+    try:
+        await app.documents.refresh(progress=show)
+    except StoreError as error:
+        note(f"upwell: documents are left out: {error}")
+    return await app.memory.search(query, limit=limit, namespaces=names)
 
 
 def forget(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:

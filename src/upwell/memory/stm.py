@@ -21,6 +21,7 @@ from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
 from upwell.ground.sqlite_file import exclusively
 from upwell.ground.text.words import fold
+from upwell.ground.types import Memory, Provenance, Trust
 
 RETENTION_DAYS = 35
 MAX_RESULTS = 3
@@ -123,6 +124,25 @@ class ShortTerm:
     def entries(self) -> list[Entry]:
         """Every note, as the file has them."""
         return [_entry(raw) for raw in self._read()]
+
+    @property
+    def path(self) -> Path:
+        return self._path
+
+    def memories(self) -> list[Memory]:
+        """Every note as a memory, for whoever indexes them. Looking so is not viewing."""
+        return [
+            Memory(
+                text=entry.content,
+                id=entry.id,
+                source=f"stm:{entry.id}",
+                provenance=Provenance(door="tool"),
+                trust=Trust.AGENT,
+                created_at=entry.created_at,
+                viewed_at=entry.viewed_at,
+            )
+            for entry in self.entries()
+        ]
 
     def _viewed(self, ids: set[str]) -> None:
         now = _stamp(self._clock.now())

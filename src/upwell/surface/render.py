@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
+from upwell.memory.quote import quoted
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
@@ -155,11 +156,13 @@ def block(
 
 
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
-    return [_entry(hit.memory, query_texts, profile) for hit in hits]
+    return [_entry(hit, query_texts, profile) for hit in hits]
 
 
-def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
-    shown = preview(memory.text, query_texts, profile.preview_chars)
+def _entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
+    memory = hit.memory
+    said = quoted(memory.text, hit.matched) if memory.lines else memory.text
+    shown = preview(said, query_texts, profile.preview_chars)
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
     link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
@@ -173,7 +176,7 @@ def fitting(
     """As many of the best `hits` as the profile lets pass, frame and citations counted."""
     chars, tokens, kept = frame_chars, 0, list[Hit]()
     for hit in hits[: profile.items]:
-        line = _entry(hit.memory, query_texts, profile)
+        line = _entry(hit, query_texts, profile)
         chars += len(line) + 1
         tokens += count(line) + 1
         if chars > profile.chars or tokens > profile.tokens:
