@@ -10,7 +10,8 @@ from upwell.ground.db import Database, open_database
 from upwell.ground.limits import Clock
 from upwell.ground.types import Scope
 from upwell.memory import background, derived
-from upwell.memory.derived import Known, Reading
+from upwell.memory.derived import Reading
+from upwell.memory.scan import Known
 from upwell.memory.signals import best_bm25
 from upwell.memory.sqlite import SqliteStore
 

@@ -12,18 +12,8 @@ from dataclasses import dataclass, field, replace
 from upwell.ground.db import Owner
 from upwell.ground.types import Memory
 from upwell.memory import index
-from upwell.memory.scan import Found
+from upwell.memory.scan import Found, Known
 from upwell.memory.schema import OWNER as MEMORY_OWNER
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A file as it was when it was read. `key` is its source's."""
-
-    size: int
-    mtime_ns: int
-    hash: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True)

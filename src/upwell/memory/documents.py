@@ -16,10 +16,18 @@ from upwell.ground.redact import redact
 from upwell.ground.trace import LOG
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query
 from upwell.memory.catalog import Catalog
-from upwell.memory.derived import Known
 from upwell.memory.quote import lines_for
 from upwell.memory.reading import Notes, Reader
-from upwell.memory.scan import Found, Problem, Unreadable, read_bytes, scan, text_of
+from upwell.memory.scan import (
+    Found,
+    Known,
+    Look,
+    Problem,
+    Unreadable,
+    read_bytes,
+    scan,
+    text_of,
+)
 from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
@@ -103,11 +111,9 @@ class Documents:
         Raises:
             StoreError: the index cannot be written.
         """
-        async with self._checking:
-            began = self._clock.monotonic()
-            problems = await self._check(project, progress)
-            seconds = self._clock.monotonic() - began
-            self._looked[project] = (began, seconds)
+        began = self._clock.monotonic()
+        problems = await self._look(project, progress)
+        seconds = self._clock.monotonic() - began
         files, chunks = await self._catalog.counts()
         said = [Problem(path, why) for path, why in await self._catalog.problems()]
         return State(files=files, chunks=chunks, seconds=seconds, problems=(*problems, *said))
@@ -165,9 +171,13 @@ class Documents:
     async def _try(self, project: str | None) -> None:
         """A check that fails leaves the index as it is."""
         try:
-            await self.refresh(project)
+            await self._look(project, None)
         except UpwellError as error:
             LOG.warning("documents cannot be looked at: %s", error)
+
+    async def _look(self, project: str | None, progress: Progress | None) -> list[Problem]:
+        async with self._checking:
+            return await self._check(project, progress)
 
     def _looked_lately(self, project: str | None) -> bool:
         at, took = self._looked.get(project, (0.0, 0.0))
@@ -177,14 +187,15 @@ class Documents:
         """Compare the files with what is known of them, and take in the difference."""
         every = [*await self._sources.all(), *self._notes()]
         within = [one for one in every if project is None or one.project in (None, project)]
-        found, problems = await asyncio.to_thread(scan, within, [one.path for one in every])
-        if found or self._catalog.exists:
-            known = await self._catalog.known()
-            out_of_sight = {one.key for one in every if one not in within}
-            changed, gone = differences(found, known, out_of_sight)
-            await self._catalog.drop(gone)
-            await self._take_in(changed, known, progress)
-        return problems
+        paths = [one.path for one in every]
+        known = await self._catalog.known() if self._catalog.exists else {}
+        began = self._clock.monotonic()
+        look = await asyncio.to_thread(scan, within, paths, known)
+        self._looked[project] = (began, self._clock.monotonic() - began)
+        keys = {one.key for one in within}
+        await self._catalog.drop(_gone(known, look, keys, {one.key for one in every}))
+        await self._take_in(look.changed, known, progress)
+        return look.problems
 
     async def _take_in(
         self, changed: Sequence[Found], known: Mapping[str, Known], progress: Progress | None
@@ -217,31 +228,19 @@ def _lines_of(path: str, source: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def differences(
-    found: Sequence[Found], known: Mapping[str, Known], out_of_sight: set[str]
-) -> tuple[list[Found], list[str]]:
-    """The files to read, and those that are gone. What belongs to sources `out_of_sight` is not
-    gone because it was not found; nor are other projects' notes, of which only they know."""
-    changed = []
-    for one in found:
-        before = known.get(one.path)
-        if (
-            before is None
-            or before.mtime_ns != one.mtime_ns
-            or before.size != one.size
-            or before.key != one.source.key
-        ):
-            changed.append(one)
-    here = {one.source.key for one in found}
-    there = {one.path for one in found}
-    gone = [
+def _gone(known: Mapping[str, Known], look: Look, within: set[str], every: set[str]) -> list[str]:
+    """The files that are known and not there any more. Those of sources out of sight may be; so may
+    another project's notes, of which only those who work there know."""
+    return [
         path
         for path, one in known.items()
-        if path not in there
-        and one.key not in out_of_sight
-        and (one.key in here or not one.key.endswith(f"\n{Form.STM}") or not os.path.exists(path))
+        if path not in look.there
+        and (one.key in within or (one.key not in every and not _is_there(path, one)))
     ]
-    return changed, gone
+
+
+def _is_there(path: str, known: Known) -> bool:
+    return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
 
 
 def _batches(files: Sequence[Found]) -> Iterator[list[Found]]:

@@ -13,10 +13,10 @@ from upwell.ground.text.anchors import paths_in
 from upwell.ground.text.words import path_words
 from upwell.ground.types import Memory, Provenance, Trust
 from upwell.memory.chunks import Chunk, cut
-from upwell.memory.derived import Known, Reading
+from upwell.memory.derived import Reading
 from upwell.memory.frontmatter import Front, front_of, namespace_of
 from upwell.memory.rows import stamped
-from upwell.memory.scan import Found, Unreadable, read_bytes, text_of
+from upwell.memory.scan import Found, Known, Unreadable, read_bytes, text_of
 from upwell.memory.shape import memory_of
 from upwell.memory.sources import Form
 

@@ -6,8 +6,8 @@ cannot lead anywhere else, and nothing in it can make a search hang.
 
 import os
 import stat
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from upwell.memory.sources import Form, Source
 
@@ -36,67 +36,100 @@ class Found:
     source: Source
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was when it was read. `key` is its source's."""
+
+    size: int
+    mtime_ns: int
+    hash: str
+    key: str
+
+
+@dataclass(slots=True)
+class Look:
+    """What a look at files gave: those that are new or `changed`, the paths of all that are
+    `there`, and the `problems` met."""
+
+    changed: list[Found] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def take(
+        self, path: str, info: os.stat_result, source: Source, key: str, before: Known | None
+    ) -> None:
+        """A file is there; `before` is what was known of it."""
+        self.there.add(path)
+        if (
+            before is None
+            or before.mtime_ns != info.st_mtime_ns
+            or before.size != info.st_size
+            or before.key != key
+        ):
+            self.changed.append(Found(path, info.st_size, info.st_mtime_ns, source))
+
+
 class Unreadable(Exception):
     """A file says nothing; the message is why."""
 
 
-def scan(sources: Iterable[Source], every: Collection[str]) -> tuple[list[Found], list[Problem]]:
-    """The files of `sources`. `every` are the paths of all sources there are: what lies in one of
-    them belongs to that one, not to a folder above it."""
-    found: list[Found] = []
-    problems: list[Problem] = []
+def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
+    """Look at the files of `sources`. `every` are the paths of all sources there are: what lies in
+    one of them belongs to that one, not to a folder above it."""
+    look = Look()
     for source in sources:
-        others = {path for path in every if path.startswith(source.path + os.sep)}
         try:
             info = os.stat(source.path, follow_symlinks=False)
         except OSError as error:
             if source.form is Form.MARKDOWN:
-                problems.append(Problem(source.path, _why(error)))
+                look.problems.append(Problem(source.path, _why(error)))
             continue
         if stat.S_ISREG(info.st_mode):
-            found.append(Found(source.path, info.st_size, info.st_mtime_ns, source))
+            look.take(source.path, info, source, source.key, known.get(source.path))
         elif stat.S_ISDIR(info.st_mode) and source.form is Form.MARKDOWN:
-            before = len(found)
-            for one in _files(source, others, problems):
-                found.append(one)
-                if len(found) - before >= MAX_FILES:
-                    problems.append(Problem(source.path, f"only {MAX_FILES} files are read"))
-                    break
+            others = {path for path in every if path != source.path and source.holds(path)}
+            _scan_folder(source, others, known, look)
         else:
-            problems.append(Problem(source.path, "it is no file and no folder any more"))
-    return found, problems
+            look.problems.append(Problem(source.path, "it is no file and no folder any more"))
+    return look
 
 
-def _files(source: Source, others: set[str], problems: list[Problem]) -> Iterator[Found]:
+def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
+    key, end = source.key, len(look.there) + MAX_FILES
     folders = [source.path]
     while folders:
         folder = folders.pop()
+        if len(look.there) >= end:
+            look.problems.append(Problem(folder, f"only {MAX_FILES} files are read"))
+            return
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    name = entry.name
-                    if name[0] == "." or entry.path in others:
+                    name, path = entry.name, entry.path
+                    if name[0] == "." or path in others:
                         continue
-                    if name.endswith(MARKDOWN):
-                        if entry.is_file(follow_symlinks=False) and _is_sound(entry, problems):
-                            info = entry.stat(follow_symlinks=False)
-                            yield Found(entry.path, info.st_size, info.st_mtime_ns, source)
-                            continue
-                        if entry.is_symlink():
-                            problems.append(Problem(entry.path, "links are not followed"))
-                    if entry.is_dir(follow_symlinks=False) and name not in SKIPPED_FOLDERS:
-                        folders.append(entry.path)
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [] if name in SKIPPED_FOLDERS else [path]
+                    elif name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
+                        info = entry.stat(follow_symlinks=False)
+                        look.take(path, info, source, key, known.get(path))
         except OSError as error:
-            problems.append(Problem(folder, _why(error)))
+            look.problems.append(Problem(folder, _why(error)))
 
 
-def _is_sound(entry: os.DirEntry[str], problems: list[Problem]) -> bool:
-    if entry.path.isascii():
-        return True
+def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
+    """A file, no link or pipe, whose name can be written down."""
+    if entry.is_symlink():
+        look.problems.append(Problem(path, "links are not followed"))
+        return False
+    return entry.is_file(follow_symlinks=False) and (path.isascii() or _is_sound(path, look))
+
+
+def _is_sound(path: str, look: Look) -> bool:
     try:
-        entry.path.encode()
+        path.encode()
     except UnicodeEncodeError:
-        problems.append(Problem(ascii(entry.path), "its name is not UTF-8"))
+        look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
         return False
     return True
 

@@ -114,11 +114,16 @@ async def _keep(library: Library, batch: list[_Item], kept: int) -> list[str]:
 
 
 async def _as_before(library: Library, memory: Memory) -> Memory:
-    """A memory that comes again keeps the time when it came first."""
-    if memory.created_at is not None:
-        return memory
+    """A memory that comes again keeps the times that the file does not say."""
     before = await library.store.get(memory.id)
-    return replace(memory, created_at=before.created_at) if before else memory
+    if before is None or before.text != memory.text:
+        return memory
+    return replace(
+        memory,
+        created_at=before.created_at if memory.created_at is None else memory.created_at,
+        updated_at=before.updated_at if memory.updated_at is None else memory.updated_at,
+        viewed_at=before.viewed_at if memory.viewed_at is None else memory.viewed_at,
+    )
 
 
 def _kept_so_far(kept: int, hint: str) -> str:
