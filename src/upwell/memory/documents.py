@@ -112,7 +112,8 @@ class Documents:
             StoreError: the index cannot be written.
         """
         began = self._clock.monotonic()
-        problems = await self._look(project, progress)
+        async with self._checking:
+            problems = await self._check(project, progress)
         seconds = self._clock.monotonic() - began
         files, chunks = await self._catalog.counts()
         said = [Problem(path, why) for path, why in await self._catalog.problems()]
@@ -171,13 +172,10 @@ class Documents:
     async def _try(self, project: str | None) -> None:
         """A check that fails leaves the index as it is."""
         try:
-            await self._look(project, None)
+            async with self._checking:
+                await self._check(project, None)
         except UpwellError as error:
             LOG.warning("documents cannot be looked at: %s", error)
-
-    async def _look(self, project: str | None, progress: Progress | None) -> list[Problem]:
-        async with self._checking:
-            return await self._check(project, progress)
 
     def _looked_lately(self, project: str | None) -> bool:
         at, took = self._looked.get(project, (0.0, 0.0))
