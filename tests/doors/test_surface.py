@@ -78,7 +78,6 @@ def test_what_is_remembered_elsewhere_a_running_gateway_surfaces(
     assert FACT in everything(later)
 
 
-@pytest.mark.xfail(strict=True, reason="notes surface once they are indexed with the documents")
 def test_what_one_agent_notes_another_gateway_surfaces(gateway: Gateway, upwell: Upwell) -> None:
     for text in OTHERS:
         upwell("remember", text)

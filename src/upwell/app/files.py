@@ -25,8 +25,14 @@ from upwell.ground.trace import LOG
 from upwell.ground.types import Trust
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
+from upwell.memory.documents import Documents
+from upwell.memory.imports import Imports
+from upwell.memory.library import Library
 from upwell.memory.origins import Origin, Origins
+from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 
@@ -49,20 +55,42 @@ class Files:
     chores: list[Chore] = field(default_factory=list)
 
 
-def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
+def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sources]:
+    """The store, and the list of what is read where it stands."""
+    owners = [MEMORY_OWNER, SOURCES_OWNER]
     try:
-        database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
+        database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("the memory cannot be used: %s", error)
-        return AbsentStore(error)
+        return AbsentStore(error), Sources(None)
     store = SqliteStore(database)
     files.databases.append(database)
     files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
-    return store
+    return store, Sources(database)
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Everything that remembers: what is kept, short notes, what stands in files, and how it comes
+    in."""
+
+    library: Library
+    notes: ShortTerm
+    documents: Documents
+    imports: Imports
+
+
+def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool) -> Memories:
+    store, sources = open_store(config.home, files, tolerant=tolerant)
+    notes = open_notes(config, cwd)
+    index = config.home.index_db
+    documents = Documents(index, sources, notes=notes, opened=files.indexed.append)
+    library = Library(store, recall=Recalls([store, documents]), documents=documents)
+    return Memories(library, notes, documents, Imports(library, documents, sources))
 
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:

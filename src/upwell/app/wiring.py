@@ -10,10 +10,10 @@ import orjson
 
 from upwell.app.files import (
     Files,
-    open_notes,
+    Memories,
+    open_memory,
     open_originals,
     open_shelf,
-    open_store,
     private_shelf,
     tools_of,
 )
@@ -31,7 +31,6 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
-from upwell.memory.library import Library
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
@@ -62,24 +61,26 @@ class App:
     def __init__(
         self,
         config: Config,
-        memory: Library,
+        memory: Memories,
         shelf: Shelf,
         private: Shelf,
         files: Files,
         cwd: str | None,
     ) -> None:
         self.config = config
-        self.memory = memory
-        self.notes = open_notes(config, cwd)
+        self.memory = memory.library
+        self.notes = memory.notes
+        self.documents = memory.documents
+        self.imports = memory.imports
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
-            memory.store.search,
+            self.memory.recall.search,
             shelf,
             config.surfacing(),
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
-            pinned=memory.store.pinned,
+            pinned=self.memory.store.pinned,
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
@@ -142,7 +143,7 @@ class App:
                 compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project),
-                get_tool(self.memory, project),
+                get_tool(self.memory, self.documents.lines, project),
                 note_tools.add_tool(self.notes, project, status=status),
                 note_tools.search_tool(self.notes, project, status=status),
                 note_tools.delete_tool(self.notes, project, status=status),
@@ -181,13 +182,14 @@ class App:
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
+            "documents": await self.documents.ping(),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
 
     async def keep_house(self) -> None:
         """Remove what has had its time, and make the daily backup."""
-        for chore in (self.forget_notes, *self._files.chores, self.budgets.flush):
+        for chore in (*self._files.chores, self.budgets.flush):
             try:
                 await chore()
             except StoreError as error:
@@ -208,12 +210,13 @@ class App:
         self.budgets.came_back(kept.key)
 
     async def warm(self) -> None:
-        """Start what a first large result would have to wait for."""
+        """Start what a first large result, search or look at topics would have to wait for."""
         await self._workshop.warm()
         try:
+            await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
         except StoreError as error:
-            LOG.warning("topics cannot be read: %s", error)
+            LOG.warning("what is remembered cannot be looked at: %s", error)
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
@@ -221,6 +224,7 @@ class App:
         await self.budgets.flush()
         await self.surfacer.aclose()
         await self.memory.aclose()
+        await self.documents.aclose()
         for database in self._files.databases:
             await database.aclose()
 
@@ -238,5 +242,5 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = Library(open_store(config.home, files, tolerant=settings.tolerant))
+    memory = open_memory(config, files, settings.cwd, tolerant=settings.tolerant)
     return App(config, memory, shelf, private_shelf(), files, settings.cwd)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
@@ -16,6 +17,8 @@ from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Skip,
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.memory.documents import Progress
+    from upwell.memory.topics import Topic
 
 MOST_FOUND, MOST_LISTED = 10, 100
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -97,9 +100,10 @@ def recall(
             return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
         if not as_json and await app.memory.store.pinned(Scope(), limit=1):
             note("upwell: standing rules are not searched: `upwell recall --pinned` lists them")
-        return await app.memory.search(query, limit=limit or MOST_FOUND, namespaces=names)
+        return await _recall(app, query, limit or MOST_FOUND, names, show)
 
-    hits = with_app(work)
+    with progress("reading documents") as show:
+        hits = with_app(work)
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
@@ -123,6 +127,17 @@ async def _listed(
         Hit(memory=memory, score=0.0, signals={SUPERSEDED: 1.0} if memory.id in old else {})
         for memory in found
     ]
+
+
+async def _recall(
+    app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
+) -> list[Hit]:
+    """A person waits for documents that are new, however long it takes."""
+    try:
+        await app.documents.refresh(progress=show)
+    except StoreError as error:
+        note(f"upwell: documents are left out: {error}")
+    return await app.memory.search(query, limit=limit, namespaces=names)
 
 
 def _row(hit: Hit) -> dict[str, str]:
@@ -172,7 +187,11 @@ def topics(as_json: Json = False) -> None:
     """What the memories are about: tags, namespaces, and words that several share."""
     from upwell.tools.resources import described
 
-    found = with_app(lambda app: app.topics.all())
+    async def work(app: "App") -> "list[Topic]":
+        await app.documents.refresh()
+        return await app.topics.all()
+
+    found = with_app(work)
     if as_json:
         say_json({"count": len(found), "topics": [described(topic) for topic in found]})
         return

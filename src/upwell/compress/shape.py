@@ -3,11 +3,11 @@
 from upwell.compress.assemble import assemble
 from upwell.compress.base import NO_TOOLS, Tools
 from upwell.compress.fitted import Fitted, Room
-from upwell.compress.json.fill import Style
 from upwell.compress.json.fit import Emphasis, fit
 from upwell.compress.json.large import LARGE_CHARS, thin
 from upwell.compress.json.lines import parse_lines
 from upwell.compress.json.tree import Node, parse
+from upwell.compress.json.write import Style
 from upwell.compress.meaning import meaning_of
 from upwell.compress.relevance import ask
 from upwell.compress.units import split

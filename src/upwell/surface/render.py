@@ -14,6 +14,7 @@ from upwell.ground.names import memory_uri
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
+from upwell.memory.quote import quoted
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
@@ -163,11 +164,13 @@ def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
 
 
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
-    return [_entry(hit.memory, query_texts, profile) for hit in hits]
+    return [_entry(hit, query_texts, profile) for hit in hits]
 
 
-def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
-    shown = preview(memory.text, query_texts, profile.preview_chars)
+def _entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
+    memory = hit.memory
+    said = quoted(memory.text, hit.matched) if memory.lines else memory.text
+    shown = preview(said, query_texts, profile.preview_chars)
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
     link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
@@ -181,7 +184,7 @@ def fitting(
     """As many of the best `hits` as the profile lets pass, frame and citations counted."""
     chars, tokens, kept = frame_chars, 0, list[Hit]()
     for hit in hits[: profile.items]:
-        line = _entry(hit.memory, query_texts, profile)
+        line = _entry(hit, query_texts, profile)
         chars += len(line) + 1
         tokens += count(line) + 1
         if chars > profile.chars or tokens > profile.tokens:
