@@ -37,6 +37,8 @@ LOOK_SECONDS = 5.0
 """Whoever reads a file waits this long for changes in what is imported."""
 RESERVE_SECONDS = 0.5
 """What a search keeps of its deadline for itself."""
+PAUSE_SECONDS = 1.0
+"""Where there are no files, automatic doors look whether something was imported no more often."""
 SHARE = 10
 """Automatic doors look for changes again after ten times what looking took."""
 
@@ -179,11 +181,16 @@ class Documents:
 
     def _looked_lately(self, project: str | None) -> bool:
         at, took = self._looked.get(project, (0.0, 0.0))
-        return self._clock.monotonic() - at < SHARE * took
+        pause = SHARE * took if self._has_files() else PAUSE_SECONDS * bool(took)
+        return self._clock.monotonic() - at < pause
+
+    def _has_files(self) -> bool:
+        notes = self._reader.notes
+        return self._catalog.exists or (notes is not None and notes.path.exists())
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""
-        every = [*await self._sources.all(), *self._notes()]
+        every = [*await self._sources.all(), *self._reader.sources()]
         within = [one for one in every if project is None or one.project in (None, project)]
         paths = [one.path for one in every]
         known = await self._catalog.known() if self._catalog.exists else {}
@@ -208,10 +215,6 @@ class Documents:
                 progress(done, len(changed))
         if changed:
             await self._catalog.measure()
-
-    def _notes(self) -> list[Source]:
-        notes = self._reader.notes
-        return [] if notes is None else [Source(os.path.realpath(notes.path), "", form=Form.STM)]
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:

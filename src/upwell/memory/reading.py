@@ -2,6 +2,7 @@
 here before its secrets are masked."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from upwell.memory.frontmatter import Front, front_of, namespace_of
 from upwell.memory.rows import stamped
 from upwell.memory.scan import Found, Known, Unreadable, read_bytes, text_of
 from upwell.memory.shape import memory_of
-from upwell.memory.sources import Form
+from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
 """Two changes within this time may have the same time of change; so young a file is looked into
@@ -43,6 +44,12 @@ class Reader:
 
     tenant: str
     notes: Notes | None = None
+
+    def sources(self) -> list[Source]:
+        """Where the notes stand."""
+        if self.notes is None:
+            return []
+        return [Source(os.path.realpath(self.notes.path), "", form=Form.STM)]
 
     def read_all(
         self, files: Iterable[Found], known: Mapping[str, Known], now_ns: int
