@@ -191,8 +191,12 @@ class App:
         self.budgets.came_back(kept.key)
 
     async def warm(self) -> None:
-        """Start what a first large result would have to wait for."""
+        """Start what a first large result would have to wait for, and look at documents."""
         await self._workshop.warm()
+        try:
+            await self.documents.refresh(project_of(self._cwd))
+        except StoreError as error:
+            LOG.warning("documents cannot be looked at: %s", error)
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
