@@ -66,6 +66,7 @@ def recall(
     as_json: Json = False,
 ) -> None:
     """Search the memory of every project."""
+    from upwell.surface.render import citation
     from upwell.tools.recall import entry
 
     names = (namespace,) if namespace else ()
@@ -79,11 +80,12 @@ def recall(
             "id": hit.memory.id,
             "score": f"{hit.score:.2f}",
             "namespace": hit.memory.namespace,
+            "where": citation(hit.memory) if hit.memory.source else "",
             "text": hit.memory.text,
         }
         for hit in hits
     ]
-    table(("id", "score", "namespace", "text"), rows, "Nothing found.")
+    table(("id", "score", "namespace", "where", "text"), rows, "Nothing found.")
 
 
 async def _recall(

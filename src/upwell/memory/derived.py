@@ -39,9 +39,13 @@ def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> Non
     changed: list[Memory] = []
     around: dict[str, str] = {}
     for reading in readings:
-        no = _note(db, reading)
         if reading.memories is None:
+            db.execute(
+                "UPDATE file SET size = ?, mtime_ns = ? WHERE path = ?",
+                (reading.found.size, reading.found.mtime_ns, reading.found.path),
+            )
             continue
+        no = _note(db, reading)
         fresh = {memory.id: memory for memory in reading.memories}
         changed += _differing(db, tenant, no, fresh)
         around |= reading.around

@@ -205,15 +205,17 @@ class Documents:
     async def _take_in(
         self, changed: Sequence[Found], known: Mapping[str, Known], progress: Progress | None
     ) -> None:
-        done = 0
+        done, news = 0, False
         for batch in _batches(changed):
             now_ns = int(self._clock.now() * 1e9)
             readings = await asyncio.to_thread(self._reader.read_all, batch, known, now_ns)
-            await self._catalog.put(readings)
+            if readings:
+                await self._catalog.put(readings)
+                news = True
             done += len(batch)
             if progress:
                 progress(done, len(changed))
-        if changed:
+        if news:
             await self._catalog.measure()
 
 
