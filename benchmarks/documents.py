@@ -52,12 +52,13 @@ async def cost(count: int, folder: Path) -> None:
         f"({time.process_time() - cpu:.1f} s of CPU)"
     )
     await made.refresh()
-    times = []
+    times, nothing = [], Query(texts=("zzyzx",))
     for _ in range(30):
         began = time.perf_counter()
-        await made.refresh()
+        await made.search(nothing, Deadline.after(60))
         times.append(1000 * (time.perf_counter() - began))
-    print(f"unchanged check: {spread(times)}")
+    print(f"search for an unknown word, nothing changed: {spread(times)}")
+    print(f"of that, the bare stat of every file: {spread([bare(notes) for _ in range(30)])}")
     times = []
     for number in range(20):
         path = notes / f"{number}" / f"note-{number}.md"
@@ -67,6 +68,16 @@ async def cost(count: int, folder: Path) -> None:
         times.append(1000 * (time.perf_counter() - began))
     print(f"search after one file changed: {spread(times)}")
     await made.aclose()
+
+
+def bare(folder: Path) -> float:
+    """Milliseconds for one `lstat` of every file, with nothing around it."""
+    began = time.perf_counter()
+    for _, folders, files, fd in os.fwalk(folder):
+        del folders
+        for name in files:
+            os.stat(name, dir_fd=fd, follow_symlinks=False)
+    return 1000 * (time.perf_counter() - began)
 
 
 def write_talk(talk: dict[str, Any], folder: Path) -> dict[str, tuple[str, int]]:

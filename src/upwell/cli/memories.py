@@ -107,7 +107,8 @@ def recall(
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
-        table(("id", "score", "namespace", "text"), [_row(hit) for hit in hits], "Nothing found.")
+        columns = ("id", "score", "namespace", "where", "text")
+        table(columns, [_row(hit) for hit in hits], "Nothing found.")
 
 
 async def _listed(
@@ -141,6 +142,8 @@ async def _recall(
 
 
 def _row(hit: Hit) -> dict[str, str]:
+    from upwell.surface.render import citation
+
     memory = hit.memory
     marks = [
         mark
@@ -155,6 +158,7 @@ def _row(hit: Hit) -> dict[str, str]:
         "id": memory.id,
         "score": f"{hit.score:.2f}" if hit.score else "",
         "namespace": memory.namespace,
+        "where": citation(memory) if memory.source else "",
         "text": " ".join([*(f"({mark})" for mark in marks), memory.text]),
     }
 

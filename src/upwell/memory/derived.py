@@ -39,9 +39,13 @@ def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> Non
     changed: list[Memory] = []
     around: dict[str, str] = {}
     for reading in readings:
-        no = _note(db, reading)
         if reading.memories is None:
+            db.execute(
+                "UPDATE file SET size = ?, mtime_ns = ? WHERE path = ?",
+                (reading.found.size, reading.found.mtime_ns, reading.found.path),
+            )
             continue
+        no = _note(db, reading)
         fresh = {memory.id: memory for memory in reading.memories}
         changed += _differing(db, tenant, no, fresh)
         around |= reading.around
@@ -75,9 +79,11 @@ def file_cited(db: sqlite3.Connection, cited: str, project: str | None) -> tuple
 def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
     """How many files that say something and how many chunks there are, of one source or of all."""
     files, chunks = db.execute(
-        "SELECT count(DISTINCT f.no), count(p.id) FROM file f LEFT JOIN part p ON p.file = f.no "
-        "WHERE f.problem = '' AND (f.source = ? OR ? = '')",
-        (source, source),
+        "SELECT (SELECT count(*) FROM file WHERE problem = ''), (SELECT count(*) FROM part)"
+        if not source
+        else "SELECT count(*), total((SELECT count(*) FROM part WHERE file = no)) FROM file "
+        "WHERE problem = '' AND source = ?",
+        (source,) if source else (),
     ).fetchone()
     return int(files), int(chunks)
 

@@ -38,6 +38,8 @@ LOOK_SECONDS = 5.0
 """Whoever reads a file waits this long for changes in what is imported."""
 RESERVE_SECONDS = 0.5
 """What a search keeps of its deadline for itself."""
+PAUSE_SECONDS = 1.0
+"""Where there are no files, automatic doors look whether something was imported no more often."""
 SHARE = 10
 """Automatic doors look for changes again after ten times what looking took."""
 
@@ -182,11 +184,16 @@ class Documents:
 
     def _looked_lately(self, project: str | None) -> bool:
         at, took = self._looked.get(project, (0.0, 0.0))
-        return self._clock.monotonic() - at < SHARE * took
+        pause = SHARE * took if self._has_files() else PAUSE_SECONDS * bool(took)
+        return self._clock.monotonic() - at < pause
+
+    def _has_files(self) -> bool:
+        notes = self._reader.notes
+        return self._catalog.exists or (notes is not None and notes.path.exists())
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""
-        every = [*await self._sources.all(), *self._notes()]
+        every = [*await self._sources.all(), *self._reader.sources()]
         within = [one for one in every if project is None or one.project in (None, project)]
         paths = [one.path for one in every]
         known = await self._catalog.known() if self._catalog.exists else {}
@@ -201,20 +208,18 @@ class Documents:
     async def _take_in(
         self, changed: Sequence[Found], known: Mapping[str, Known], progress: Progress | None
     ) -> None:
-        done = 0
+        done, news = 0, False
         for batch in _batches(changed):
             now_ns = int(self._clock.now() * 1e9)
             readings = await asyncio.to_thread(self._reader.read_all, batch, known, now_ns)
-            await self._catalog.put(readings)
+            if readings:
+                await self._catalog.put(readings)
+                news = True
             done += len(batch)
             if progress:
                 progress(done, len(changed))
-        if changed:
+        if news:
             await self._catalog.measure()
-
-    def _notes(self) -> list[Source]:
-        notes = self._reader.notes
-        return [] if notes is None else [Source(os.path.realpath(notes.path), "", form=Form.STM)]
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:

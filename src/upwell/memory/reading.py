@@ -2,6 +2,7 @@
 here before its secrets are masked."""
 
 import hashlib
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from upwell.memory.frontmatter import Front, front_of, namespace_of
 from upwell.memory.rows import stamped
 from upwell.memory.scan import Found, Known, Unreadable, read_bytes, text_of
 from upwell.memory.shape import memory_of
-from upwell.memory.sources import Form
+from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
 """Two changes within this time may have the same time of change; so young a file is looked into
@@ -44,14 +45,28 @@ class Reader:
     tenant: str
     notes: Notes | None = None
 
+    def sources(self) -> list[Source]:
+        """Where the notes stand."""
+        if self.notes is None:
+            return []
+        return [Source(os.path.realpath(self.notes.path), "", form=Form.STM)]
+
     def read_all(
         self, files: Iterable[Found], known: Mapping[str, Known], now_ns: int
     ) -> list[Reading]:
-        """Read these files. `known` says what was there before: the same is not cut again."""
-        return [_settled(self.read(found, known.get(found.path)), now_ns) for found in files]
+        """Read these files. `known` says what was there before: the same is not cut again, and
+        what could not be opened then and cannot now is not reported anew."""
+        readings = []
+        for found in files:
+            before = known.get(found.path)
+            reading = self.read(found, before)
+            if reading.hash or before is None or before.hash or before.key != found.source.key:
+                readings.append(_settled(reading, now_ns))
+        return readings
 
     def read(self, found: Found, before: Known | None) -> Reading:
         """Read one file. What stands in its way is the reading's `problem`."""
+        digest = ""
         try:
             data = read_bytes(found.path, found.source.path)
             digest = hashlib.sha256(data).hexdigest()[:32]
@@ -62,9 +77,9 @@ class Reader:
             memories, around = _chunks(found, text_of(data), self.tenant)
             return Reading(found, digest, memories, around)
         except Unreadable as error:
-            return Reading(found, "", problem=str(error))
+            return Reading(found, digest, problem=str(error))
         except StoreError as error:
-            return Reading(found, "", problem=error.message)
+            return Reading(found, digest, problem=error.message)
 
     def _notes(self, found: Found) -> tuple[Memory, ...]:
         """What somebody wrote into the file by hand may hold secrets."""
@@ -80,7 +95,8 @@ class Reader:
 
 
 def _settled(reading: Reading, now_ns: int) -> Reading:
-    if reading.found.mtime_ns < now_ns - TICK_NS:
+    """What is very young, or could not be opened, is tried again at the next check."""
+    if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
         return reading
     return replace(reading, found=replace(reading.found, mtime_ns=0))
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import lru_cache
 
 from upwell.ground.errors import RecallUnavailable, UpwellError
 from upwell.ground.limits import Deadline
@@ -11,6 +12,8 @@ from upwell.ground.types import Hit, Ping, Query
 from upwell.memory.base import Recall
 
 NEARLY_THE_SAME = 0.9
+LIKE_LENGTHS = 0.7
+"""Texts whose lengths differ by more do not say the same."""
 MAX_COMPARED = 100
 """Of so many of the best it is looked whether two places say the same."""
 
@@ -73,12 +76,23 @@ def merged(found: Sequence[tuple[Hit, int]]) -> list[Hit]:
     ordered = sorted(found, key=lambda pair: -pair[0].score)
     if len({place for _, place in ordered}) < 2:
         return [hit for hit, _ in ordered]
-    kept: list[tuple[Hit, int, frozenset[str]]] = []
+    kept: list[tuple[Hit, int]] = []
     for hit, place in ordered:
-        words = frozenset(terms(hit.memory.text)) if len(kept) < MAX_COMPARED else frozenset()
         if not any(
-            other != place and jaccard(words, theirs) >= NEARLY_THE_SAME
-            for _, other, theirs in kept[:MAX_COMPARED]
+            other != place and _say_the_same(hit.memory.text, one.memory.text)
+            for one, other in kept[:MAX_COMPARED]
         ):
-            kept.append((hit, place, words))
-    return [hit for hit, _, _ in kept]
+            kept.append((hit, place))
+    return [hit for hit, _ in kept]
+
+
+def _say_the_same(left: str, right: str) -> bool:
+    shorter, longer = sorted((len(left), len(right)))
+    if shorter < LIKE_LENGTHS * longer:
+        return False
+    return left == right or jaccard(_words(left), _words(right)) >= NEARLY_THE_SAME
+
+
+@lru_cache(maxsize=512)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

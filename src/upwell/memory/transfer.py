@@ -15,10 +15,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import UsageError
+from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.types import Memory, Provenance, Trust
 from upwell.memory.documents import Progress
 from upwell.memory.library import Library
+from upwell.memory.rows import check
 from upwell.memory.shape import memory_of, moment
 
 FORMATS = ("auto", "markdown", "stm", "jsonl")
@@ -103,13 +104,12 @@ async def bring_in(library: Library, path: Path, form: str, progress: Progress) 
 
 async def _keep(library: Library, batch: list[_Item], kept: int) -> list[str]:
     """Keep a batch, all or none. Returns the rules that masked something."""
-    memories = [await _as_before(library, item.memory) for item in batch]
     try:
+        memories = [await _as_before(library, item.memory) for item in batch]
         added = await library.add_many(memories)
-    except UsageError as error:
-        raise UsageError(
-            f"{batch[0].where} and after: {error.message}", hint=_kept_so_far(kept, error.hint)
-        ) from error
+    except StoreError as error:
+        error.hint = _kept_so_far(kept, error.hint)
+        raise
     return [rule for one in added for rule in one.redacted]
 
 
@@ -186,10 +186,7 @@ def _refuse(constant: str) -> float:
 def _from_text(text: bytes) -> Memory:
     raw = _parsed(text)
     memory = memory_of(raw, trust=Trust.IMPORTED)
-    memory = _restored(memory, raw.get(_OWN))
-    if not memory.text.strip():
-        raise UsageError("a memory needs a text", hint="an empty one says nothing")
-    return memory if memory.id else replace(memory, id=_id_of(memory))
+    return _named(_restored(memory, raw.get(_OWN)))
 
 
 def _from_note(raw: object) -> Memory:
@@ -197,14 +194,16 @@ def _from_note(raw: object) -> Memory:
         raise UsageError("a note has an id and a content")
     shape = {"id": raw.get("id"), "text": raw["content"], "created_at": raw.get("created_at")}
     memory = memory_of(shape, trust=Trust.IMPORTED)
-    memory = replace(memory, viewed_at=moment(raw.get("viewed_at")))
-    return memory if memory.id else replace(memory, id=_id_of(memory))
+    return _named(replace(memory, viewed_at=moment(raw.get("viewed_at"))))
 
 
-def _id_of(memory: Memory) -> str:
+def _named(memory: Memory) -> Memory:
     """One that has no id gets the same each time it is imported."""
+    check(memory)
+    if memory.id:
+        return memory
     said = json.dumps([memory.text, memory.namespace, memory.project, memory.source])
-    return "i" + hashlib.sha256(said.encode()).hexdigest()[:19]
+    return replace(memory, id="i" + hashlib.sha256(said.encode()).hexdigest()[:19])
 
 
 async def exported(library: Library) -> AsyncIterator[Memory]:

@@ -210,6 +210,9 @@ async def test_what_cannot_be_read_is_named_and_the_rest_is_found(house: House):
         "link.md": "links are not followed",
     }
     assert (state.files, state.chunks) == (1, 1)
+    index = (house.home / "index.db-wal").stat()
+    await house.find("kettle")
+    assert (house.home / "index.db-wal").stat().st_mtime_ns == index.st_mtime_ns
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
@@ -219,6 +222,8 @@ async def test_an_unreadable_file_is_named(house: House):
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
     assert [one.why for one in (await house.documents.refresh()).problems] == ["permission denied"]
+    (house.work / "n" / "bad.md").chmod(0o600)
+    assert len(await house.find("kettle")) == 2
 
 
 async def test_a_source_that_vanished_is_reported_and_found_again(house: House):
@@ -298,3 +303,16 @@ async def test_an_automatic_door_sees_a_small_change_at_once(house: House):
     await asyncio.sleep(0.1)
     house.write("a.md", "the teapot\n")
     assert len(await house.find("teapot", awaited=False)) == 1
+
+
+async def test_a_file_that_was_only_touched_is_not_read_into_the_index_again(house: House):
+    good = house.write("n/a.md", "the kettle\n")
+    bad = house.work / "n" / "latin.md"
+    bad.write_bytes(b"caf\xe9")
+    await house.take("n")
+    (before,) = await house.find("kettle")
+    for path in (good, bad):
+        os.utime(path, (1_000_000, 1_000_000))
+    (after,) = await house.find("kettle")
+    assert after.memory == before.memory
+    assert [one.why for one in (await house.documents.refresh()).problems] == ["not UTF-8 (byte 3)"]

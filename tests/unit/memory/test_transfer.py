@@ -97,6 +97,8 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
         ('{"text": "x", "created_at": 1e400}', "not a time"),
         ('{"text": "x", "created_at": 1' + "0" * 400 + "}", "not a time"),
         ('{"text": "x", "created_at": "soon"}', "not a time"),
+        ('{"text": "x", "id": "\\ud800"}', "valid Unicode"),
+        ('{"text": "x", "id": "' + "y" * 300 + '"}', "at most"),
         ('{"text": "x", "upwell": 1}', "must be an object"),
         ('{"text": "x", "upwell": {"trust": "god"}}', "god"),
         ('{"text": "x", "upwell": {"provenance": {"shoe": 1}}}', "shoe"),
