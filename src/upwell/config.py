@@ -27,7 +27,7 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.learn.ratios import LearnOptions
-from upwell.memory.stm import Options as NotesOptions
+from upwell.memory.options import MemoryOptions, NotesOptions
 from upwell.surface.options import (
     ContextOptions,
     IntentOptions,
@@ -40,6 +40,7 @@ SECTIONS: Mapping[str, type] = {
     "surface": SurfaceOptions,
     "intent": IntentOptions,
     "memory_context": ContextOptions,
+    "memory": MemoryOptions,
     "stm": NotesOptions,
     "compress": CompressOptions,
     "gateway": GatewayOptions,
@@ -72,6 +73,7 @@ class Config:
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)

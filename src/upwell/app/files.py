@@ -28,7 +28,9 @@ from upwell.memory.base import Store
 from upwell.memory.documents import Documents
 from upwell.memory.imports import Imports
 from upwell.memory.library import Library
+from upwell.memory.options import Backend
 from upwell.memory.origins import Origin, Origins
+from upwell.memory.qmd import FallBack, QmdRecall
 from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
 from upwell.memory.sources import OWNER as SOURCES_OWNER
@@ -82,6 +84,7 @@ class Memories:
     notes: ShortTerm
     documents: Documents
     imports: Imports
+    qmd: QmdRecall | None
 
 
 def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool) -> Memories:
@@ -89,8 +92,16 @@ def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool
     notes = open_notes(config, cwd)
     index = config.home.index_db
     documents = Documents(index, sources, notes=notes, opened=files.indexed.append)
-    library = Library(store, recall=Recalls([store, documents]), documents=documents)
-    return Memories(library, notes, documents, Imports(library, documents, sources))
+    qmd = open_qmd(config)
+    places = [store, FallBack(qmd, documents) if qmd else documents]
+    library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
+    return Memories(library, notes, documents, Imports(library, documents, sources), qmd)
+
+
+def open_qmd(config: Config) -> QmdRecall | None:
+    if config.memory.backend is not Backend.QMD:
+        return None
+    return QmdRecall(config.memory, config.home.root, config.environment)
 
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:

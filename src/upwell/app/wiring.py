@@ -31,6 +31,7 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
+from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
@@ -72,6 +73,7 @@ class App:
         self.notes = memory.notes
         self.documents = memory.documents
         self.imports = memory.imports
+        self._qmd = memory.qmd
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
@@ -179,10 +181,12 @@ class App:
     async def pings(self) -> dict[str, Ping]:
         """The health of every part."""
         paused = self.pause.anybody()
+        qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
+            **qmd,
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }

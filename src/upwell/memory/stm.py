@@ -19,26 +19,16 @@ from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types import Memory, Provenance, Trust
 from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
+from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.rows import content_hash
 from upwell.memory.shape import MAX_TEXT_CHARS
 
-RETENTION_DAYS = 35
-MAX_RESULTS = 3
 TRASH_DAYS = 30
 SOURCE = "stm:"
 """What the source of a note's memory begins with: it is cited as `[stm:id]`."""
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Seed 001's figures: entries not viewed for `retention_days` are cleared; a search gives at
-    most `max_results`."""
-
-    retention_days: int = RETENTION_DAYS
-    max_results: int = MAX_RESULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +53,13 @@ class ShortTerm:
         self,
         path: Path,
         *,
-        options: Options | None = None,
+        options: NotesOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         origins: Origins | None = None,
         unknown: Origin | None = None,
     ) -> None:
         self.file = NotesFile(path, clock)
-        self.options = options or Options()
+        self.options = options or NotesOptions()
         self._clock = clock
         self._origins = origins
         self._unknown = unknown or Origin()
