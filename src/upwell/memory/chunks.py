@@ -2,8 +2,9 @@
 
 A chunk is about one thing: it begins at a heading or where it would grow beyond `TARGET_CHARS`,
 and ends with a whole paragraph, list item, table or fence. Seed 003's origin cut at 1 600
-characters with 320 of overlap; chunks of 400 find as much (`docs/measurements.md`), cite fewer
-lines, and what was said of one leaves the others of its section unsaid. Nothing overlaps.
+characters with 320 of overlap; chunks of 400 cite the lines that answer more often
+(`docs/measurements.md`), and what was said of one leaves the rest of its section unsaid. Nothing
+overlaps.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

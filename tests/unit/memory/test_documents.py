@@ -12,7 +12,9 @@ from upwell.ground.errors import UsageError
 from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query, Scope, Trust
 from upwell.memory.documents import Documents
-from upwell.memory.sources import OWNER, Sources, source_at
+from upwell.memory.reading import Reader
+from upwell.memory.scan import Found, Known
+from upwell.memory.sources import OWNER, Source, Sources, source_at
 from upwell.memory.stm import ShortTerm
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -316,3 +318,15 @@ async def test_a_file_that_was_only_touched_is_not_read_into_the_index_again(hou
     (after,) = await house.find("kettle")
     assert after.memory == before.memory
     assert [one.why for one in (await house.documents.refresh()).problems] == ["not UTF-8 (byte 3)"]
+
+
+def test_what_cannot_be_opened_is_noted_once_and_tried_again(tmp_path: Path):
+    source = Source(str(tmp_path), "n")
+    found = Found(str(tmp_path / "a.md"), 11, 1, source)
+    (first,) = Reader("default").read_all([found], {}, 10**18)
+    assert (first.problem, first.found.mtime_ns) == ("no such file or directory", 0)
+    known = {found.path: Known(11, 0, first.hash, source.key)}
+    assert Reader("default").read_all([found], known, 10**18) == []
+    (tmp_path / "a.md").write_text("the kettle\n")
+    (again,) = Reader("default").read_all([found], known, 10**18)
+    assert [memory.text for memory in again.memories or ()] == ["the kettle"]
