@@ -19,6 +19,7 @@ from upwell.memory.signals import (
     query_signals,
     word_signals,
 )
+from upwell.memory.successors import newest_first
 
 MAX_TEXTS = 3
 STEP = 1e-6
@@ -45,11 +46,12 @@ def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline)
     within = corpus(db, visible_scopes(db, query.scope))
     if not within.memories:
         return []
-    pool = gather(db, query, within, Filter(query.scope.namespaces, now), deadline)
+    keep = Filter(query.scope.namespaces, now)
+    pool = gather(db, query, within, keep, deadline)
     if deadline.passed():
         return []
     judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
-    return hits(judged, query.limit)
+    return newest_first(db, hits(judged, query.limit), within, keep)[: query.limit]
 
 
 def gather(
@@ -67,7 +69,11 @@ def gather(
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
         near = neighbours(db, turns) - found.keys()
-        found |= {n: turn for n, turn in candidates(db, near).items() if _may_be_seen(turn, keep)}
+        found |= {
+            n: turn
+            for n, turn in candidates(db, near).items()
+            if turn.may_be_seen(keep.namespaces, keep.now)
+        }
     background = load(db, query.scope, within)
     return Pool(found, joins, readings, within, background)
 
@@ -151,9 +157,3 @@ def _near(pool: Pool, n: int, candidate: Candidate) -> list[Candidate]:
         for other in around
         if other and other.speaker and other.namespace == candidate.namespace
     ]
-
-
-def _may_be_seen(candidate: Candidate, keep: Filter) -> bool:
-    if keep.namespaces and candidate.namespace not in keep.namespaces:
-        return False
-    return candidate.expires_at is None or candidate.expires_at > keep.now

@@ -25,8 +25,8 @@ B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Of a longer memory only the beginning is looked at closely."""
-_TEXT, _NAMESPACE, _EXPIRES = (
-    COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at")
+_TEXT, _NAMESPACE, _EXPIRES, _PINNED = (
+    COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at", "pinned")
 )
 
 SIGNALS = (
@@ -54,7 +54,7 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""Every name that may stand in `Hit.signals`."""
+"""Every name that stands in `Hit.signals`; `superseded` may be beside them (`successors.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +78,12 @@ class Candidate:
     @property
     def memory(self) -> Memory:
         return from_row(self.row)
+
+    def may_be_seen(self, namespaces: Sequence[str], now: float) -> bool:
+        """Does the search that asks for these namespaces at this time see it?"""
+        if self.row[_PINNED] or (namespaces and self.namespace not in namespaces):
+            return False
+        return self.expires_at is None or self.expires_at > now
 
 
 def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Candidate]:
