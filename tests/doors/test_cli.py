@@ -41,7 +41,6 @@ def test_every_verb_has_help(upwell: Upwell, verb: str) -> None:
     [
         ("nosuchverb",),
         ("remember",),
-        ("recall",),
         ("recall", "x", "-k", "many"),
         ("forget",),
         ("list", "--nosuchoption"),
