@@ -11,6 +11,7 @@ import json
 import os
 import re
 import signal
+from asyncio.subprocess import Process
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ MOST_HITS = 40
 MOST_WORDS, MOST_SINGLE = 5, 3
 AT_ONCE = 4
 PING_SECONDS = 5.0
+GRACE_SECONDS = 1.0
 PATIENCE = 0.7
 """The share of a deadline that the first of two places may use."""
 _SNIPPET = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
@@ -177,14 +179,14 @@ class QmdRecall:
             raise _unavailable(f"cannot be run: {error}") from error
         assert process.stdout
         assert process.stderr
+        streams = (process.stdout, process.stderr)
         try:
-            said, complaint = await asyncio.gather(_capped(process.stdout), _capped(process.stderr))
+            said, complaint = await asyncio.gather(*(_capped(process, one) for one in streams))
             status = await process.wait()
         finally:
-            if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+            await _ended(process, streams)
+        if len(said) > MAX_OUTPUT_BYTES:
+            raise _unavailable(f"answered with more than {MAX_OUTPUT_BYTES:,} bytes")
         if status:
             last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["no reason"]
             raise _unavailable(f"failed with status {status}: {redact(last[0][:200])[0]}")
@@ -233,16 +235,38 @@ def _asked(query: Query, mode: QmdMode) -> list[str]:
     return list(dict.fromkeys([" ".join(words[:MOST_WORDS]), *telling])) if words else []
 
 
-async def _capped(stream: asyncio.StreamReader) -> bytes:
-    """All of it, where that is not too much."""
+async def _capped(process: Process, stream: asyncio.StreamReader) -> bytes:
+    """All that is said; of too much the beginning, and the program is ended there."""
     parts: list[bytes] = []
     size = 0
-    while part := await stream.read(65_536):
+    while size <= MAX_OUTPUT_BYTES and (part := await stream.read(65_536)):
         size += len(part)
-        if size > MAX_OUTPUT_BYTES:
-            raise _unavailable(f"answered with more than {MAX_OUTPUT_BYTES:,} bytes")
         parts.append(part)
+    if size > MAX_OUTPUT_BYTES:
+        _kill(process)
+        await _discard(stream)
     return b"".join(parts)
+
+
+async def _ended(process: Process, streams: Sequence[asyncio.StreamReader]) -> None:
+    """The program is gone afterwards. Its pipes are emptied first: `wait` waits for their end, and
+    a full one that nobody reads has none."""
+    if process.returncode is None:
+        _kill(process)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_SECONDS):
+                await asyncio.gather(*map(_discard, streams))
+                await process.wait()
+
+
+async def _discard(stream: asyncio.StreamReader) -> None:
+    while await stream.read(65_536):
+        pass
+
+
+def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _unavailable(why: str) -> RecallUnavailable:
