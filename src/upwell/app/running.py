@@ -29,6 +29,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
     await app.budgets.take_up()
+    await app.forget_notes()
     keeping = asyncio.create_task(_keep_house(app))
     try:
         await app.gateway().serve(lines, sink)
@@ -48,6 +49,7 @@ async def _keep_house(app: App) -> None:
         except StoreError as error:
             LOG.warning("the ledger cannot be read: %s", error)
         if minute % CHORES_MINUTES == 0:
+            await app.forget_notes()
             await app.keep_house()
         await asyncio.sleep(60.0)
 

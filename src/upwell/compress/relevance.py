@@ -97,18 +97,24 @@ def lowered(text: str) -> str:
 def places(term: Term, low: str, text: str) -> list[int]:
     """Where `term` begins a word in `text` (`low` is the same in lower case)."""
     wanted = term.text
-    if len(wanted) < 2 and not _CJK.match(wanted):
-        return []
-    if low.count(wanted) > _MAX_HITS:
-        return []
     cjk = bool(_CJK.match(wanted))
-    found = []
+    if len(wanted) < 2 and not cjk:
+        return []
+    found: list[int] = []
+    width, left = len(wanted), _MAX_HITS
+    may_go_on = width > 3 and not wanted[-1].isdigit()
     at = low.find(wanted)
-    width = len(wanted)
     while at >= 0:
-        if cjk or _stands_alone(term, low, text, at, at + width):
+        if not left:
+            return []
+        left -= 1
+        end = at + width
+        # Most hits are plain and decided without a call; at 0 `_stands_alone` sets right what the
+        # last character says.
+        plain = not low[at - 1].isalnum() and (may_go_on or not low[end : end + 1].isalnum())
+        if plain or cjk or _stands_alone(term, low, text, at, end):
             found.append(at)
-        at = low.find(wanted, at + width)
+        at = low.find(wanted, end)
     return found
 
 
@@ -153,6 +159,7 @@ class Finder:
             self._exact.setdefault(term.text, []).append(number)
             for size in range(_PREFIX, len(term.text)):
                 self._begins.setdefault(term.text[:size], []).append(number)
+        self._initials = {text[:1] for text in self._exact}
         self._sizes = sorted({len(text) for text in self._exact if len(text) >= _PREFIX})
         self._memo: dict[str, tuple[int, ...]] = {}
 
@@ -174,6 +181,8 @@ class Finder:
         return matched, covered / len(stems) if stems else 0.0
 
     def _terms_in(self, part: str) -> tuple[int, ...]:
+        if part[:1] not in self._initials:
+            return ()
         found = [*self._exact.get(part, ()), *self._begins.get(part, ())]
         for size in self._sizes:
             if size >= len(part):

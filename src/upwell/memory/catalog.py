@@ -2,7 +2,7 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,8 +19,11 @@ from upwell.memory.sqlite import SqliteStore
 class Catalog:
     """The index of one tenant's files. Every method raises StoreError when the file fails."""
 
-    def __init__(self, path: Path, tenant: str, clock: Clock) -> None:
+    def __init__(
+        self, path: Path, tenant: str, clock: Clock, opened: Callable[[Database], None]
+    ) -> None:
         self._path = path
+        self._opened = opened
         self._tenant = tenant
         self._clock = clock
         self._database: Database | None = None
@@ -90,6 +93,7 @@ class Catalog:
     async def _open(self) -> Database:
         if self._database is None:
             self._database = await asyncio.to_thread(_open_index, self._path)
+            self._opened(self._database)
         return self._database
 
 

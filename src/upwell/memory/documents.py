@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
@@ -56,7 +57,8 @@ class State:
 
 
 class Documents:
-    """`Recall` over the files of `sources` and over `notes`."""
+    """`Recall` over the files of `sources` and over `notes`. `opened` hears of the index when it is
+    first opened."""
 
     name = "documents"
 
@@ -66,13 +68,14 @@ class Documents:
         sources: Sources,
         *,
         notes: Notes | None = None,
+        opened: Callable[[Database], None] = lambda _: None,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._sources = sources
         self._reader = Reader(tenant, notes)
         self._clock = clock
-        self._catalog = Catalog(path, tenant, clock)
+        self._catalog = Catalog(path, tenant, clock, opened)
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._looked: dict[str | None, tuple[float, float]] = {}

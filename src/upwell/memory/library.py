@@ -3,6 +3,7 @@ persisted before its secrets are masked and its files and symbols are known."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
@@ -18,11 +19,17 @@ SEARCH_SECONDS = 10.0
 """An explicit search may take this long; automatic doors bring their own, shorter deadline."""
 
 
+class Passages(Protocol):
+    """What another program found, by the ids that it was given."""
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+
 class Library:
     """Add, find and forget memories of one tenant, wherever they are stored.
 
     They are kept in `store` and found by `recall`, which may be more places than that; `documents`
-    has those that are made of files and change with them.
+    has those that are made of files and change with them, `passages` those of another program.
     """
 
     def __init__(
@@ -31,12 +38,14 @@ class Library:
         *,
         recall: Recall | None = None,
         documents: Documents | None = None,
+        passages: Passages | None = None,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.store = store
         self.recall = recall or store
         self._documents = documents
+        self._passages = passages
         self._tenant = tenant
         self._clock = clock
 
@@ -74,9 +83,12 @@ class Library:
         """Keep one memory.
 
         Raises:
-            UsageError, StoreError: as `add_many`.
+            UsageError, StoreError: as `add_many`; what it supersedes must be there.
         """
         prepared, fired = self._prepare(memory, Trust.USER, None)
+        older = prepared.supersedes
+        if older is not None and (older == prepared.id or await self.store.get(older) is None):
+            raise UsageError(f"no memory {older!r} to supersede", hint="`upwell recall` shows ids")
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -120,13 +132,15 @@ class Library:
         await self.store.update(prepared)
         return Added(id=memory.id, redacted=fired)
 
-    async def delete(self, memory_id: str) -> bool:
-        """To the trash, for 30 days. False when there is none.
+    async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
+        """To the trash, for 30 days; or out of everything at once, the trash too. False when there
+        is none.
 
         Raises:
             UsageError: it is made of a file.
         """
-        if await self.store.delete(memory_id):
+        delete = self.store.purge if for_good else self.store.delete
+        if await delete(memory_id):
             return True
         await self._refuse_files(memory_id)
         return False
@@ -153,7 +167,10 @@ class Library:
         """Nothing is held back: what was added is on disk. The database is closed by its owner."""
 
     async def _made_of_file(self, memory_id: str) -> Memory | None:
-        return await self._documents.get(memory_id) if self._documents else None
+        made = await self._documents.get(memory_id) if self._documents else None
+        if made is None and self._passages is not None:
+            return await self._passages.get(memory_id)
+        return made
 
     async def _refuse_files(self, memory_id: str) -> None:
         if await self.store.get(memory_id) is not None:
@@ -182,6 +199,8 @@ class Library:
         self, item: object, trust: Trust, default_project: str | None
     ) -> tuple[Memory, tuple[str, ...]]:
         memory = memory_of(item, trust=trust)
+        if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
+            raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
+from upwell.ground.names import MEMORY_URI
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
+from upwell.memory.successors import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
@@ -16,8 +19,7 @@ MAX_RESULTS = 50
 SNIPPET_CHARS = 700
 DEFAULT_LINES = 50
 MAX_READ_CHARS = 16_000
-URI = "upwell://memory/"
-_IDS = (URI, "stm:")
+_IDS = (MEMORY_URI, "stm:")
 _CITED_LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = false)"
 
@@ -79,7 +81,7 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
         if not hits:
             return text_result(f"Nothing is remembered about {query!r}.")
         lines = [
-            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id})\n"
+            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
             for hit in hits
         ]
@@ -111,7 +113,7 @@ def get_tool(memories: Memories, document: Document, project: str | None) -> Too
             raise UsageError("memory_get needs a path or an id", hint="memory_search gives both")
         path, first, count = _asked(wanted.strip("[] "), args)
         if "path" not in args or path.startswith(_IDS):
-            return text_result(await _full_text(path.removeprefix(URI).removeprefix("stm:")))
+            return text_result(await _full_text(id_in(path)))
         return text_result(numbered(path, await document(path, project), first, count))
 
     async def _full_text(memory_id: str) -> str:
@@ -138,6 +140,10 @@ def get_tool(memories: Memories, document: Document, project: str | None) -> Too
         annotations=READ_ONLY,
         run=run,
     )
+
+
+def _mark(hit: Hit) -> str:
+    return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
 
 
 def _asked(wanted: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
@@ -216,6 +222,10 @@ def entry(hit: Hit) -> dict[str, Any]:
         "created_at": iso(memory.created_at),
         "citation": citation(memory),
         "matchedQueries": list(hit.matched),
+        "pinned": memory.pinned,
+        "supersedes": memory.supersedes,
+        "superseded": bool(hit.signals.get(SUPERSEDED)),
+        "expires_at": iso(memory.expires_at),
     }
 
 

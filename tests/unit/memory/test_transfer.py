@@ -55,7 +55,7 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
                 source="memory/a.md",
                 lines=(3, 5),
                 provenance=Provenance(door="tool", server="fs", tool="read", session="s"),
-                trust=Trust.AGENT,
+                trust=Trust.IMPORTED,
                 pinned=True,
                 supersedes="other",
                 expires_at=4e9,

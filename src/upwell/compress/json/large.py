@@ -9,27 +9,13 @@ on the budget, so a smaller budget still never keeps what a larger one dropped.
 import re
 from bisect import bisect_right
 
-from upwell.compress.json.tree import (
-    ARRAY,
-    BARE,
-    BLANK,
-    CLOSE,
-    KEY,
-    OBJECT,
-    OPEN,
-    SCALAR,
-    STRING,
-    TOKEN,
-    Node,
-    parse,
-)  # fmt: skip
+from upwell.compress.json.tree import ARRAY, CLOSE, ITEM, KEY, OBJECT, OPEN, SCALAR, Node, parse
 from upwell.compress.relevance import Question, lowered, places, rarity
 
 LARGE_CHARS = 2_000_000
 _READ_CHARS = 800_000
 """Characters of records that are read in full."""
 _FROM_EVERYWHERE = 0.5
-_VALUES = (STRING, BARE, OPEN)
 
 
 def thin(text: str, question: Question) -> Node | None:
@@ -58,41 +44,38 @@ def thin(text: str, question: Question) -> Node | None:
 def _outer(text: str, depth: int) -> Node | None:
     """The tree of `text` down to `depth` (0 is the root), containers there taken as a whole.
     Checks brackets; what is inside is checked when it is read."""
-    root = Node(ARRAY, "", 0, len(text), None)
-    current, key, level = root, "", 0
+    root = current = Node(ARRAY, "", 0, len(text), None)
+    level = 0
     at = 1 if text.startswith("\ufeff") else 0
-    for match in TOKEN.finditer(text, at):
-        if match.start() != at:
-            return None
+    for match in ITEM.finditer(text, at):
         at = match.end()
-        token = match.lastindex or 0
+        token = match.lastindex
+        if token is None:
+            break
         level -= token == CLOSE
         if level <= depth:
             if token == CLOSE:
-                wanted = OBJECT if text[at - 1] == "}" else ARRAY
+                wanted = OBJECT if match[CLOSE] == "}" else ARRAY
                 if current.parent is None or current.kind != wanted:
                     return None
-                current.end = at
+                current.end = match.end(CLOSE)
                 current = current.parent
-            elif token == KEY:
-                key = match.group(1)
-            elif token in _VALUES:
-                node = _value(current, key, match)
-                current, key = (node if token == OPEN else current), ""
+            else:
+                node = _value(current, match, token)
+                current = node if token == OPEN else current
         level += token == OPEN
-    if current is not root or len(root.items) != 1 or not BLANK.match(text, at):
+    if current is not root or len(root.items) != 1 or at != len(text):
         return None
     root.items[0].parent = None
     return root.items[0]
 
 
-def _value(parent: Node, key: str, match: re.Match[str]) -> Node:
-    token = match.lastindex or 0
+def _value(parent: Node, match: re.Match[str], token: int) -> Node:
     start, end = match.span(token)
     kind = SCALAR
     if token == OPEN:
-        kind = OBJECT if match.group(OPEN) == "{" else ARRAY
-    node = Node(kind, key, start, end, parent)
+        kind = OBJECT if match[OPEN] == "{" else ARRAY
+    node = Node(kind, match[KEY] or "", start, end, parent)
     parent.items.append(node)
     return node
 

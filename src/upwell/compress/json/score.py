@@ -5,6 +5,7 @@ import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.tree import ARRAY, OBJECT, Node
@@ -27,8 +28,11 @@ _PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
 _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
+_EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
 """A value that stands in more places than this says no less than one that stands in so many."""
+_LONGEST = 400
+"""A value longer than this costs no more than one of so many characters."""
 _STEP_UP = 0.72
 """What a term in the parent's key is worth beside one in the own key."""
 _EXPECTED = 1.3
@@ -44,27 +48,33 @@ def salience(doc: Outline, text: str) -> list[float]:
     states and errors before links and hashes, rare values before common ones, the first of a key
     path before its others (it shows the schema)."""
     by_path = _path_salience(doc)
-    known: set[int] = set()
     values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
-    times = Counter(values)
-    common = [0.0] + [0.6 * math.log2(count) for count in range(1, _COMMON + 1)]
-    lengths = [0.0] + [0.75 * math.log2(max(size, 4) / 4) for size in range(1, 401)]
+    common = _doubling_costs(0.6, _COMMON, 1)
+    costs = {value: common[min(times, _COMMON)] for value, times in Counter(values).items()}
+    lengths = _doubling_costs(0.75, _LONGEST, 4)
+    known: set[int] = set()
     scores = []
     for node, value, piece in zip(doc.nodes, values, doc.pieces, strict=True):
         path, size = node.path, len(value)
-        score = by_path[path] - lengths[min(size, 400)] - common[min(times[value], _COMMON)]
+        score = by_path[path] - lengths[size if size < _LONGEST else _LONGEST] - costs[value]
         if piece:
-            scores.append(score - 2.0 - 0.05 * min(piece, 40))
-            continue
-        if path not in known:
-            known.add(path)
-            score += 1.6
-        if value in _EMPTY:
-            score -= 1.5
+            score = score - 2.0 - 0.05 * min(piece, 40)
+        else:
+            if path not in known:
+                known.add(path)
+                score += 1.6
+            if value in _EMPTY:
+                score -= 1.5
         scores.append(score)
     for unit in _troubled(doc, text):
         scores[unit] += 1.5
     return scores
+
+
+@lru_cache(maxsize=4)
+def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
+    """What sizes 0 … `most` cost: `step` for each doubling beyond `least`."""
+    return tuple(step * math.log2(max(size, least) / least) for size in range(most + 1))
 
 
 def _troubled(doc: Outline, text: str) -> set[int]:
@@ -84,15 +94,21 @@ def _troubled(doc: Outline, text: str) -> set[int]:
 def _path_salience(doc: Outline) -> list[float]:
     found = []
     depths = [0] * len(doc.keys)
+    by_key: dict[str, float] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
         depths[path] = depths[parent] + (key != "[]") if parent >= 0 else 0
-        parts = split_identifier(key)
-        score = 0.8 if _TELLING.intersection(parts) else 0.0
-        if _DULL.intersection(parts):
-            score -= 1.2
+        score = by_key.get(key)
+        if score is None:
+            score = by_key[key] = _key_salience(key)
         found.append(score - 0.3 * depths[path])
     return found
+
+
+def _key_salience(key: str) -> float:
+    parts = split_identifier(key)
+    score = 0.0 if _TELLING.isdisjoint(parts) else 0.8
+    return score if _DULL.isdisjoint(parts) else score - 1.2
 
 
 def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, float], float]:
@@ -107,24 +123,38 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     weights = _weights(doc, question, hits, credits)
     contexts = _contexts(doc, holders)
     expected = _expected_paths(doc, text, question)
-    sums = [sum([weights[term] * credit for term, credit in path.items()]) for path in credits]
-    nothing: dict[int, float] = {}
-    scores: dict[int, float] = {}
-    for unit, node in enumerate(doc.nodes):
-        path = node.path
-        around = contexts.get(id(node.parent), nothing)
-        own = hits.get(unit)
-        if own:
-            around = {**around, **dict.fromkeys(own, 1.0)}
-        score, worth = sums[path], credits[path]
+    first_like = _alike(credits, precision, expected)
+    sums = {
+        path: sum([weights[term] * credit for term, credit in credits[path].items()])
+        for path in set(first_like)
+    }
+
+    def worth(path: int, around: dict[int, float], fit: float) -> float:
+        score, named = sums[path], credits[path]
         for term, credit in around.items():
-            more = credit - worth.get(term, 0.0)
+            more = credit - named.get(term, 0.0)
             if more > 0.0:
                 score += weights[term] * more
+        return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
+
+    nothing: dict[int, float] = {}
+    known: dict[tuple[int, int], float] = {}
+    scores: dict[int, float] = {}
+    for unit, node in enumerate(doc.nodes):
+        path, own = first_like[node.path], hits.get(unit)
+        around = contexts.get(id(node.parent), nothing)
+        if own:
+            scores[unit] = worth(
+                path, {**around, **dict.fromkeys(own, 1.0)}, max(precision[path], 0.6)
+            )
+            continue
+        place = (path, id(around))
+        score = known.get(place)
+        if score is None:
+            score = known[place] = worth(path, around, precision[path])
         if score > 0.0:
-            fit = max(precision[path], 0.6) if own else precision[path]
-            score *= (0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0)
-            empty = not own and text[doc.starts[unit] : doc.ends[unit]] in _EMPTY
+            start, end = doc.starts[unit], doc.ends[unit]
+            empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY
             scores[unit] = score * _HOLLOW if empty else score
     best = max(scores.values(), default=0.0)
     whole = sum(
@@ -133,25 +163,40 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     return scores, min(1.0, best / whole) if whole else 0.0
 
 
+def _alike(
+    credits: list[dict[int, float]], precision: list[float], expected: set[int]
+) -> list[int]:
+    """For each path the first one that is worth the same, wherever it stands."""
+    first: dict[tuple[int, float, bool], int] = {}
+    return [
+        first.setdefault((id(found), precision[path], path in expected), path)
+        for path, found in enumerate(credits)
+    ]
+
+
 def _value_hits(
     doc: Outline, text: str, question: Question
-) -> tuple[dict[int, set[int]], dict[int, dict[int, None]]]:
+) -> tuple[dict[int, set[int]], dict[int, list[int]]]:
     """Which terms stand in which unit, and in which container (by `id`) of it."""
     low = lowered(text)
     hits: dict[int, set[int]] = {}
-    holders: dict[int, dict[int, None]] = {}
+    holders: dict[int, list[int]] = {}
     starts, ends, nodes = doc.starts, doc.ends, doc.nodes
     for number, term in enumerate(question.terms):
         if len(term.text) < 3 and not term.exact and term.text.isascii():
             continue
+        found: dict[int, Node] = {}
         for at in places(term, low, text):
             unit = bisect_right(starts, at) - 1
-            if unit < 0 or at >= ends[unit]:
-                continue
+            if unit >= 0 and at < ends[unit]:
+                found[unit] = nodes[unit]
+        boxes: set[int] = set()
+        for unit, node in found.items():
             hits.setdefault(unit, set()).add(number)
-            box = nodes[unit].parent
-            while box is not None and number not in holders.setdefault(id(box), {}):
-                holders[id(box)][number] = None
+            box = node.parent
+            while box is not None and id(box) not in boxes:
+                boxes.add(id(box))
+                holders.setdefault(id(box), []).append(number)
                 box = box.parent
     return hits, holders
 
@@ -162,9 +207,11 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
     precision: list[float] = []
     finder = Finder(question)
     memo: dict[str, tuple[dict[int, float], float]] = {}
+    nothing: dict[int, float] = {}
+    lent: dict[int, dict[int, float]] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
-        above = credits[parent] if parent >= 0 else {}
+        above = credits[parent] if parent >= 0 else nothing
         before = precision[parent] if parent >= 0 else 0.0
         if key in ("", "[]"):
             credits.append(above)
@@ -174,10 +221,11 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
         if found is None:
             found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
         matched, share = found
-        mine = matched
-        if above:
-            mine = {term: credit * _STEP_UP for term, credit in above.items()}
-            mine.update(matched)
+        if above and parent not in lent:
+            lent[parent] = {term: credit * _STEP_UP for term, credit in above.items()}
+        mine = lent[parent] if above else nothing
+        if matched:
+            mine = {**mine, **matched}
         credits.append(mine)
         precision.append(0.75 * share + 0.25 * before if parent > 0 else share)
     return credits, precision
@@ -200,18 +248,22 @@ def _weights(
     ]
 
 
-def _contexts(doc: Outline, holders: dict[int, dict[int, None]]) -> dict[int, dict[int, float]]:
+def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
     """For each container (by `id`): the terms found in it or around it, and what they are worth
-    to a value inside; the smaller the record, the more."""
+    to a value inside; the smaller the record, the more. Records alike share one context."""
     found: dict[int, dict[int, float]] = {}
     nothing: dict[int, float] = {}
+    shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}
     for box in doc.boxes:
-        above = found.get(id(box.parent), nothing) if box.parent is not None else nothing
+        context = found.get(id(box.parent), nothing) if box.parent is not None else nothing
         terms = holders.get(id(box))
         if terms:
             worth = 1.0 / (1.0 + 0.25 * math.log2(1.0 + box.size / 8))
-            above = {**above, **dict.fromkeys(terms, worth)}
-        found[id(box)] = above
+            likeness = (id(context), worth, tuple(terms))
+            if likeness not in shared:
+                shared[likeness] = {**context, **dict.fromkeys(terms, worth)}
+            context = shared[likeness]
+        found[id(box)] = context
     return found
 
 

@@ -8,27 +8,23 @@ import re
 
 SCALAR, OBJECT, ARRAY = 0, 1, 2
 
-TOKEN = re.compile(
-    r'[ \t\r\n]*(?:("[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*")'
-    r"[ \t\r\n]*(:)?"
-    r"|(-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null|NaN|-?Infinity)"
-    r"|([{\[])|([}\]])|(,))"
+_STRING = r'"[^"\\\x00-\x1f]*+(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*+)*+"'
+_BARE = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?|true|false|null|NaN|-?Infinity"
+_GAP = r"[ \t\r\n]*+"
+ITEM = re.compile(
+    rf"{_GAP}(?:(?:({_STRING}){_GAP}:{_GAP})?+(?:({_STRING}|{_BARE})(?:{_GAP},)?+|([{{\[]))"
+    rf"|([}}\]])(?:{_GAP},)?+|)"
 )
-STRING, KEY, BARE, OPEN, CLOSE = 1, 2, 3, 4, 5
+"""A value, with its name before and the comma behind it; the begin of a container, with its name;
+or the end of one, with the comma behind. Where none of these stands it matches nothing at all, so
+that a match always begins where the one before ended."""
+KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
-BLANK = re.compile(r"[ \t\r\n]*\Z")
 
-_VALUE, _KEY_OR_CLOSE, _VALUE_OR_CLOSE, _COMMA, _KEY_NEXT = 0, 1, 2, 3, 4
-_SEPARATOR = 6
-_ALLOWED = {
-    STRING: (_VALUE, _VALUE_OR_CLOSE),
-    BARE: (_VALUE, _VALUE_OR_CLOSE),
-    OPEN: (_VALUE, _VALUE_OR_CLOSE),
-    KEY: (_KEY_OR_CLOSE, _KEY_NEXT),
-    CLOSE: (_COMMA, _KEY_OR_CLOSE, _VALUE_OR_CLOSE),
-    _SEPARATOR: (_COMMA,),
-}
-"""What may come next, by what is expected."""
+_ITEM, _ITEM_OR_END, _END = 0, 1, 2
+"""What may come next: after a comma, at the begin of a container, after an item without comma."""
+_NO_ITEMS: "list[Node]" = []
+"""Of every scalar: most of a tree are scalars, and a list for each costs more than its node."""
 
 
 class Node:
@@ -50,7 +46,7 @@ class Node:
         self.start = start
         self.end = end
         self.parent = parent
-        self.items: list[Node] = []
+        self.items: list[Node] = [] if kind else _NO_ITEMS
         self.beyond = 0
         self.nested = False
         self.path = 0
@@ -70,39 +66,36 @@ def parse(text: str) -> Node | None:
     Time and space are linear in the length of `text`.
     """
     at = 1 if text.startswith("\ufeff") else 0
-    root = Node(ARRAY, "", at, len(text), None)
-    current, expect, key = root, _VALUE, ""
-    items = root.items
-    for match in TOKEN.finditer(text, at):
-        if match.start() != at:
-            return None
+    root = current = Node(ARRAY, "", at, len(text), None)
+    items, named, expect = root.items, False, _ITEM
+    for match in ITEM.finditer(text, at):
         at = match.end()
-        token = match.lastindex or 0
-        if expect not in _ALLOWED[token]:
-            return None
-        if token == KEY:
-            key, expect = match.group(1), _VALUE
-        elif token == STRING or token == BARE:  # noqa: SIM109 — the hot loop
-            start, end = match.span(token)
-            items.append(Node(SCALAR, key, start, end, current))
-            key, expect = "", _COMMA
-        elif token == OPEN:
-            start = at - 1
-            is_object = text[start] == "{"
-            node = Node(OBJECT if is_object else ARRAY, key, start, at, current)
-            items.append(node)
-            current, items, key = node, node.items, ""
-            expect = _KEY_OR_CLOSE if is_object else _VALUE_OR_CLOSE
-        elif token == CLOSE:
-            wanted = OBJECT if text[at - 1] == "}" else ARRAY
-            if current.kind != wanted or current.parent is None:
+        token = match.lastindex
+        if token == VALUE or token == OPEN:  # noqa: SIM109 — the hot loop
+            key = match[KEY]
+            if expect == _END or (key is not None) != named:
                 return None
-            current.end = at
+            start, end = match.span(token)
+            if token == VALUE:
+                items.append(Node(SCALAR, key or "", start, end, current))
+                expect = _ITEM if text[at - 1] == "," else _END
+                continue
+            named, expect = text[start] == "{", _ITEM_OR_END
+            current = Node(OBJECT if named else ARRAY, key or "", start, end, current)
+            items.append(current)
+            items = current.items
+        elif token == CLOSE:
+            end = match.end(CLOSE)
+            wanted = OBJECT if text[end - 1] == "}" else ARRAY
+            if expect == _ITEM or current.kind != wanted or current.parent is None:
+                return None
+            current.end = end
             current = current.parent
-            items, expect = current.items, _COMMA
+            items, named = current.items, current.kind == OBJECT
+            expect = _ITEM if end < at else _END
         else:
-            expect = _KEY_NEXT if current.kind == OBJECT else _VALUE
-    if current is not root or len(items) != 1 or not BLANK.match(text, at):
+            break
+    if current is not root or expect != _END or len(items) != 1 or at != len(text):
         return None
     items[0].parent = None
     return items[0]

