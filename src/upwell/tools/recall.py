@@ -89,7 +89,10 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
 
     return Tool(
         name="memory_search",
-        description="Search the memory for a precise query. Gives citations and snippets.",
+        description=(
+            "Search what is remembered, imported documents included, for a precise query. Gives "
+            "citations and snippets; memory_get reads on from a citation."
+        ),
         properties={
             "query": {"type": "string"},
             "max_results": {"type": "integer", "description": f"Default {DEFAULT_RESULTS}."},
