@@ -3,11 +3,12 @@
     uv run --with numpy python benchmarks/calibrate.py [--data DIR]
 
 Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories; every
-cue becomes a query; the first three hits of each are labelled (in gold: relevant; anything found
-for a cue that nothing bears on: not). Figures are for stores left out of the fit, one at a time:
-FIR is the share of events with nothing relevant that would be answered, cover the share of the
-others that are, useful where a gold memory is among the three. The intercepts in the product are
-those printed, raised by the logit at which FIR is 5 % in whole stores, so that 0.5 stands there.
+cue becomes a query as the product reads it; the first three hits of each are labelled (in gold:
+relevant; anything found for a cue that nothing bears on: not). Figures are for stores left out of
+the fit, one at a time: FIR is the share of events with nothing relevant that would be answered,
+cover the share of the others that are, useful where a gold memory is among the three. The
+intercepts in the product are those printed, raised by the logit at which FIR is 5 % in whole
+stores, so that 0.5 stands there.
 """
 
 import argparse
@@ -23,17 +24,18 @@ from typing import Any
 
 import numpy as np
 
-from cues import query_of
 from retrieval import DATA, library, lines
-from upwell.ground.limits import Deadline
-from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types import Query
+from upwell.ground.limits import SYSTEM_CLOCK, Deadline
+from upwell.ground.types import NO_INTENT, Cue, Query
 from upwell.memory.calibrate import NOTE, NOTE_ORDER, TURN, TURN_ORDER, features, order_features
 from upwell.memory.candidates import Filter
 from upwell.memory.index import by_number
 from upwell.memory.query import corpus
 from upwell.memory.rows import visible_scopes
 from upwell.memory.search import gather, judge
+from upwell.surface.context import query_of
+from upwell.surface.gate import Gate
+from upwell.surface.options import Options
 
 SIZES = (None, 200, 40, 15, 8)
 KEPT = 60
@@ -64,8 +66,16 @@ def found(db: sqlite3.Connection, query: Query) -> list[tuple[str, Mapping[str, 
     return [(ids[one.candidate.n].id, one.signals) for one in judged]
 
 
-def text_query(text: str) -> Query:
-    return Query(texts=(text,), paths=paths_in(text), symbols=symbols_in(text))
+def read(cue: Cue) -> Query | None:
+    """What the product asks its memory for this cue; None where a gate stays shut before that."""
+    query = query_of(cue, {}, limit=10)
+    return query if Gate(Options(), SYSTEM_CLOCK).refusal(cue, query, NO_INTENT) is None else None
+
+
+def coding(cue: Mapping[str, Any]) -> Query | None:
+    if cue["door"] == "prompt":
+        return read(Cue(door="prompt", text=cue["prompt"]))
+    return read(Cue(door="tool", tool=cue["tool"], args=cue["args"]))
 
 
 def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[Any, ...]]]]:
@@ -75,13 +85,14 @@ def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[A
         memories[memory["store"]].append(memory)
     for cue in lines(data / "coding_dev_cues.jsonl"):
         if cue["class"] not in ("write_tool", "weak_tool"):
-            asked = (cue["class"], query_of(cue), set(cue["gold"]), set(cue["gold_weak"]))
+            asked = (cue["class"], coding(cue), set(cue["gold"]), set(cue["gold_weak"]))
             cues[cue["store"]].append(asked)
     for name, items in memories.items():
         yield name, items, cues[name]
     prompts = defaultdict(list)
     for prompt in lines(data / "silence_dev.jsonl"):
-        asked = (prompt["class"], text_query(prompt["prompt"]), set(prompt["gold"] or ()), set())
+        query = read(Cue(door="prompt", text=prompt["prompt"]))
+        asked = (prompt["class"], query, set(prompt["gold"] or ()), set())
         prompts[prompt["store"]].append(asked)
     for talk in lines(data / "conversations_dev.jsonl"):
         items = [
@@ -105,7 +116,8 @@ async def events(data: Path) -> list[Event]:
                     positive = kind.startswith("pos")
                     if (positive and not gold & ids) or (size and not positive and place % 3):
                         continue
-                    made.append(Event(name, size, kind, gold & ids, weak, found(db, query)))
+                    hits = found(db, query) if query is not None else []
+                    made.append(Event(name, size, kind, gold & ids, weak, hits))
                 db.close()
     return made
 

@@ -188,7 +188,13 @@ def by_kind(scores: dict[tuple[str, str], Score], budget: str) -> Iterator[str]:
 
 def plot(scores: dict[tuple[str, str], Score], path: Path) -> None:
     """Kept facts against budget as an SVG, solid with the question and dashed without."""
-    colours = {"upwell": "#0a7", "memtomem-stm": "#c50", "headroom": "#75a", "head": "#888"}
+    colours = {
+        "upwell": "#0a7",
+        "upwell+minilm": "#06c",
+        "memtomem-stm": "#c50",
+        "headroom": "#75a",
+        "head": "#888",
+    }
     at = {"5%": 60, "10%": 180, "25%": 300}
     parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="420" height="300" font-size="11">']
     for share in (0, 25, 50, 75, 100):
@@ -218,6 +224,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=Path("../shared/data/corpus_dev"))
     parser.add_argument("--stm", help="python of a venv with memtomem-stm 0.6.9")
     parser.add_argument("--headroom", help="python of a venv with headroom-ai 0.42")
+    parser.add_argument("--minilm", help="python of a venv with upwell and what minilm.py needs")
     parser.add_argument("--budgets", nargs="+", default=list(BUDGETS))
     parser.add_argument("--no-gather", action="store_true", help="leave out this machine's files")
     parser.add_argument("--limit", type=int, help="at most so many documents")
@@ -233,6 +240,7 @@ def main() -> None:
         cases += [Case(document) for document in gather(HERE.parent)]
     cases = cases[: options.limit]
     pythons = {"head": sys.executable, "upwell": sys.executable}
+    pythons |= {"upwell+minilm": options.minilm} if options.minilm else {}
     pythons |= {"memtomem-stm": options.stm} if options.stm else {}
     pythons |= {"headroom": options.headroom} if options.headroom else {}
     scores: dict[tuple[str, str], Score] = {}

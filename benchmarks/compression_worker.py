@@ -33,6 +33,22 @@ def upwell() -> Adapter:
     )
 
 
+def upwell_minilm() -> Adapter:
+    """upwell with a real embedder configured (`minilm.py`)."""
+    from minilm import MiniLm
+    from upwell.compress.base import Tools
+    from upwell.compress.compressor import Compressor
+    from upwell.ground.types import Budget, Passage
+
+    compressor = Compressor(tools=Tools(embedder=MiniLm()))
+
+    def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
+        budget = Budget(hard_chars=chars, hard_tokens=tokens)
+        return compressor.compress(Passage(text=text, query=query), budget, "auto").text
+
+    return run
+
+
 def memtomem_stm() -> Adapter:
     """Its strategy by its own choice, its query where the strategy takes one, no floor."""
     from memtomem_stm.proxy.compression import auto_select_strategy, get_compressor
@@ -65,7 +81,8 @@ def headroom() -> Adapter:
 
 
 ADAPTERS = {
-    "head": head, "upwell": upwell, "memtomem-stm": memtomem_stm, "headroom": headroom,
+    "head": head, "upwell": upwell, "upwell+minilm": upwell_minilm,
+    "memtomem-stm": memtomem_stm, "headroom": headroom,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.learn.ratios import LearnOptions
+from upwell.memory.options import MemoryOptions, NotesOptions
 from upwell.surface.options import (
     ContextOptions,
     IntentOptions,
@@ -39,6 +40,8 @@ SECTIONS: Mapping[str, type] = {
     "surface": SurfaceOptions,
     "intent": IntentOptions,
     "memory_context": ContextOptions,
+    "memory": MemoryOptions,
+    "stm": NotesOptions,
     "compress": CompressOptions,
     "gateway": GatewayOptions,
     "agent": AgentOptions,
@@ -70,6 +73,8 @@ class Config:
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
+    stm: NotesOptions = field(default_factory=NotesOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
@@ -86,6 +91,10 @@ class Config:
         return Options(
             surface=self._scaled(), intent=self.intent, memory_context=self.memory_context
         )
+
+    def shows_status(self) -> bool:
+        """Do the tools of `stm.json` say what they did? Exactly `TRUE` says yes (seed 001)."""
+        return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""

@@ -330,3 +330,83 @@ async def test_ping_counts(store: Store) -> None:
     await store.add([Memory(text="one")])
     ping = await store.ping()
     assert (ping.ok, ping.detail) == (True, "1 memories")
+
+
+async def test_standing_rules_are_listed_apart_and_never_found(store: Store, clock: Hands) -> None:
+    await store.add(
+        [
+            Memory(text="never force push the kettle", id="rule", pinned=True),
+            Memory(text="a rule of another project", id="other", pinned=True, project="/b"),
+            Memory(text="an agent cannot pin", id="agent", pinned=True, trust=Trust.AGENT),
+            Memory(text="kettle", id="plain", paths=("src/kettle.py",)),
+            Memory(text="over", id="over", pinned=True, expires_at=clock.now() - 1),
+        ]
+    )
+    assert await ids(store, "kettle force push") == ["plain"]
+    hits = await store.search(Query(texts=(), paths=("src/kettle.py",)), later())
+    assert [hit.memory.id for hit in hits] == ["plain"]
+    assert [m.id for m in await store.pinned(Scope(project="/a"))] == ["rule"]
+    assert {m.id for m in await store.pinned(Scope())} == {"rule", "other"}
+    assert len(await store.pinned(Scope(), limit=1)) == 1
+
+
+async def test_the_newer_stands_before_what_it_supersedes(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="the kettle listens on port 8080", id="old", created_at=1.0),
+            Memory(text="it moved to 9090", id="new", supersedes="old", created_at=2.0),
+            Memory(text="a kettle of fish", id="fish", created_at=3.0),
+        ]
+    )
+    hits = await store.search(Query(texts=("kettle port 8080",)), later())
+    assert [hit.memory.id for hit in hits][:2] == ["new", "old"]
+    assert [bool(hit.signals.get("superseded")) for hit in hits[:2]] == [False, True]
+    assert hits[0].score >= hits[1].score
+    assert await store.superseded(["old", "new", "fish", "nobody"]) == {"old": "new"}
+    await store.add([Memory(text="and then to 7070", id="newest", supersedes="new")])
+    assert await store.superseded(["old", "new"]) == {"old": "newest", "new": "newest"}
+    assert (await ids(store, "kettle port 8080"))[:2] == ["newest", "old"]
+    await store.delete("newest")
+    await store.delete("new")
+    assert await store.superseded(["old"]) == {}
+    assert (await ids(store, "kettle port 8080"))[0] == "old"
+
+
+async def test_a_circle_of_successors_ends(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="kettle one", id="a", supersedes="b"),
+            Memory(text="kettle two", id="b", supersedes="a"),
+        ]
+    )
+    assert set(await ids(store, "kettle")) == {"a", "b"}
+
+
+async def test_a_successor_that_cannot_be_seen_supersedes_nothing(
+    store: Store, clock: Hands
+) -> None:
+    await store.add(
+        [
+            Memory(text="kettle one", id="a", project="/a"),
+            Memory(text="kettle two", id="b", supersedes="a", project="/b"),
+            Memory(text="kettle three", id="c", supersedes="a", expires_at=clock.now() + 5),
+        ]
+    )
+    clock.time += 10
+    hits = await store.search(Query(texts=("kettle",), scope=Scope(project="/a")), later())
+    assert [(hit.memory.id, hit.signals.get("superseded")) for hit in hits] == [("a", None)]
+
+
+async def test_the_trash_is_listed_and_purging_is_for_good(store: Store, clock: Hands) -> None:
+    await store.add([Memory(text=f"kettle {name}", id=name) for name in "abc"])
+    for name in "ab":
+        clock.time += 1
+        await store.delete(name)
+    assert [memory.id for memory in await store.trash()] == ["b", "a"]
+    assert len(await store.trash(limit=1)) == 1
+    assert await store.purge("a") == 1
+    assert await store.purge("c") == 1
+    assert await store.purge("c") == 0
+    assert [memory.id for memory in await store.trash()] == ["b"]
+    assert await store.restore("a") is False
+    assert await ids(store, "kettle") == []

@@ -65,18 +65,26 @@ def test_a_write_is_never_surfaced_on(gateway: Gateway, remembered: str) -> None
     assert texts(result) == ["written"]
 
 
-def test_what_one_gateway_remembers_another_surfaces(gateway: Gateway, upwell: Upwell) -> None:
+def test_what_is_remembered_elsewhere_a_running_gateway_surfaces(
+    gateway: Gateway, upwell: Upwell
+) -> None:
+    for text in OTHERS:
+        upwell("remember", text)
+    peer = gateway(UP)
+    assert FACT not in everything(read_settle(peer))
+    upwell("remember", FACT)
+    peer.wait_for_tools("up__read")
+    later = peer.call("up__read", path="src/billing/settle.py", reason="second look")
+    assert FACT in everything(later)
+
+
+def test_what_one_agent_notes_another_gateway_surfaces(gateway: Gateway, upwell: Upwell) -> None:
     for text in OTHERS:
         upwell("remember", text)
     one, two = gateway(UP), gateway()
-    assert FACT not in everything(read_settle(two))
-    tools = one.wait_for_tools("up__read")
-    assert "upwell__add_memory" in tools
     said = one.call("upwell__add_memory", content=FACT)
     assert not said.get("isError"), everything(said)
-    two.wait_for_tools("up__read")
-    later = two.call("up__read", path="src/billing/settle.py", reason="second look")
-    assert FACT in everything(later)
+    assert FACT in everything(read_settle(two))
 
 
 def argument(tool: dict) -> str:

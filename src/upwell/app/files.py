@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
@@ -17,15 +18,28 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
+from upwell.ground.project import brings, project_of
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
+from upwell.ground.types import Trust
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
+from upwell.memory.documents import Documents
+from upwell.memory.imports import Imports
+from upwell.memory.library import Library
+from upwell.memory.options import Backend
+from upwell.memory.origins import Origin, Origins
+from upwell.memory.qmd import FallBack, QmdRecall
+from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
+from upwell.memory.stm import ShortTerm
 
 HOUSEKEEPING_SECONDS = 3600.0
+PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
@@ -35,25 +49,74 @@ Chore = Callable[[], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """What an app has open, and what has to be done to it now and then."""
+    """What an app has open, and what has to be done to it now and then. `indexed` are the databases
+    whose rows are memories."""
 
     databases: list[Database] = field(default_factory=list)
+    indexed: list[Database] = field(default_factory=list)
     chores: list[Chore] = field(default_factory=list)
 
 
-def open_store(home: Home, files: Files, *, tolerant: bool) -> Store:
+def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sources]:
+    """The store, and the list of what is read where it stands."""
+    owners = [MEMORY_OWNER, SOURCES_OWNER]
     try:
-        database = open_database(home.memory_db, [MEMORY_OWNER], synchronous="FULL")
+        database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("the memory cannot be used: %s", error)
-        return AbsentStore(error)
+        return AbsentStore(error), Sources(None)
     store = SqliteStore(database)
     files.databases.append(database)
+    files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
-    return store
+    return store, Sources(database)
+
+
+@dataclass(frozen=True, slots=True)
+class Memories:
+    """Everything that remembers: what is kept, short notes, what stands in files, and how it comes
+    in."""
+
+    library: Library
+    notes: ShortTerm
+    documents: Documents
+    imports: Imports
+    qmd: QmdRecall | None
+
+
+def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool) -> Memories:
+    store, sources = open_store(config.home, files, tolerant=tolerant)
+    notes = open_notes(config, cwd)
+    index = config.home.index_db
+    documents = Documents(index, sources, notes=notes, opened=files.indexed.append)
+    qmd = open_qmd(config)
+    places = [store, FallBack(qmd, documents) if qmd else documents]
+    library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
+    return Memories(library, notes, documents, Imports(library, documents, sources), qmd)
+
+
+def open_qmd(config: Config) -> QmdRecall | None:
+    if config.memory.backend is not Backend.QMD:
+        return None
+    return QmdRecall(config.memory, config.home.root, config.environment)
+
+
+def open_notes(config: Config, cwd: str | None) -> ShortTerm:
+    """The notes of the folder's project where it keeps some (`.upwell/stm.json`), else the home's.
+    What a repository brings with the clone is not used: its notes are not this user's."""
+    origins, path, unknown = Origins(config.home.origins_file), config.home.notes_file, Origin()
+    project = project_of(cwd)
+    folder = Path(project, PROJECT_FOLDER) if project else None
+    if folder and not folder.is_symlink() and folder.is_dir() and project:
+        if brings(project, f"{PROJECT_FOLDER}/{path.name}"):
+            LOG.warning("%s came with the repository and is not used", folder / path.name)
+        else:
+            path = folder / path.name
+            unknown = Origin(project=project, trust=Trust.AGENT)
+    return ShortTerm(path, options=config.stm, origins=origins, unknown=unknown)
 
 
 def open_shelf(config: Config, files: Files) -> Shelf:

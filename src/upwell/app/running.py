@@ -21,6 +21,7 @@ from upwell.wire.lines import Line, Sink
 
 CHORES_MINUTES = 60
 WARM_AFTER_SECONDS = 3.0
+SHOWN_PROBLEMS = 3
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
@@ -28,6 +29,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
     await app.budgets.take_up()
+    await app.forget_notes()
     keeping = asyncio.create_task(_keep_house(app))
     try:
         await app.gateway().serve(lines, sink)
@@ -47,6 +49,7 @@ async def _keep_house(app: App) -> None:
         except StoreError as error:
             LOG.warning("the ledger cannot be read: %s", error)
         if minute % CHORES_MINUTES == 0:
+            await app.forget_notes()
             await app.keep_house()
         await asyncio.sleep(60.0)
 
@@ -100,7 +103,11 @@ async def examine() -> dict[str, Ping]:
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
     app = await build(Settings(tolerant=True))
     try:
-        parts = {"config": Ping(ok=True, detail=str(config.home.config_file)), **await app.pings()}
+        parts = {
+            "config": Ping(ok=True, detail=str(config.home.config_file)),
+            **await app.pings(),
+            "documents": await _documents(app),
+        }
     finally:
         await app.aclose()
     servers = [server for server in config.servers if server.enabled]
@@ -109,3 +116,22 @@ async def examine() -> dict[str, Ping]:
     )
     named = zip(servers, states, strict=True)
     return {**parts, **{f"server {server.name}": state for server, state in named}}
+
+
+async def _documents(app: App) -> Ping:
+    """Bring the index up to date, and say what it holds and what could not be read."""
+    try:
+        state = await app.documents.refresh()
+        sources = await app.imports.all()
+    except StoreError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    held = f"{state.files} files of {len(sources)} imports, {state.chunks} chunks"
+    checked = f"checked now in {state.seconds * 1000:.0f} ms"
+    unread = [f"{one.path}: {one.why}" for one in state.problems]
+    more = [f"{len(unread)} not read: {'; '.join(unread[:SHOWN_PROBLEMS])}"] if unread else []
+    lost = {one.path for one in state.problems} & {source.path for source in sources}
+    return Ping(
+        ok=not lost,
+        detail="; ".join((held, checked, *more)),
+        hint="; ".join(f"`upwell import --remove {path}` forgets it" for path in sorted(lost)),
+    )

@@ -1,5 +1,6 @@
 """The one place that wires the house together."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,7 +8,15 @@ from typing import Any
 
 import orjson
 
-from upwell.app.files import Files, open_originals, open_shelf, open_store, private_shelf, tools_of
+from upwell.app.files import (
+    Files,
+    Memories,
+    open_memory,
+    open_originals,
+    open_shelf,
+    private_shelf,
+    tools_of,
+)
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
@@ -22,14 +31,16 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
-from upwell.memory.library import Library
+from upwell.memory.qmd import FallBack
+from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
+from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
-from upwell.tools.notes import add_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
+from upwell.tools.resources import Resources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,21 +62,27 @@ class App:
     def __init__(
         self,
         config: Config,
-        memory: Library,
+        memory: Memories,
         shelf: Shelf,
         private: Shelf,
         files: Files,
         cwd: str | None,
     ) -> None:
         self.config = config
-        self.memory = memory
+        self.memory = memory.library
+        self.notes = memory.notes
+        self.documents = memory.documents
+        self.imports = memory.imports
+        self._qmd = memory.qmd
+        self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
         self.surfacer = Surfacer(
-            memory.store.search,
+            self.memory.recall.search,
             shelf,
             config.surfacing(),
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
+            pinned=self.memory.store.pinned,
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
@@ -119,6 +136,7 @@ class App:
     def toolbox(self) -> Toolbox:
         """Our own MCP tools."""
         context = self.config.memory_context
+        project, status = project_of(self._cwd), self.config.shows_status()
         return Toolbox(
             [
                 read_more_tool(self._originals, self._came_back),
@@ -126,9 +144,11 @@ class App:
                 search_original_tool(self._originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project_of(self._cwd)),
-                get_tool(self.memory, project_of(self._cwd)),
-                add_tool(self.memory, project_of(self._cwd)),
+                search_tool(self.memory, project),
+                get_tool(self.memory, self.documents.lines, project),
+                note_tools.add_tool(self.notes, project, status=status),
+                note_tools.search_tool(self.notes, project, status=status),
+                note_tools.delete_tool(self.notes, project, status=status),
             ]
         )
 
@@ -148,6 +168,7 @@ class App:
             self.toolbox(),
             pipeline,
             config.gateway,
+            resources=Resources(self.memory, self.topics, project_of(self._cwd)),
             may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
             environment=config.environment,
         )
@@ -160,8 +181,12 @@ class App:
     async def pings(self) -> dict[str, Ping]:
         """The health of every part."""
         paused = self.pause.anybody()
+        qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
         return {
             "memory": await self.memory.ping(),
+            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "documents": await self.documents.ping(),
+            **qmd,
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
@@ -174,6 +199,14 @@ class App:
             except StoreError as error:
                 LOG.warning("housekeeping: %s", error)
 
+    async def forget_notes(self) -> None:
+        """Put notes aside that nobody has looked at for `stm.retention_days`."""
+        try:
+            if gone := await asyncio.to_thread(self.notes.clear):
+                LOG.info("%d notes were forgotten", gone)
+        except StoreError as error:
+            LOG.warning("notes cannot be cleared: %s", error)
+
     def _served(self, call: ToolCall, keys: Sequence[str]) -> None:
         self.budgets.served(f"{call.server}__{call.tool}", keys)
 
@@ -181,8 +214,13 @@ class App:
         self.budgets.came_back(kept.key)
 
     async def warm(self) -> None:
-        """Start what a first large result would have to wait for."""
+        """Start what a first large result, search or look at topics would have to wait for."""
         await self._workshop.warm()
+        try:
+            await self.documents.refresh(project_of(self._cwd))
+            await self.topics.refresh()
+        except StoreError as error:
+            LOG.warning("what is remembered cannot be looked at: %s", error)
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
@@ -190,6 +228,7 @@ class App:
         await self.budgets.flush()
         await self.surfacer.aclose()
         await self.memory.aclose()
+        await self.documents.aclose()
         for database in self._files.databases:
             await database.aclose()
 
@@ -207,5 +246,5 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = Library(open_store(config.home, files, tolerant=settings.tolerant))
+    memory = open_memory(config, files, settings.cwd, tolerant=settings.tolerant)
     return App(config, memory, shelf, private_shelf(), files, settings.cwd)

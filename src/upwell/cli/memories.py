@@ -1,25 +1,31 @@
-"""remember · recall · forget · restore · context"""
+"""remember · recall · forget · restore · topics · context"""
 
 import os
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.cli.progress import progress
 from upwell.cli.session import with_app
+from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
-from upwell.ground.types import Cue, Door, Memory, Provenance, Skip, Surfacing
+from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Skip, Surfacing
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.memory.documents import Progress
+    from upwell.memory.topics import Topic
 
-URI = "upwell://memory/"
+MOST_FOUND, MOST_LISTED = 10, 100
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
-    for verb in (remember, recall, forget, restore, context):
+    for verb in (remember, recall, forget, restore, topics, context):
         app.command()(verb)
 
 
@@ -30,6 +36,13 @@ def remember(
     path: Annotated[
         list[str] | None, typer.Option(help="A file it is about; may be repeated.")
     ] = None,
+    pin: Annotated[
+        bool, typer.Option("--pin", help="A standing rule: told whenever a session begins.")
+    ] = False,
+    supersedes: Annotated[
+        str | None, typer.Option(metavar="ID", help="The older memory that this one replaces.")
+    ] = None,
+    ttl: Annotated[str | None, typer.Option(help="Forget it after this time, like 30d.")] = None,
     as_json: Json = False,
 ) -> None:
     """Keep a memory. Prints its id."""
@@ -41,15 +54,19 @@ def remember(
         paths=tuple(path or ()),
         project=repository_of(os.getcwd()),
         provenance=Provenance(door="cli"),
+        pinned=pin,
+        supersedes=id_in(supersedes) if supersedes else None,
+        expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
     added = with_app(lambda app: app.memory.add(memory))
     for rule in added.redacted:
         note(f"upwell: a secret was masked before it was kept ({rule})")
     for other in added.duplicates:
-        note(
-            f"upwell: memory {other} says the same or nearly the same; both are kept, "
-            f"`upwell forget {added.id}` undoes this one"
-        )
+        if other != memory.supersedes:
+            note(
+                f"upwell: memory {other} says the same or nearly the same; both are kept, "
+                f"`upwell forget {added.id}` undoes this one"
+            )
     if as_json:
         say_json({"id": added.id, "redacted": added.redacted, "duplicates": added.duplicates})
     else:
@@ -57,45 +74,136 @@ def remember(
 
 
 def recall(
-    query: Annotated[str, typer.Argument(help="What to look for.")],
-    limit: Annotated[int, typer.Option("-k", min=1, max=1000, help="How many at most.")] = 10,
+    query: Annotated[
+        str | None, typer.Argument(help="What to look for; without it everything is listed.")
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("-k", min=1, max=1_000_000, help="How many at most: 10, listed 100."),
+    ] = None,
     namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
+    pinned: Annotated[bool, typer.Option("--pinned", help="List the standing rules.")] = False,
+    trash: Annotated[bool, typer.Option("--trash", help="List what was forgotten.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search the memory of every project."""
+    """Search the memory of every project, or list it, newest first."""
     from upwell.tools.recall import entry
 
+    if (query is not None) + pinned + trash > 1:
+        raise UsageError(
+            "a query, --pinned and --trash exclude each other", hint="give one of them"
+        )
     names = (namespace,) if namespace else ()
-    hits = with_app(lambda app: app.memory.search(query, limit=limit, namespaces=names))
+
+    async def work(app: "App") -> list[Hit]:
+        if query is None:
+            return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
+        if not as_json and await app.memory.store.pinned(Scope(), limit=1):
+            note("upwell: standing rules are not searched: `upwell recall --pinned` lists them")
+        return await _recall(app, query, limit or MOST_FOUND, names, show)
+
+    with progress("reading documents") as show:
+        hits = with_app(work)
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})
-        return
-    rows = [
-        {
-            "id": hit.memory.id,
-            "score": f"{hit.score:.2f}",
-            "namespace": hit.memory.namespace,
-            "text": hit.memory.text,
-        }
-        for hit in hits
+    else:
+        columns = ("id", "score", "namespace", "where", "text")
+        table(columns, [_row(hit) for hit in hits], "Nothing found.")
+
+
+async def _listed(
+    app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
+) -> list[Hit]:
+    """Memories as hits that nobody looked for: without a score, the superseded marked."""
+    from upwell.memory.successors import SUPERSEDED
+
+    if trash:
+        found = await app.memory.store.trash(limit=limit)
+    elif pinned:
+        found = await app.memory.store.pinned(Scope(namespaces=namespaces), limit=limit)
+    else:
+        found = await app.memory.list(namespaces=namespaces, limit=limit)
+    old = await app.memory.store.superseded([memory.id for memory in found])
+    return [
+        Hit(memory=memory, score=0.0, signals={SUPERSEDED: 1.0} if memory.id in old else {})
+        for memory in found
     ]
-    table(("id", "score", "namespace", "text"), rows, "Nothing found.")
 
 
-def forget(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
+async def _recall(
+    app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
+) -> list[Hit]:
+    """A person waits for documents that are new, however long it takes."""
+    try:
+        await app.documents.refresh(progress=show)
+    except StoreError as error:
+        note(f"upwell: documents are left out: {error}")
+    return await app.memory.search(query, limit=limit, namespaces=names)
+
+
+def _row(hit: Hit) -> dict[str, str]:
+    from upwell.surface.render import citation
+
+    memory = hit.memory
+    marks = [
+        mark
+        for mark, holds in (
+            ("pinned", memory.pinned),
+            ("superseded", hit.signals.get("superseded")),
+            ("expires", memory.expires_at),
+        )
+        if holds
+    ]
+    return {
+        "id": memory.id,
+        "score": f"{hit.score:.2f}" if hit.score else "",
+        "namespace": memory.namespace,
+        "where": citation(memory) if memory.source else "",
+        "text": " ".join([*(f"({mark})" for mark in marks), memory.text]),
+    }
+
+
+def forget(
+    memory_id: Annotated[str, typer.Argument(metavar="ID")],
+    now: Annotated[
+        bool, typer.Option("--now", help="For good: out of the trash and every index, too.")
+    ] = False,
+) -> None:
     """Put a memory in the trash, where it stays for 30 days."""
-    memory_id = memory_id.removeprefix(URI)
-    if not with_app(lambda app: app.memory.delete(memory_id)):
+    memory_id = id_in(memory_id)
+    if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` shows ids")
-    say(f"forgot {memory_id}; `upwell restore {memory_id}` brings it back")
+    if now:
+        say(f"forgot {memory_id} for good; daily backups of before go within seven days")
+    else:
+        say(f"forgot {memory_id}; `upwell restore {memory_id}` brings it back")
 
 
 def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     """Bring a memory back from the trash."""
-    memory_id = memory_id.removeprefix(URI)
+    memory_id = id_in(memory_id)
     if not with_app(lambda app: app.memory.restore(memory_id)):
         raise StoreError(f"no memory {memory_id!r} in the trash", hint="it is kept for 30 days")
     say(f"restored {memory_id}")
+
+
+def topics(as_json: Json = False) -> None:
+    """What the memories are about: tags, namespaces, and words that several share."""
+    from upwell.tools.resources import described
+
+    async def work(app: "App") -> "list[Topic]":
+        await app.documents.refresh()
+        return await app.topics.all()
+
+    found = with_app(work)
+    if as_json:
+        say_json({"count": len(found), "topics": [described(topic) for topic in found]})
+        return
+    rows = [
+        {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
+        for t in found
+    ]
+    table(("topic", "memories", "namespaces"), rows, "Nothing is remembered yet.")
 
 
 def context(

@@ -1,6 +1,7 @@
 """One command's life: build the app, do the work, close it."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,9 @@ def with_app[T](work: Callable[["App"], Awaitable[T]]) -> T:
     """Run `work` on a fresh app of the user's home, keep house, and close it."""
 
     async def whole() -> T:
-        from upwell.app import build
+        from upwell.app import Settings, build
 
-        app = await build()
+        app = await build(Settings(cwd=folder()))
         try:
             result = await work(app)
             await app.keep_house()
@@ -23,3 +24,11 @@ def with_app[T](work: Callable[["App"], Awaitable[T]]) -> T:
             await app.aclose()
 
     return asyncio.run(whole())
+
+
+def folder() -> str | None:
+    """Where the command runs; None where that folder is gone."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return None

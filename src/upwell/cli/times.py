@@ -1,6 +1,12 @@
 """Times as people and programs read them."""
 
+import re
 from datetime import UTC, datetime
+
+from upwell.ground.errors import UsageError
+
+_SPAN = re.compile(r"(\d{1,6})\s*([smhdw])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def iso(at: float | None) -> str:
@@ -8,3 +14,15 @@ def iso(at: float | None) -> str:
     if at is None:
         return ""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def seconds_of(span: str) -> float:
+    """`30d` as seconds.
+
+    Raises:
+        UsageError: it is no number with s, m, h, d or w, or nothing.
+    """
+    match = _SPAN.fullmatch(span.strip().lower())
+    if match is None or not int(match[1]):
+        raise UsageError(f"{span[:40]!r} is no span of time", hint="like 45m, 12h, 30d or 8w")
+    return float(int(match[1]) * _UNITS[match[2]])

@@ -52,7 +52,7 @@ def assemble(
     while bought and not room.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
-    return result if bought else Fitted(_first(units, text, wanted, room), result.omitted)
+    return result if bought else _without_marks(units, text, wanted, room)
 
 
 def _all(bought: list[list[int]]) -> set[int]:
@@ -193,12 +193,20 @@ def _note(units: Units, missing: int, key: str) -> str:
     return f"[{missing:,} of {len(units):,} {noun} left out{where}]"
 
 
-def _first(units: Units, text: str, wanted: list[int], room: Room) -> str:
+def _without_marks(units: Units, text: str, wanted: list[int], room: Room) -> Fitted:
     """As much of the unit that matters most as fits, for a budget too small for it and its
     marks."""
-    if not wanted:
-        return ""
-    whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
+    body, kept = "", 0
+    if wanted:
+        whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
+        body = _piece(whole, room)
+        kept = int(body == whole)
+    missing = Omission(what=units.noun, count=len(units) - kept, total=len(units))
+    return Fitted(body, (missing,))
+
+
+def _piece(whole: str, room: Room) -> str:
+    """The beginning of a text, as much as fits."""
     size = int(min(len(whole), room.chars))
     while size > 0:
         piece = whole if size == len(whole) else whole[: safe_cut(whole, size - 1)].rstrip() + "…"

@@ -1,9 +1,7 @@
 """`schema_pruning`: JSON arrays sampled so that their schema stays visible."""
 
 from upwell.compress.base import NO_TOOLS, Tools
-from upwell.compress.fitted import Room, outcome, whole
-from upwell.compress.shape import JSON_KINDS, fit_json, read_json
-from upwell.ground.errors import CompressionError
+from upwell.compress.shape import JSON_KINDS, compress_json
 from upwell.ground.types import Budget, Compressed, Passage
 
 
@@ -20,10 +18,4 @@ class SchemaPruning:
         return passage.kind in JSON_KINDS
 
     def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        room = Room.of(budget)
-        if room.holds(passage.text):
-            return whole(passage)
-        root = read_json(passage)
-        if root is None:
-            raise CompressionError("not a JSON document", strategy=self.name)
-        return outcome(passage, fit_json(passage, root, room, "schema", self._tools), self.name)
+        return compress_json(passage, budget, "schema", self._tools, self.name)

@@ -14,8 +14,10 @@ from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import clip
 from upwell.ground.types import Kind, Passage
 
-_SHOWN_CHARS = 400
+_SHOWN_CHARS = 600
 _MAX_MATCHES = 10
+_TOGETHER = 8
+"""Units that follow each other and are shown as one place, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +45,22 @@ def search_original(text: str, query: str, room: Room, name: str = "") -> Found:
     found = [match for match in every if match.says.strip()]
     lines: list[str] = []
     for match in found[:_MAX_MATCHES]:
-        line = f"[offset {match.start}] {clip(match.says.strip(), _SHOWN_CHARS)}"
+        said = clip(match.says.strip("\r\n"), _SHOWN_CHARS)
+        line = f"[offset {match.start}]"
+        line += f" line {_line(text, match.start)}\n{said}" if "\n" in said else f" {said.strip()}"
         if not room.holds("\n".join([*lines, line])):
             break
         lines.append(line)
     return Found("\n".join(lines), len(lines), len(found))
 
 
+def _line(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
 def matches(passage: Passage, question: Question) -> list[Match]:
-    """Every unit of the passage that answers `question`, best first."""
+    """Every place in the passage that answers `question`, best first: values of JSON with their key
+    paths; of other texts the units that match, together with those around them."""
     if not question:
         return []
     found = _in_json(passage, question) if passage.kind in JSON_KINDS else None
@@ -78,9 +87,12 @@ def _in_text(passage: Passage, question: Question) -> list[Match]:
     kind = Kind.TEXT if passage.kind in JSON_KINDS else passage.kind
     units = split(text, kind, passage.name)
     scores, _ = relevance(units, text, question)
-    return [
-        Match(
-            units.starts[unit], units.ends[unit], score, text[units.starts[unit] : units.ends[unit]]
-        )
-        for unit, score in scores.items()
-    ]
+    found: list[Match] = []
+    group: list[int] = []
+    for unit in [*sorted(scores), len(units) + 1]:
+        if group and (unit > group[-1] + 1 or len(group) == _TOGETHER):
+            start, end = units.starts[group[0]], units.ends[group[-1]]
+            found.append(Match(start, end, max(scores[one] for one in group), text[start:end]))
+            group = []
+        group.append(unit)
+    return found

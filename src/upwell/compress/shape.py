@@ -2,17 +2,18 @@
 
 from upwell.compress.assemble import assemble
 from upwell.compress.base import NO_TOOLS, Tools
-from upwell.compress.fitted import Fitted, Room
-from upwell.compress.json.fill import Style
+from upwell.compress.fitted import Fitted, Room, outcome, whole
 from upwell.compress.json.fit import Emphasis, fit
 from upwell.compress.json.large import LARGE_CHARS, thin
 from upwell.compress.json.lines import parse_lines
 from upwell.compress.json.tree import Node, parse
+from upwell.compress.json.write import Style
 from upwell.compress.meaning import meaning_of
 from upwell.compress.relevance import ask
 from upwell.compress.units import split
 from upwell.compress.units.base import Units
-from upwell.ground.types import Kind, Passage
+from upwell.ground.errors import CompressionError
+from upwell.ground.types import Budget, Compressed, Kind, Passage
 
 JSON_KINDS = frozenset(
     {Kind.JSON_ARRAY, Kind.JSON_OBJECT, Kind.JSON_SCALAR, Kind.JSON_LINES, Kind.OPENAPI}
@@ -42,6 +43,23 @@ def fit_json(
     style = Style(colon=colon, lines=lines, note=note)
     meaning = meaning_of(passage.query, tools.embedder)
     return fit(root, passage.text, ask(passage.query), room, emphasis, style, meaning)
+
+
+def compress_json(
+    passage: Passage, budget: Budget, emphasis: Emphasis, tools: Tools, strategy: str
+) -> Compressed:
+    """What a strategy for JSON alone does with a passage.
+
+    Raises:
+        CompressionError: it is no JSON document.
+    """
+    room = Room.of(budget)
+    if room.holds(passage.text):
+        return whole(passage)
+    root = read_json(passage)
+    if root is None:
+        raise CompressionError("not a JSON document", strategy=strategy)
+    return outcome(passage, fit_json(passage, root, room, emphasis, tools), strategy)
 
 
 def fit_text(

@@ -14,6 +14,8 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
 UNSUPPORTED_VERSION = -32022
+RESOURCE_NOT_FOUND = -32002
+"""In the handshake era; the modern one says invalid params."""
 
 _PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _PREFIX + "protocolVersion"
@@ -93,7 +95,7 @@ def modern_result(result: RawObject) -> RawObject:
 
 def capabilities() -> dict[str, Any]:
     """What the gateway offers in front."""
-    return {"tools": {"listChanged": True}}
+    return {"tools": {"listChanged": True}, "resources": {}}
 
 
 def initialize_params() -> bytes:

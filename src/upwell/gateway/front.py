@@ -37,6 +37,9 @@ from upwell.wire.peer import (
 )
 from upwell.wire.rawjson import NotJson, RawObject, dumps, kind_of
 
+Method = Callable[[Message, Envelope | None], Awaitable[RawObject]]
+"""Answers a request that is no call of a tool."""
+
 
 class Refused(Exception):
     """A request that gets a JSON-RPC error."""
@@ -47,7 +50,8 @@ class Refused(Exception):
 
 
 class Front:
-    """One agent's connection. Every request is answered once; requests run side by side."""
+    """One agent's connection. Every request is answered once; requests run side by side. `methods`
+    are those that others answer."""
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class Front:
         own: LocalTools,
         pipeline: Pipeline,
         options: GatewayOptions,
+        methods: Mapping[str, Method] | None = None,
     ) -> None:
         self.session = f"gateway-{secrets.token_hex(6)}"
         self._catalog = catalog
@@ -66,7 +71,8 @@ class Front:
         self._peer: Peer | None = None
         self._running: dict[bytes, asyncio.Task[None]] = {}
         self._listed = b""
-        self._methods: Mapping[str, Callable[[Message, Envelope | None], Awaitable[RawObject]]] = {
+        self._methods: Mapping[str, Method] = {
+            **(methods or {}),
             "initialize": self._initialize,
             "server/discover": self._discover,
             "ping": self._ping,

@@ -8,6 +8,7 @@ from upwell.gateway.catalog import Catalog, LocalTools
 from upwell.gateway.front import Front
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
+from upwell.gateway.resources import LocalResources, ResourceFront
 from upwell.gateway.upstream import Upstream
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
@@ -23,6 +24,7 @@ class Gateway:
         pipeline: Pipeline,
         options: GatewayOptions,
         *,
+        resources: LocalResources,
         may_compress: Callable[[str, str], bool],
         environment: Mapping[str, str],
     ) -> None:
@@ -32,7 +34,8 @@ class Gateway:
             if server.enabled
         ]
         self._catalog = Catalog(self.upstreams, own, may_compress)
-        self._front = Front(self._catalog, self.upstreams, own, pipeline, options)
+        methods = ResourceFront(resources).methods()
+        self._front = Front(self._catalog, self.upstreams, own, pipeline, options, methods)
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
         """Serve until the agent closes its side or a signal asks us to end."""

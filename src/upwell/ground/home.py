@@ -48,6 +48,14 @@ class Home:
         return self.root / "ledger.db"
 
     @property
+    def notes_file(self) -> Path:
+        return self.root / "stm.json"
+
+    @property
+    def origins_file(self) -> Path:
+        return self.root / "stm.origins.json"
+
+    @property
     def backups(self) -> Path:
         return self.root / "backups"
 
@@ -66,7 +74,9 @@ class Home:
     def _is_ours(self) -> bool:
         """Is the folder empty, or has it files of ours? What was made for others is left alone."""
         names = {path.name for path in self.root.iterdir()}
-        return not names or bool(names & {"config.toml", "memory.db", "ledger.db", "log", "secret"})
+        return not names or bool(
+            names & {"config.toml", "memory.db", "ledger.db", "log", "secret", "stm.json"}
+        )
 
     def prepare(self) -> "Home":
         """Make the folder, private to the user.

@@ -1,9 +1,13 @@
-"""What a server may be called."""
+"""What a server may be called, and under which address a memory is read."""
+
+from urllib.parse import quote, unquote
 
 from upwell.ground.errors import UsageError
 
 MAX_SERVER_NAME_CHARS = 32
 OWN_SERVER = "upwell"
+MEMORY_URI = "upwell://memory/"
+TOPICS_URI = "upwell://topics"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 
@@ -22,3 +26,20 @@ def check_server_name(name: str) -> None:
     else:
         return
     raise UsageError(f"server name {name[:60]!r} {fault}", hint="choose another name")
+
+
+def memory_uri(memory_id: str) -> str:
+    """The address of a memory, whatever its id is."""
+    return MEMORY_URI + quote(memory_id.encode("utf-8", "replace"), safe=":@.~-_")
+
+
+def memory_id(name: str) -> str:
+    """The id in an address of `memory_uri`, in a citation `stm:id`, or an id as it is."""
+    if name.startswith(MEMORY_URI):
+        name = unquote(name.removeprefix(MEMORY_URI))
+    return name.removeprefix("stm:")
+
+
+def topic_uri(topic: str) -> str:
+    """The address of a topic."""
+    return f"{TOPICS_URI}/{quote(topic.encode('utf-8', 'replace'), safe='')}"

@@ -25,3 +25,15 @@ def _root(folder: str) -> str:
         if (candidate / ".git").exists():
             return str(candidate)
     return folder
+
+
+def brings(root: str, path: str) -> bool:
+    """Does the repository at `root` track the file at `path` (relative, with `/`)? Then it came
+    with the clone. Reads git's index, where paths stand as they are; git is not run."""
+    git = Path(root) / ".git"
+    try:
+        if git.is_file():
+            git = Path(root, git.read_text(encoding="utf-8").removeprefix("gitdir:").strip())
+        return path.encode() + b"\0" in (git / "index").read_bytes()
+    except (OSError, UnicodeDecodeError):
+        return False

@@ -72,8 +72,11 @@ class Finding:
     rule: str
 
 
-def redact(text: str) -> tuple[str, tuple[str, ...]]:
-    """`text` with every secret replaced by `[REDACTED:rule]`, and the rules that fired, sorted."""
+def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]]:
+    """`text` with every secret replaced by `[REDACTED:rule]`, and the rules that fired, sorted.
+
+    `keep_lines`: what follows a secret of several lines (a key file) keeps its line numbers.
+    """
     data = text.encode("utf-8", "surrogatepass")
     found = _without_overlaps(_find(data))
     if not found:
@@ -81,7 +84,9 @@ def redact(text: str) -> tuple[str, tuple[str, ...]]:
     parts: list[bytes] = []
     at = 0
     for finding in found:
-        parts += [data[at : finding.start], f"[REDACTED:{finding.rule}]".encode()]
+        breaks = data.count(b"\n", finding.start, finding.end) if keep_lines else 0
+        mask = f"[REDACTED:{finding.rule}]" + breaks * "\n"
+        parts += [data[at : finding.start], mask.encode()]
         at = finding.end
     parts.append(data[at:])
     masked = b"".join(parts).decode("utf-8", "surrogatepass")

@@ -81,7 +81,11 @@ class QuerySource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What to look for: up to three texts (seed 003), and files and names to join exactly."""
+    """What to look for: up to three texts (seed 003), and files and names to join exactly.
+
+    `awaited`: somebody asked and waits, so a place that has to catch up with its files first does;
+    automatic doors take what is ready.
+    """
 
     texts: tuple[str, ...]
     paths: tuple[str, ...] = ()
@@ -89,6 +93,7 @@ class Query:
     scope: Scope = field(default_factory=Scope)
     limit: int = 10
     source: QuerySource = QuerySource.EXPLICIT
+    awaited: bool = True
 
 
 class Trust(StrEnum):

@@ -1,7 +1,7 @@
 """The store that stands in where the memory cannot be opened: says why, acknowledges nothing."""
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from upwell.ground.errors import StoreError
@@ -31,6 +31,18 @@ class AbsentStore:
         self._refuse()
 
     async def restore(self, memory_id: str) -> bool:
+        self._refuse()
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        self._refuse()
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        self._refuse()
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        self._refuse()
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
         self._refuse()
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:

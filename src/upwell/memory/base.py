@@ -3,7 +3,7 @@
 What every `Store` and `Recall` must do is held by the suites in `tests/contracts/`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -70,6 +70,25 @@ class Store(Recall, Protocol):
 
     async def restore(self, memory_id: str) -> bool:
         """Bring it back from the trash. False when it is not there."""
+        ...
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        """What was deleted and can be restored, the latest first."""
+        ...
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        """Remove for good: one memory wherever it stands, or what has had its time in the trash
+        and what has expired. Returns how many."""
+        ...
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """The standing rules of this scope, newest first. No search finds them, and what an agent
+        or a tool said is never one."""
+        ...
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Of these memories those that were superseded, each with the id of the newest living
+        one that stands for it."""
         ...
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:

@@ -41,7 +41,8 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the search itself must respect, beyond scope: namespaces, and the time of expiry."""
+    """What the search itself must respect, beyond scope: namespaces, and the time of expiry.
+    Standing rules are never searched: they have a channel of their own."""
 
     namespaces: tuple[str, ...]
     now: float
@@ -69,7 +70,7 @@ def by_words(
 def filter_sql(
     db: sqlite3.Connection, keep: Filter, n: str = "w.rowid"
 ) -> tuple[str, tuple[str, tuple[object, ...]]]:
-    """The join, condition and values that keep other namespaces and expired memories out."""
+    """The join, condition and values that keep out other namespaces, the expired and rules."""
     conditions: list[str] = []
     values: list[object] = []
     if keep.namespaces:
@@ -79,6 +80,8 @@ def filter_sql(
     if db.execute(expired, (keep.now,)).fetchone():
         conditions.append("(m.expires_at IS NULL OR m.expires_at > ?)")
         values.append(keep.now)
+    if db.execute("SELECT 1 FROM memory WHERE pinned LIMIT 1").fetchone():
+        conditions.append("NOT m.pinned")
     join = f"JOIN memory m ON m.n = {n}" if conditions else ""
     return join, (" AND ".join(conditions), tuple(values))
 

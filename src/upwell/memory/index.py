@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upwell.ground.text.anchors import file_stem, path_parts, relative_to, symbol_keys
@@ -32,9 +32,12 @@ class Tally:
     anchors: Counter[str] = field(default_factory=Counter)
 
 
-def insert(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[int]:
+def insert(
+    db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
+) -> list[int]:
     """Keep these memories, each complete with id, hash and times. One whose id is taken replaces
-    what had it. Returns their numbers."""
+    what had it. Returns their numbers. `around` has, by id, words that stand around a memory's
+    text (the headings above it): they find it as tags do."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     about: list[tuple[int, str]] = []
@@ -45,7 +48,7 @@ def insert(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[int]:
             continue
         n = _number(db, memory)
         numbers.append(n)
-        parts, keys = indexed(memory), anchor_keys(memory)
+        parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
         _write(db, n, memory, parts, keys)
         _count(tallies[scope_of(n)], parts, keys, 1)
         about += [(n, key) for key in keys]

@@ -3,13 +3,15 @@ persisted before its secrets are masked and its files and symbols are known."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope, Trust
-from upwell.memory.base import Added, Store
+from upwell.memory.base import Added, Recall, Store
+from upwell.memory.documents import Documents
 from upwell.memory.namespaces import namespace
 from upwell.memory.shape import memory_of
 
@@ -17,13 +19,33 @@ SEARCH_SECONDS = 10.0
 """An explicit search may take this long; automatic doors bring their own, shorter deadline."""
 
 
+class Passages(Protocol):
+    """What another program found, by the ids that it was given."""
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+
 class Library:
-    """Add, find and forget memories of one tenant, wherever they are stored."""
+    """Add, find and forget memories of one tenant, wherever they are stored.
+
+    They are kept in `store` and found by `recall`, which may be more places than that; `documents`
+    has those that are made of files and change with them, `passages` those of another program.
+    """
 
     def __init__(
-        self, store: Store, *, tenant: str = DEFAULT_TENANT, clock: Clock = SYSTEM_CLOCK
+        self,
+        store: Store,
+        *,
+        recall: Recall | None = None,
+        documents: Documents | None = None,
+        passages: Passages | None = None,
+        tenant: str = DEFAULT_TENANT,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.store = store
+        self.recall = recall or store
+        self._documents = documents
+        self._passages = passages
         self._tenant = tenant
         self._clock = clock
 
@@ -61,9 +83,12 @@ class Library:
         """Keep one memory.
 
         Raises:
-            UsageError, StoreError: as `add_many`.
+            UsageError, StoreError: as `add_many`; what it supersedes must be there.
         """
         prepared, fired = self._prepare(memory, Trust.USER, None)
+        older = prepared.supersedes
+        if older is not None and (older == prepared.id or await self.store.get(older) is None):
+            raise UsageError(f"no memory {older!r} to supersede", hint="`upwell recall` shows ids")
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -90,24 +115,35 @@ class Library:
             scope=self._scope(project, namespaces),
             limit=limit,
         )
-        return await self.store.search(query, Deadline.after(seconds, self._clock))
+        return await self.recall.search(query, Deadline.after(seconds, self._clock))
 
     async def get(self, memory_id: str) -> Memory | None:
-        return await self.store.get(memory_id)
+        """The memory, chunk or note with this id."""
+        return await self.store.get(memory_id) or await self._made_of_file(memory_id)
 
     async def update(self, memory: Memory) -> Added:
         """Replace the memory of that id.
 
         Raises:
-            UsageError: there is none, or it says nothing.
+            UsageError: there is none, it is made of a file, or it says nothing.
         """
         prepared, fired = self._prepare(memory, memory.trust, None)
+        await self._refuse_files(memory.id)
         await self.store.update(prepared)
         return Added(id=memory.id, redacted=fired)
 
-    async def delete(self, memory_id: str) -> bool:
-        """To the trash, for 30 days. False when there is none."""
-        return await self.store.delete(memory_id)
+    async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
+        """To the trash, for 30 days; or out of everything at once, the trash too. False when there
+        is none.
+
+        Raises:
+            UsageError: it is made of a file.
+        """
+        delete = self.store.purge if for_good else self.store.delete
+        if await delete(memory_id):
+            return True
+        await self._refuse_files(memory_id)
+        return False
 
     async def restore(self, memory_id: str) -> bool:
         """Back from the trash. False when it is not there."""
@@ -130,6 +166,28 @@ class Library:
     async def aclose(self) -> None:
         """Nothing is held back: what was added is on disk. The database is closed by its owner."""
 
+    async def _made_of_file(self, memory_id: str) -> Memory | None:
+        made = await self._documents.get(memory_id) if self._documents else None
+        if made is None and self._passages is not None:
+            return await self._passages.get(memory_id)
+        return made
+
+    async def _refuse_files(self, memory_id: str) -> None:
+        if await self.store.get(memory_id) is not None:
+            return
+        made = await self._made_of_file(memory_id)
+        if made is None:
+            return
+        if made.lines is None:
+            raise UsageError(
+                f"{memory_id} is a note of stm.json", hint="change it there, or delete_memory"
+            )
+        first, last = made.lines
+        raise UsageError(
+            f"{memory_id} is made of {made.source}, lines {first} to {last}",
+            hint="edit that file; it is read again at the next search",
+        )
+
     def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
         return Scope(
             tenant=self._tenant,
@@ -141,6 +199,8 @@ class Library:
         self, item: object, trust: Trust, default_project: str | None
     ) -> tuple[Memory, tuple[str, ...]]:
         memory = memory_of(item, trust=trust)
+        if memory.pinned and memory.trust in (Trust.AGENT, Trust.TOOL):
+            raise UsageError("only a person can pin a memory", hint="upwell remember --pin TEXT")
         if not isinstance(item, Memory):
             memory = replace(memory, tenant=self._tenant, project=memory.project or default_project)
         return masked(memory)

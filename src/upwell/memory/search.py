@@ -11,7 +11,15 @@ from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
-from upwell.memory.signals import Candidate, candidates, join_signals, query_signals, word_signals
+from upwell.memory.signals import (
+    Candidate,
+    candidates,
+    frequencies,
+    join_signals,
+    query_signals,
+    word_signals,
+)
+from upwell.memory.successors import newest_first
 
 MAX_TEXTS = 3
 STEP = 1e-6
@@ -38,11 +46,12 @@ def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline)
     within = corpus(db, visible_scopes(db, query.scope))
     if not within.memories:
         return []
-    pool = gather(db, query, within, Filter(query.scope.namespaces, now), deadline)
+    keep = Filter(query.scope.namespaces, now)
+    pool = gather(db, query, within, keep, deadline)
     if deadline.passed():
         return []
     judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
-    return hits(judged, query.limit)
+    return newest_first(db, hits(judged, query.limit), within, keep)[: query.limit]
 
 
 def gather(
@@ -60,7 +69,11 @@ def gather(
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
         near = neighbours(db, turns) - found.keys()
-        found |= {n: turn for n, turn in candidates(db, near).items() if _may_be_seen(turn, keep)}
+        found |= {
+            n: turn
+            for n, turn in candidates(db, near).items()
+            if turn.may_be_seen(keep.namespaces, keep.now)
+        }
     background = load(db, query.scope, within)
     return Pool(found, joins, readings, within, background)
 
@@ -94,22 +107,29 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
 
 def judge(pool: Pool) -> list[Judged]:
     """The candidates that something speaks for."""
-    by_words = [_words(pool, reading) for reading in pool.readings]
+    by_words = [_words(pool, reading) for reading in _widest(pool.readings)]
     judged = []
     for n, candidate in pool.candidates.items():
-        own = [signals[n] for signals in by_words]
-        best = max(own, key=lambda signals: signals["bm25"], default={})
-        signals = best | join_signals(pool.joins, pool.within, candidate)
-        matched = tuple(
-            reading.text
-            for reading, figures in zip(pool.readings, own, strict=True)
-            if figures["bm25"] > 0.0
+        best = max(
+            [signals[n] for signals in by_words], key=lambda signals: signals["bm25"], default={}
         )
+        signals = best | join_signals(pool.joins, pool.within, candidate)
+        matched = tuple(r.text for r in pool.readings if frequencies(r, candidate))
         joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
         if not matched and not joined:
             continue
         judged.append(Judged(candidate, relevance(signals), signals, matched))
     return judged
+
+
+def _widest(readings: Sequence[Reading]) -> list[Reading]:
+    """Those whose stems are not all in an earlier one: with more of its words found, no text gets
+    less BM25."""
+    kept: list[Reading] = []
+    for reading in readings:
+        if not any(reading.idf.keys() <= other.idf.keys() for other in kept):
+            kept.append(reading)
+    return kept
 
 
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
@@ -137,9 +157,3 @@ def _near(pool: Pool, n: int, candidate: Candidate) -> list[Candidate]:
         for other in around
         if other and other.speaker and other.namespace == candidate.namespace
     ]
-
-
-def _may_be_seen(candidate: Candidate, keep: Filter) -> bool:
-    if keep.namespaces and candidate.namespace not in keep.namespaces:
-        return False
-    return candidate.expires_at is None or candidate.expires_at > keep.now

@@ -82,15 +82,17 @@ def moment(value: object) -> float | None:
     Raises:
         UsageError: it is neither.
     """
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
-        return None if value is None else float(value)
-    if isinstance(value, str):
-        try:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            datetime.fromtimestamp(value, UTC)
+            return float(value)
+        if isinstance(value, str):
             at = datetime.fromisoformat(value.strip())
-        except ValueError:
-            at = None
-        if at is not None:
             return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
     raise UsageError(
         f"created_at is not a time: {value!a:.60}",
         hint="epoch seconds or ISO 8601, like 2026-04-09T12:00:00Z",

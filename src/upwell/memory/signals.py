@@ -10,6 +10,7 @@ import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from upwell.ground.types import Memory
@@ -24,8 +25,8 @@ B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Of a longer memory only the beginning is looked at closely."""
-_TEXT, _NAMESPACE, _EXPIRES = (
-    COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at")
+_TEXT, _NAMESPACE, _EXPIRES, _PINNED = (
+    COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at", "pinned")
 )
 
 SIGNALS = (
@@ -53,7 +54,7 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""Every name that may stand in `Hit.signals`."""
+"""Every name that stands in `Hit.signals`; `superseded` may be beside them (`successors.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,12 @@ class Candidate:
     @property
     def memory(self) -> Memory:
         return from_row(self.row)
+
+    def may_be_seen(self, namespaces: Sequence[str], now: float) -> bool:
+        """Does the search that asks for these namespaces at this time see it?"""
+        if self.row[_PINNED] or (namespaces and self.namespace not in namespaces):
+            return False
+        return self.expires_at is None or self.expires_at > now
 
 
 def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Candidate]:
@@ -110,15 +117,27 @@ def _candidate(row: Sequence[Any]) -> Candidate:
     )
 
 
+def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
+    """How often each stem of the query stands in a candidate, those left out that do not."""
+    body, extra = candidate.body, candidate.extra
+    found: dict[str, float] = {stem: body[stem] for stem in reading.idf.keys() & body.keys()}
+    for stem in reading.idf.keys() & extra.keys() if extra else ():
+        found[stem] = found.get(stem, 0.0) + EXTRA_WEIGHT * extra[stem]
+    return found
+
+
 def bm25(reading: Reading, within: Corpus, parts: Sequence[Candidate]) -> float:
     """BM25 of the query over these candidates read as one text."""
     norm = _norm(within, parts)
-    score = 0.0
-    for stem, idf in reading.idf.items():
-        frequency = sum(part.frequency(stem) for part in parts)
-        if frequency:
-            score += idf * frequency * (K1 + 1.0) / (frequency + norm)
-    return score
+    summed: dict[str, float] = {}
+    for part in parts:
+        for stem, times in frequencies(reading, part).items():
+            summed[stem] = summed.get(stem, 0.0) + times
+    return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
+
+
+def _term(idf: float, frequency: float, norm: float) -> float:
+    return idf * frequency * (K1 + 1.0) / (frequency + norm)
 
 
 def _norm(within: Corpus, parts: Sequence[Candidate]) -> float:
@@ -143,33 +162,24 @@ def word_signals(
 ) -> dict[str, float]:
     """What the words of one query say about one candidate; `near` are the turns around it."""
     norm = _norm(within, [candidate])
-    own = covered = rarest = 0.0
-    matched = telling = 0
-    for stem, idf in reading.idf.items():
-        frequency = candidate.frequency(stem)
-        if frequency:
-            own += idf * frequency * (K1 + 1.0) / (frequency + norm)
-            covered += idf
-            rarest = max(rarest, idf)
-            matched += 1
-            telling += stem in reading.telling
+    held = sorted(frequencies(reading, candidate).items())
+    own = sum([_term(reading.idf[stem], times, norm) for stem, times in held])
+    covered = sum([reading.idf[stem] for stem, _ in held])
+    rarest = max([reading.idf[stem] for stem, _ in held], default=0.0)
+    named = max([reading.idf[stem] for stem, _ in held if stem in reading.names], default=0.0)
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
         "idf_coverage": covered / reading.mass if reading.mass else 0.0,
         "coverage_mass": covered,
-        "matched_words": float(matched),
-        "telling_words": float(telling),
-        "name_rarity": _named_best(reading, candidate) / within.rarest,
+        "matched_words": float(len(held)),
+        "telling_words": float(sum([stem in reading.telling for stem, _ in held])),
+        "name_rarity": named / within.rarest,
         "rarest": rarest / within.rarest,
         "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, within, [candidate, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
     }
-
-
-def _named_best(reading: Reading, candidate: Candidate) -> float:
-    return max((reading.idf[s] for s in reading.names if candidate.frequency(s)), default=0.0)
 
 
 def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequence[int]) -> float:
@@ -221,5 +231,10 @@ def _files(candidate: Candidate) -> int:
 
 
 def _names(reading: Reading, who: str) -> bool:
-    words = set(reading.words)
-    return any(part in words for part in word_list(who))
+    return any(part in reading.words for part in _name_words(who))
+
+
+@lru_cache(maxsize=512)
+def _name_words(who: str) -> tuple[str, ...]:
+    """In a conversation the same few speak again and again."""
+    return tuple(word_list(who))

@@ -1,7 +1,7 @@
 """The store on this machine: memories in `memory.db`, found by words, files and symbols."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upwell.ground.db import Database
@@ -14,6 +14,7 @@ from upwell.memory.duplicates import find_duplicates
 from upwell.memory.rows import check, from_json, stamped, to_json, visible_scopes
 from upwell.memory.search import search
 from upwell.memory.signals import best_bm25
+from upwell.memory.successors import successors
 
 TRASH_SECONDS = 30 * 86_400.0
 
@@ -65,7 +66,7 @@ class SqliteStore:
 
     async def get(self, memory_id: str) -> Memory | None:
         """The memory with this id; None when there is none, or its time is up."""
-        found = await self._database.read(lambda db: self._look_up(db, memory_id))
+        found = await self._database.read(lambda db: _look_up(db, self._tenant, memory_id))
         if found is None or (found.expires_at or self._clock.now() + 1) <= self._clock.now():
             return None
         return found
@@ -80,7 +81,7 @@ class SqliteStore:
         now = self._clock.now()
 
         def change(db: sqlite3.Connection) -> None:
-            old = self._look_up(db, memory.id)
+            old = _look_up(db, self._tenant, memory.id)
             if old is None:
                 raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
             new = replace(memory, created_at=old.created_at, updated_at=now)
@@ -128,7 +129,7 @@ class SqliteStore:
 
         def forget(db: sqlite3.Connection) -> int:
             if memory_id is not None:
-                return self._forget(db, memory_id)
+                return _forget(db, self._tenant, memory_id)
             expired = db.execute("SELECT n FROM memory WHERE expires_at <= ?", (now,)).fetchall()
             for (n,) in expired:
                 index.remove(db, n)
@@ -144,8 +145,30 @@ class SqliteStore:
         return gone
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of this scope, newest first."""
-        return await self._newest(scope, "pinned", (), limit, 0)
+        """The standing rules of this scope, newest first. What an agent or a tool said is none."""
+        return await self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", (), limit, 0)
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        """What was deleted and can be restored, the latest first."""
+
+        def look(db: sqlite3.Connection) -> Sequence[Memory]:
+            rows = db.execute(
+                "SELECT memory FROM trash WHERE tenant = ? ORDER BY deleted_at DESC LIMIT ?",
+                (self._tenant, limit),
+            )
+            return [from_json(text) for (text,) in rows]
+
+        return await self._database.read(look)
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Of these memories those that were superseded, each with the id of what stands for it."""
+        now = self._clock.now()
+
+        def look(db: sqlite3.Connection) -> Mapping[str, str]:
+            scopes = visible_scopes(db, Scope(tenant=self._tenant))
+            return {old: new.id for old, new in successors(db, ids, scopes, now).items()}
+
+        return await self._database.read(look)
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The memories that bear on `query`, most probable first, at most `query.limit`.
@@ -172,19 +195,6 @@ class SqliteStore:
         """Newest first."""
         return await self._newest(scope, "1", (), limit, offset)
 
-    def _look_up(self, db: sqlite3.Connection, memory_id: str) -> Memory | None:
-        n = index.number_of(db, self._tenant, memory_id)
-        return None if n is None else index.by_number(db, [n])[n]
-
-    def _forget(self, db: sqlite3.Connection, memory_id: str) -> int:
-        n = index.number_of(db, self._tenant, memory_id)
-        if n is not None:
-            index.remove(db, n)
-        trashed = db.execute(
-            "DELETE FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
-        )
-        return int(n is not None or trashed.rowcount > 0)
-
     async def _newest(
         self, scope: Scope, condition: str, values: tuple[object, ...], limit: int, offset: int
     ) -> Sequence[Memory]:
@@ -202,3 +212,16 @@ class SqliteStore:
                 offset=offset,
             )
         )
+
+
+def _look_up(db: sqlite3.Connection, tenant: str, memory_id: str) -> Memory | None:
+    n = index.number_of(db, tenant, memory_id)
+    return None if n is None else index.by_number(db, [n])[n]
+
+
+def _forget(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:
+    n = index.number_of(db, tenant, memory_id)
+    if n is not None:
+        index.remove(db, n)
+    trashed = db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (tenant, memory_id))
+    return int(n is not None or trashed.rowcount > 0)

@@ -1,41 +1,34 @@
 """Short-term memory: `stm.json`, exactly as seed 001 has it.
 
 An array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC, `Z`); other
-keys that somebody put there stay. The file is the truth: it is read at each use, so an edit by
-hand counts, and every change is lock, temporary file, fsync, rename. A torn or foreign file is
-moved aside, never overwritten.
+keys that somebody put there stay. The file (`memory/notes_file.py`) is the truth.
 """
 
-import json
-import os
 import re
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
-from upwell.ground.sqlite_file import exclusively
 from upwell.ground.text.words import fold
+from upwell.ground.trace import LOG
+from upwell.ground.types import Memory, Provenance, Trust
+from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
+from upwell.memory.options import NotesOptions
+from upwell.memory.origins import Origin, Origins
+from upwell.memory.rows import content_hash
+from upwell.memory.shape import MAX_TEXT_CHARS
 
-RETENTION_DAYS = 35
-MAX_RESULTS = 3
 TRASH_DAYS = 30
+SOURCE = "stm:"
+"""What the source of a note's memory begins with: it is cited as `[stm:id]`."""
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Seed 001's figures: entries not viewed for `retention_days` are cleared; a search gives at
-    most `max_results`."""
-
-    retention_days: int = RETENTION_DAYS
-    max_results: int = MAX_RESULTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,41 +42,81 @@ class Entry:
 
 
 class ShortTerm:
-    """The notes of one `stm.json`. Its methods block; call them in a thread."""
+    """The notes of one `stm.json`. Its methods block; call them in a thread.
+
+    `origins` says where notes come from, `unknown` what is taken of one that nobody knows:
+    somebody put it into the file by hand. Where a method takes a `project`, notes of other
+    projects are not there.
+    """
 
     def __init__(
-        self, path: Path, *, options: Options | None = None, clock: Clock = SYSTEM_CLOCK
+        self,
+        path: Path,
+        *,
+        options: NotesOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        origins: Origins | None = None,
+        unknown: Origin | None = None,
     ) -> None:
-        self._path = path
-        self._options = options or Options()
+        self.file = NotesFile(path, clock)
+        self.options = options or NotesOptions()
         self._clock = clock
-        self.moved_aside: Path | None = None
+        self._origins = origins
+        self._unknown = unknown or Origin()
+        self._moved_aside: Path | None = None
 
-    def add(self, content: str) -> tuple[Entry, tuple[str, ...]]:
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
+    def most(self) -> int:
+        """How many notes a search gives at most."""
+        return max(1, self.options.max_results)
+
+    @property
+    def trash(self) -> Path:
+        """Where cleared notes are for 30 days."""
+        return self.path.with_name(f"{self.path.stem}.trash.json")
+
+    def add(self, content: str, origin: Origin | None = None) -> tuple[Entry, tuple[str, ...]]:
         """Keep a note; secrets in it are masked. Returns it, and the rules that masked something.
 
         Raises:
-            UsageError: it is empty.
+            UsageError: it is empty, or too long.
             StoreUnwritable: it was not kept.
         """
         if not content.strip():
             raise UsageError("a note needs a content", hint="an empty one says nothing")
+        if len(content) > MAX_TEXT_CHARS:
+            raise UsageError(
+                f"a note has at most {MAX_TEXT_CHARS} characters, this one {len(content)}",
+                hint="say what matters of it",
+            )
         masked, rules = redact(content)
         now = _stamp(self._clock.now())
         raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
-        self._change(lambda notes: [*notes, raw])
+        if self._origins is not None:
+            with writing(self.path):
+                self._origins.keep(raw["id"], origin or self._unknown)
+        self.file.change(lambda notes: [*notes, raw])
         return _entry(raw), rules
 
     def search(
-        self, *, query: str | None = None, id: str | None = None, date: str | None = None
+        self,
+        *,
+        query: str | None = None,
+        id: str | None = None,
+        date: str | None = None,
+        project: str | None = None,
     ) -> list[Entry]:
         """At most three notes: by words, by id, by day of making (UTC); what is given all applies.
         Most occurrences first, a phrase before its words, all words before some, then newest.
-        That they were viewed is noted on those returned only.
+        That they were viewed is noted on those returned only, as they come they are from before.
 
         Raises:
             UsageError: nothing is given, or the day is none.
-            StoreUnwritable: the file cannot be written.
+            StoreError: the file cannot be read.
         """
         wanted = (query or "").strip(), (id or "").strip(), (date or "").strip()
         if not any(wanted):
@@ -93,36 +126,57 @@ class ShortTerm:
         day = _day(wanted[2]) if wanted[2] else None
         found = [
             raw
-            for raw in self._read()
+            for raw in self._seen_by(project)
             if (not wanted[1] or raw["id"] == wanted[1]) and (day is None or _made_on(raw, day))
         ]
-        best = _ranked(found, wanted[0])[: self._options.max_results]
+        best = _ranked(found, wanted[0])[: self.most]
         if best:
             self._viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
 
-    def delete(self, entry_id: str) -> bool:
+    def delete(self, entry_id: str, *, project: str | None = None) -> bool:
         """Remove a note. False when there is none with this id; then nothing is written."""
-        if not any(raw["id"] == entry_id for raw in self._read()):
+        if not any(raw["id"] == entry_id for raw in self._seen_by(project)):
             return False
-        self._change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
+        self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
+        self._forget_origins({entry_id})
         return True
 
     def clear(self) -> int:
         """Put aside what has not been viewed for more than 35 days; kept for 30 days in
         `stm.trash.json`. What has no readable time stays. Returns how many went."""
-        horizon = self._clock.now() - self._options.retention_days * _DAY
-        old = [raw for raw in self._read() if (_last_seen(raw) or horizon) < horizon]
-        if not old:
+        horizon = self._clock.now() - self.options.retention_days * _DAY
+        if not any(_is_forgotten(raw, horizon) for raw in self.file.read()):
             return 0
-        gone = {raw["id"] for raw in old}
-        self._throw_away(old)
-        self._change(lambda notes: [raw for raw in notes if _id(raw) not in gone])
+        gone: list[Raw] = []
+
+        def put_aside(notes: list[Any]) -> list[Any]:
+            gone[:] = [raw for raw in notes if is_note(raw) and _is_forgotten(raw, horizon)]
+            self._throw_away(gone)
+            return [raw for raw in notes if raw not in gone]
+
+        self.file.change(put_aside)
+        self._forget_origins({raw["id"] for raw in gone})
         return len(gone)
 
     def entries(self) -> list[Entry]:
         """Every note, as the file has them."""
-        return [_entry(raw) for raw in self._read()]
+        return [_entry(raw) for raw in self.file.read()]
+
+    def memories(self) -> list[Memory]:
+        """Every note as a memory, for whoever indexes them. Looking so is not viewing."""
+        origins = self._known_origins()
+        return [
+            _memory(_entry(raw), origins.get(raw["id"], self._unknown)) for raw in self.file.read()
+        ]
+
+    def _seen_by(self, project: str | None) -> list[Raw]:
+        origins = self._known_origins() if project is not None else {}
+        return [
+            raw
+            for raw in self.file.read()
+            if origins.get(raw["id"], self._unknown).is_seen_by(project)
+        ]
 
     def _viewed(self, ids: set[str]) -> None:
         now = _stamp(self._clock.now())
@@ -130,43 +184,13 @@ class ShortTerm:
         def note(notes: list[Any]) -> list[Any]:
             return [raw | {"viewed_at": now} if _id(raw) in ids else raw for raw in notes]
 
-        self._change(note)
-
-    def _change(self, change: Callable[[list[Any]], list[Any]]) -> None:
         try:
-            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with exclusively(self._path):
-                _write(self._path, change(self._load()))
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {self._path}: {error.strerror}",
-                hint="check the folder's permissions and the disk",
-            ) from error
+            self.file.change(note)
+        except StoreUnwritable as error:
+            LOG.warning("that notes were viewed was not noted: %s", error)
 
-    def _read(self) -> list[dict[str, Any]]:
-        """The notes of the file that can be read as such."""
-        return [raw for raw in self._load() if _is_note(raw)]
-
-    def _load(self) -> list[Any]:
-        """Everything in the file, foreign things too; a file that is no array is moved aside."""
-        try:
-            text = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
-        try:
-            notes = json.loads(text)
-        except ValueError:
-            notes = None
-        if isinstance(notes, list):
-            return notes
-        stamp = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y%m%dT%H%M%S")
-        self.moved_aside = self._path.with_name(f"{self._path.name}.corrupt-{stamp}")
-        self._path.replace(self.moved_aside)
-        return []
-
-    def _throw_away(self, old: Sequence[dict[str, Any]]) -> None:
-        path = self._path.with_name(f"{self._path.stem}.trash.json")
-        trash = ShortTerm(path, clock=self._clock)
+    def _throw_away(self, old: Sequence[Raw]) -> None:
+        trash = NotesFile(self.trash, self._clock)
         now = self._clock.now()
         thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
 
@@ -176,22 +200,38 @@ class ShortTerm:
             ]
             return [*kept, *thrown]
 
-        trash._change(add)
+        trash.change(add)
+
+    def _known_origins(self) -> dict[str, Origin]:
+        return self._origins.all() if self._origins is not None else {}
+
+    def _forget_origins(self, ids: set[str]) -> None:
+        if self._origins is not None:
+            with writing(self.path):
+                self._origins.drop(ids)
 
 
-def _id(raw: object) -> str | None:
-    return raw["id"] if _is_note(raw) else None
-
-
-def _is_note(raw: object) -> TypeGuard[dict[str, Any]]:
-    return (
-        isinstance(raw, dict)
-        and isinstance(raw.get("id"), str)
-        and isinstance(raw.get("content"), str)
+def _memory(entry: Entry, origin: Origin) -> Memory:
+    return Memory(
+        text=entry.content,
+        id=entry.id,
+        project=origin.project,
+        source=f"{SOURCE}{entry.id}",
+        trust=origin.trust,
+        provenance=Provenance(
+            door="tool" if origin.trust is Trust.AGENT else "cli", session=origin.session
+        ),
+        content_hash=content_hash(entry.content),
+        created_at=entry.created_at,
+        viewed_at=entry.viewed_at,
     )
 
 
-def _entry(raw: dict[str, Any]) -> Entry:
+def _id(raw: object) -> str | None:
+    return raw["id"] if is_note(raw) else None
+
+
+def _entry(raw: Raw) -> Entry:
     return Entry(
         id=raw["id"],
         content=raw["content"],
@@ -200,7 +240,7 @@ def _entry(raw: dict[str, Any]) -> Entry:
     )
 
 
-def _ranked(notes: list[dict[str, Any]], query: str) -> list[dict[str, Any]]:
+def _ranked(notes: list[Raw], query: str) -> list[Raw]:
     newest = sorted(notes, key=lambda raw: -(_time(raw, "created_at") or 0.0))
     if not query:
         return newest
@@ -216,13 +256,15 @@ def _ranked(notes: list[dict[str, Any]], query: str) -> list[dict[str, Any]]:
     return [raw for _, raw in sorted(scored, key=lambda pair: pair[0], reverse=True)]
 
 
-def _made_on(raw: dict[str, Any], day: date) -> bool:
+def _made_on(raw: Raw, day: date) -> bool:
     at = _time(raw, "created_at")
     return at is not None and datetime.fromtimestamp(at, UTC).date() == day
 
 
-def _last_seen(raw: dict[str, Any]) -> float | None:
-    return _time(raw, "viewed_at") or _time(raw, "created_at")
+def _is_forgotten(raw: Raw, horizon: float) -> bool:
+    """Was it last viewed, else made, before `horizon`? What has no readable time is kept."""
+    last = _time(raw, "viewed_at") or _time(raw, "created_at")
+    return last is not None and last < horizon
 
 
 def _time(raw: object, key: str) -> float | None:
@@ -249,23 +291,3 @@ def _day(text: str) -> date:
 def _stamp(at: float) -> str:
     moment = datetime.fromtimestamp(at, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _write(path: Path, notes: list[Any]) -> None:
-    """All or nothing, and on the disk when this returns."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    descriptor = os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(notes, file, indent=2)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

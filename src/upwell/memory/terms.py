@@ -87,14 +87,14 @@ def stemmer() -> Stemmer:
 @dataclass(frozen=True, slots=True)
 class Indexed:
     """What is indexed of a memory: its `body`, and `extra` words that its form hides: parts of
-    identifiers and paths, tags, pairs of CJK characters."""
+    identifiers and paths, tags, pairs of CJK characters; and words from around it."""
 
     body: str
     extra: str
 
 
-def indexed(memory: Memory) -> Indexed:
-    """A function of the memory alone: removing it from the index takes the same words again."""
+def indexed(memory: Memory, around: str = "") -> Indexed:
+    """A function of the memory and of the words `around` it."""
     body = sound(memory.text)
     extra: list[str] = []
     for match in _IDENTIFIER.finditer(body):
@@ -106,6 +106,7 @@ def indexed(memory: Memory) -> Indexed:
         extra += path_words(sound(path))
     for name in (*memory.symbols, *memory.tags):
         extra += split_identifier(sound(name))
+    extra += word_list(sound(around))
     return Indexed(body, " ".join(dict.fromkeys(extra)))
 
 

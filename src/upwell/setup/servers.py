@@ -1,7 +1,5 @@
 """Adding and removing upstream servers in `config.toml`, comments and order kept."""
 
-import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +8,7 @@ from filelock import FileLock
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
+from upwell.ground.files import write_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 
@@ -82,14 +81,8 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
 
 
 def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Atomically: a temporary file beside it, fsync, rename."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".config-")
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(tomlkit.dumps(document))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
+        write_whole(path, tomlkit.dumps(document))
     except OSError as error:
         raise StoreUnwritable(
             f"cannot write {path}: {error.strerror}", hint="check its owner and permissions"

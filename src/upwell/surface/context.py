@@ -12,7 +12,7 @@ from typing import Any
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import informative, path_words, split_identifier, terms
-from upwell.ground.types import Cue, Query, QuerySource, Scope
+from upwell.ground.types import AUTOMATIC_DOORS, Cue, Query, QuerySource, Scope
 from upwell.surface.messages import derive_queries
 
 PATH_KEYS = ("path", "file", "filepath", "file_path", "filename")
@@ -77,6 +77,7 @@ def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None
         scope=scope,
         limit=limit,
         source=source,
+        awaited=cue.door not in AUTOMATIC_DOORS,
     )
 
 
@@ -108,6 +109,7 @@ def _message_query(cue: Cue, scope: Scope, limit: int) -> Query | None:
         scope=scope,
         limit=limit,
         source=QuerySource.MESSAGE,
+        awaited=cue.door not in AUTOMATIC_DOORS,
     )
 
 

@@ -21,6 +21,7 @@ from upwell.ground.types import (
     SkipReason,
     Surfacing,
 )
+from upwell.memory.successors import SUPERSEDED
 from upwell.surface.context import query_of
 from upwell.surface.gate import Gate
 from upwell.surface.intent import keyword_intent
@@ -28,6 +29,7 @@ from upwell.surface.journal import Journal
 from upwell.surface.options import Options
 from upwell.surface.rank import ranked
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
+from upwell.surface.rules import Pinned, Rules, no_rules
 from upwell.surface.seen import Seen
 
 Searching = Callable[[Query, Deadline], Awaitable[list[Hit]]]
@@ -38,8 +40,8 @@ _OVERSAMPLING = 2
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` finds candidates; `paused` says whether a session asked for silence; `mask` takes
-    secrets out of what the journal keeps.
+    `search` finds candidates, `pinned` the standing rules; `paused` says whether a session asked
+    for silence; `mask` takes secrets out of what the journal keeps.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Surfacer:
         *,
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
+        pinned: Pinned = no_rules,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
@@ -57,6 +60,7 @@ class Surfacer:
         self._paused = paused
         self._clock = clock
         self._gate = Gate(options, clock)
+        self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._journal = Journal(shelf, options.surface, mask)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
         self._breaker = Breaker(
@@ -69,7 +73,7 @@ class Surfacer:
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", door=str(cue.door)) as current:
             try:
-                outcome = await self._decide(cue)
+                outcome = await self._rules.beside(cue, await self._decide(cue))
             except UpwellError as error:
                 LOG.warning("surfacing failed: %s", error)
                 outcome = Skip(reason=SkipReason.FAULT, detail=error.message)
@@ -127,9 +131,10 @@ class Surfacer:
             LOG.warning("recall failed: %s", error)
             return Skip(reason=SkipReason.FAULT, detail=error.message)
         self._breaker.succeed()
-        if not hits:
+        current = [hit for hit in hits if not hit.signals.get(SUPERSEDED)]
+        if not current:
             return Skip(reason=SkipReason.NO_CANDIDATES)
-        return hits
+        return current
 
     def _worth(self, hits: Sequence[Hit], intent: Intent) -> list[Hit] | Skip:
         """Those whose score reaches `min_score`, in the order to say them."""

@@ -10,9 +10,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from upwell.ground.names import memory_uri
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
+from upwell.memory.quote import quoted
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
@@ -74,7 +76,7 @@ def citation(memory: Memory) -> str:
         return f"{source}#L{first}-L{last}"
     if source.startswith("stm:"):
         return source
-    return f"upwell://memory/{memory.id}"
+    return memory_uri(memory.id)
 
 
 def harmless(text: str) -> str:
@@ -154,15 +156,24 @@ def block(
     return "\n".join([f'<{_TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{_TAG}>"])
 
 
+def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
+    """More lines at the end of the block `text`; a block of their own where there is none."""
+    end = f"</{_TAG}>"
+    begun = text.removesuffix(end) or f'<{_TAG} id="{surfacing_id}">\n{REMINDER}\n'
+    return "\n".join([begun.rstrip("\n"), *lines, end])
+
+
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
-    return [_entry(hit.memory, query_texts, profile) for hit in hits]
+    return [_entry(hit, query_texts, profile) for hit in hits]
 
 
-def _entry(memory: Memory, query_texts: Sequence[str], profile: Profile) -> str:
-    shown = preview(memory.text, query_texts, profile.preview_chars)
+def _entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
+    memory = hit.memory
+    said = quoted(memory.text, hit.matched) if memory.lines else memory.text
+    shown = preview(said, query_texts, profile.preview_chars)
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
-    link = f" upwell://memory/{memory.id}" if cut and not cited.startswith("upwell://") else ""
+    link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
     label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
     return f"- [{cited}] {label}{shown}{link}"
 
@@ -173,7 +184,7 @@ def fitting(
     """As many of the best `hits` as the profile lets pass, frame and citations counted."""
     chars, tokens, kept = frame_chars, 0, list[Hit]()
     for hit in hits[: profile.items]:
-        line = _entry(hit.memory, query_texts, profile)
+        line = _entry(hit, query_texts, profile)
         chars += len(line) + 1
         tokens += count(line) + 1
         if chars > profile.chars or tokens > profile.tokens:

@@ -1,19 +1,26 @@
 """Asking on purpose: `memory_context`, `memory_search`, `memory_get` (seed 003), and `remember`."""
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
+from upwell.ground.names import MEMORY_URI
+from upwell.ground.names import memory_id as id_in
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
-from upwell.surface.render import EMPTY_DIGEST, citation, preview
+from upwell.memory.successors import SUPERSEDED
+from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
 
 DEFAULT_RESULTS = 6
 MAX_RESULTS = 50
 SNIPPET_CHARS = 700
-URI = "upwell://memory/"
+DEFAULT_LINES = 50
+MAX_READ_CHARS = 16_000
+_IDS = (MEMORY_URI, "stm:")
+_CITED_LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
 NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = false)"
 
 
@@ -28,6 +35,8 @@ class Memories(Protocol):
 
 
 Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
+Document = Callable[[str, str | None], Awaitable[Sequence[str]]]
+"""The lines of an imported document, by its path in citations, as a project sees it."""
 
 
 def context_tool(surface: Surface, cwd: str | None, *, enabled: bool) -> Tool:
@@ -72,7 +81,7 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
         if not hits:
             return text_result(f"Nothing is remembered about {query!r}.")
         lines = [
-            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id})\n"
+            f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
             for hit in hits
         ]
@@ -91,26 +100,80 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
     )
 
 
-def get_tool(memories: Memories, project: str | None) -> Tool:
-    """`memory_get(id)`: the full text of one memory."""
+def get_tool(memories: Memories, document: Document, project: str | None) -> Tool:
+    """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
+    text of one memory, by its id."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        wanted = args["id"].removeprefix(URI)
-        memory = await memories.get(wanted)
+        wanted = args.get("path") or args.get("id")
+        if not wanted:
+            raise UsageError("memory_get needs a path or an id", hint="memory_search gives both")
+        path, first, count = _asked(wanted.strip("[] "), args)
+        if "path" not in args or path.startswith(_IDS):
+            return text_result(await _full_text(id_in(path)))
+        return text_result(numbered(path, await document(path, project), first, count))
+
+    async def _full_text(memory_id: str) -> str:
+        memory = await memories.get(memory_id)
         if memory is None or (project and memory.project not in (None, project)):
             raise UsageError(
-                f"no memory {wanted!r}", hint="memory_search finds ids; it may have been deleted"
+                f"no memory {memory_id!r}",
+                hint="memory_search finds ids; it may have been deleted",
             )
-        return text_result(memory.text)
+        return memory.text
 
     return Tool(
         name="memory_get",
-        description="The full text of a memory, by its id or its upwell://memory/… address.",
-        properties={"id": {"type": "string"}},
-        required=("id",),
+        description=(
+            "Lines of a document, by the path that a citation names ([path#L3-L5]); or the full "
+            "text of a memory, by its id or its upwell://memory/… address."
+        ),
+        properties={
+            "path": {"type": "string", "description": "As cited, with or without #L3-L5."},
+            "from": {"type": "integer", "description": "The first line, from 1."},
+            "lines": {"type": "integer", "description": f"How many; {DEFAULT_LINES} after from."},
+            "id": {"type": "string", "description": "A memory instead of a document."},
+        },
         annotations=READ_ONLY,
         run=run,
     )
+
+
+def _mark(hit: Hit) -> str:
+    return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
+
+
+def _asked(wanted: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
+    """The path, the first line and how many. What the arguments say wins over the citation."""
+    cited = _CITED_LINES.search(wanted)
+    first, count = args.get("from"), args.get("lines")
+    if cited and first is None:
+        first = int(cited.group(1))
+        count = count or int(cited.group(2) or first) - first + 1
+    return wanted[: cited.start()] if cited else wanted, first, count
+
+
+def numbered(path: str, rows: Sequence[str], first: int | None, count: int | None) -> str:
+    """Lines with their numbers, as many as were asked for and as fit into one answer.
+
+    Raises:
+        UsageError: the document ends before.
+    """
+    start = max(1, first or 1)
+    if start > len(rows):
+        raise UsageError(f"{path} has {len(rows)} lines, line {start} is not there")
+    asked = count if count is not None else len(rows) if first is None else DEFAULT_LINES
+    last = min(len(rows), start + max(1, asked) - 1)
+    shown: list[str] = [f"## {path}"]
+    size = 0
+    for number in range(start, last + 1):
+        row = harmless(rows[number - 1])
+        size += len(row) + 8
+        if size > MAX_READ_CHARS and number > start:
+            shown.append(f"… {len(rows)} lines in all; from={number} reads on")
+            break
+        shown.append(f"{number}\t{row[:MAX_READ_CHARS]}")
+    return "\n".join(shown)
 
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
@@ -156,6 +219,10 @@ def entry(hit: Hit) -> dict[str, Any]:
         "created_at": iso(memory.created_at),
         "citation": citation(memory),
         "matchedQueries": list(hit.matched),
+        "pinned": memory.pinned,
+        "supersedes": memory.supersedes,
+        "superseded": bool(hit.signals.get(SUPERSEDED)),
+        "expires_at": iso(memory.expires_at),
     }
 
 

@@ -2,6 +2,8 @@
 
 import json
 
+from tests.tables import expand
+
 from upwell.compress import compress
 
 
@@ -9,8 +11,12 @@ def test_an_answer_from_a_record_comes_with_its_name():
     orders = [
         {"id": n, "error": None if n % 40 else "card_declined", "total": n * 3} for n in range(900)
     ]
-    kept = json.loads(
-        compress(json.dumps(orders), max_tokens=400, query="which failed with card_declined?").text
+    kept = expand(
+        json.loads(
+            compress(
+                json.dumps(orders), max_tokens=400, query="which failed with card_declined?"
+            ).text
+        )
     )
     declined = [item for item in kept if item.get("error") == "card_declined"]
     assert len(declined) >= 5

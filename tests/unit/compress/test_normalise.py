@@ -5,31 +5,12 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.tables import expand
 
 from upwell.compress import compress
 from upwell.compress.json.tree import compact, parse
 from upwell.compress.normalise.json_table import as_tables
-
-
-def expand(value: Any) -> Any:
-    """Tables back to arrays: the inverse that shows nothing was lost."""
-    if isinstance(value, dict) and value.get("…") == "table":
-        rows = []
-        for row in value["rows"]:
-            flat = {**value.get("same", {}), **dict(zip(value["columns"], row, strict=True))}
-            built: dict[str, Any] = {}
-            for path, cell in flat.items():
-                *above, last = path.split(".")
-                inner = built
-                for part in above:
-                    inner = inner.setdefault(part, {})
-                inner[last] = cell
-            rows.append(built)
-        return rows
-    if isinstance(value, dict):
-        return {key: expand(inner) for key, inner in value.items()}
-    return [expand(inner) for inner in value] if isinstance(value, list) else value
-
+from upwell.compress.normalise.logs import HEAD, fold
 
 records = st.fixed_dictionaries(
     {
@@ -102,3 +83,49 @@ def test_equal_lines_of_a_log_are_said_once_and_counted() -> None:
 def test_equal_lines_of_code_are_left_alone() -> None:
     text = "def f():\n" + "    pass\n" * 300 + "import os\n"
     assert "the line above" not in compress(text, max_chars=400, name="f.py").text
+
+
+def unfold(text: str) -> str:
+    """Folds back to lines: the inverse that shows nothing was lost."""
+    rows, found = text.split("\n"), []
+    at = 0
+    while at < len(rows):
+        head = HEAD.match(rows[at])
+        at += 1
+        if head is None:
+            found.append(rows[at - 1])
+            continue
+        for row in rows[at : at + int(head[1])]:
+            cells = iter(row.split(" "))
+            found.append(" ".join(next(cells) if w == "{}" else w for w in head[2].split(" ")))
+        at += int(head[1])
+    return "\n".join(found)
+
+
+lines = st.lists(
+    st.sampled_from(
+        ["test {} ... ok", "INFO db  {} done in {} ms", "{}", "", "a {} b\r", "{} {{}}"]
+    ),
+    max_size=30,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lines, st.lists(st.text("ab:{}[] \t", max_size=6), min_size=3, max_size=3))
+def test_folds_unfold_to_what_they_were(shapes: list[str], words: list[str]) -> None:
+    rows = [
+        shape.replace("{}", f"{words[n % 3]}{n}", 1).replace("{}", str(n * 7))
+        for n, shape in enumerate(shapes)
+    ]
+    text = "\n".join(rows)
+    folded = fold(text)
+    if "[the line above" not in folded:
+        assert unfold(folded) == text
+
+
+def test_lines_that_are_alike_are_said_once_and_what_differs_is_listed() -> None:
+    rows = [f"test suite::case_{n} ... ignored, needs a database" for n in range(30)]
+    result = compress("\n".join(["running 30 tests", *rows, "test result: ok"]), max_chars=700)
+    assert "[30 lines like: test {} ... ignored, needs a database]" in result.text
+    assert "suite::case_29" in result.text
+    assert result.lossless

@@ -147,3 +147,20 @@ async def test_update_delete_restore(library: Library) -> None:
     assert await library.restore("p")
     assert await library.get("p") == kept
     assert (await library.ping()).ok
+
+
+async def test_only_a_person_can_pin(library: Library) -> None:
+    for trust in (Trust.AGENT, Trust.TOOL):
+        with pytest.raises(UsageError):
+            await library.add(Memory(text="obey", pinned=True, trust=trust))
+    await library.add(Memory(text="never force-push", pinned=True))
+    assert [memory.text for memory in await library.list()] == ["never force-push"]
+
+
+async def test_what_it_supersedes_must_be_there(library: Library) -> None:
+    for memory in (Memory(text="x", supersedes="a"), Memory(text="x", id="a", supersedes="a")):
+        with pytest.raises(UsageError):
+            await library.add(memory)
+    await library.add({"text": "port 8080", "id": "a"})
+    await library.add(Memory(text="port 9090", id="b", supersedes="a"))
+    assert [hit.memory.id for hit in await library.search("port 8080")] == ["b", "a"]

@@ -2,12 +2,15 @@
 
 import json
 import multiprocessing
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
-from upwell.ground.errors import UsageError
+from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
+from upwell.ground.types import Trust
+from upwell.memory.origins import Origin, Origins
 from upwell.memory.stm import ShortTerm
 
 DAY = 86_400.0
@@ -178,14 +181,16 @@ def test_extra_keys_and_foreign_things_stay(notes: ShortTerm, path: Path) -> Non
     assert written(path)[0] == {"comment": "mine"}
 
 
-@pytest.mark.parametrize("content", ["", "{", '{"a": 1}', "\x00\xff"])
+@pytest.mark.parametrize("content", ["", "{", '{"a": 1}', "\x00\xff", "[" * 100_000])
 def test_a_torn_file_is_moved_aside(notes: ShortTerm, path: Path, content: str) -> None:
     path.parent.mkdir(parents=True)
     path.write_text(content)
     notes.add("goes on")
     assert len(written(path)) == 1
-    assert notes.moved_aside is not None
-    assert notes.moved_aside.read_text() == content
+    aside = notes.file.take_report()
+    assert aside is not None
+    assert aside.read_text() == content
+    assert notes.file.take_report() is None, "it is said once"
 
 
 def test_deleting_twice_finds_nothing_and_writes_nothing(notes: ShortTerm, path: Path) -> None:
@@ -200,6 +205,78 @@ def test_an_edit_by_hand_is_seen(notes: ShortTerm, path: Path) -> None:
     notes.add("one")
     put(path, note(9, "written by hand", "2025-07-20T00:00:00Z"))
     assert [entry.id for entry in notes.entries()] == ["n9"]
+
+
+def test_whoever_only_reads_moves_a_torn_file_aside_too(notes: ShortTerm, path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    path.write_text("[{")
+    assert notes.search(query="anything") == []
+    aside = notes.file.take_report()
+    assert aside is not None
+    assert aside.read_text() == "[{"
+    assert written(path) == []
+
+
+def test_what_is_no_file_is_an_error_and_never_waited_for(notes: ShortTerm, path: Path) -> None:
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.raises(StoreError):
+        notes.search(query="x")
+    assert not notes.file.ping().ok
+
+
+def test_a_folder_that_cannot_be_written_costs_the_viewing_and_not_the_answer(
+    notes: ShortTerm, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes.add("apple")
+    before = path.read_bytes()
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr("upwell.memory.notes_file.write_whole", refuse)
+    assert [entry.content for entry in notes.search(query="apple")] == ["apple"]
+    with pytest.raises(StoreUnwritable):
+        notes.add("pear")
+    assert path.read_bytes() == before
+
+
+def test_a_note_is_seen_in_its_project_and_a_global_one_everywhere(
+    path: Path, tmp_path: Path
+) -> None:
+    notes = ShortTerm(path, origins=Origins(tmp_path / "origins.json"))
+    agent = Origin(project="/a", trust=Trust.AGENT, session="s1")
+    mine, _ = notes.add("kettle mine", agent)
+    everywhere, _ = notes.add("kettle everywhere")
+    assert {e.id for e in notes.search(query="kettle", project="/a")} == {mine.id, everywhere.id}
+    assert {e.id for e in notes.search(query="kettle", project="/b")} == {everywhere.id}
+    assert len(notes.search(query="kettle")) == 2
+    assert notes.delete(mine.id, project="/b") is False
+    first, second = notes.memories()
+    assert (first.project, first.trust, first.source) == ("/a", Trust.AGENT, f"stm:{mine.id}")
+    assert first.provenance.session == "s1"
+    assert (second.project, second.trust) == (None, Trust.USER)
+    assert notes.delete(mine.id, project="/a")
+    assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
+
+
+def test_a_note_put_there_by_hand_is_taken_as_its_file_says(path: Path) -> None:
+    put(path, note(1, "by hand", "2025-07-20T00:00:00Z"))
+    unknown = Origin(project="/repo", trust=Trust.AGENT)
+    (memory,) = ShortTerm(path, unknown=unknown).memories()
+    assert (memory.project, memory.trust) == ("/repo", Trust.AGENT)
+
+
+def test_what_was_put_aside_is_kept_for_thirty_days(
+    notes: ShortTerm, path: Path, clock: Hands
+) -> None:
+    notes.add("first")
+    clock.time += 36 * DAY
+    notes.clear()
+    notes.add("second")
+    clock.time += 36 * DAY
+    notes.clear()
+    assert [raw["content"] for raw in written(notes.trash)] == ["second"]
 
 
 def add_fifty(path: Path, name: str) -> None:

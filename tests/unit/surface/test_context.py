@@ -73,3 +73,17 @@ def test_odd_arguments_do_no_harm(args):
     query = tool("fs__read_file", args)
     assert query is not None
     assert all(isinstance(path, str) for path in query.paths)
+
+
+@pytest.mark.parametrize(
+    ("cue", "awaited"),
+    [
+        (Cue(door="ask", text="what about the cache reload?"), True),
+        (Cue(door="prompt", text="what about the cache reload?"), False),
+        (Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}), False),
+    ],
+)
+def test_only_who_asked_waits(cue, awaited):
+    query = query_of(cue, {}, 5)
+    assert query is not None
+    assert query.awaited is awaited

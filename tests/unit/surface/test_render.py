@@ -87,3 +87,11 @@ def test_budgets_count_frame_and_citations():
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
 def test_intent_decides_how_much_may_be_said_at_prompts(confidence, items):
     assert profile_of(Door.PROMPT, Intent(confidence=confidence), Options()).items == items
+
+
+def test_of_a_document_the_matching_item_is_shown_beside_its_lines():
+    text = "# 2026-04-09\n\n- JC's dog Cookie loves carrots\n- The port is 5433"
+    memory = Memory(id="d1", text=text, source="memory/2026-04-09.md", lines=(3, 3))
+    found = Hit(memory=memory, score=0.9, matched=("what does Cookie love",))
+    shown = digest([found], found.matched, ASK)
+    assert shown.splitlines()[1] == "- [memory/2026-04-09.md#L3-L3] JC's dog Cookie loves carrots"

@@ -1,37 +1,28 @@
-"""Spending a budget on the units of a JSON document, and writing what was bought as valid JSON."""
+"""Spending a budget on the units of a JSON document."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 from upwell.compress.fitted import Room
 from upwell.compress.json.outline import Outline
+from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
+from upwell.compress.json.write import Style, is_brief
 from upwell.ground.text.tokens import weigh
-from upwell.ground.types import Omission
 
-_ELLIPSIS = "…"
 _SHORT = 32
 _MARK_CHARS, _MARK_TOKENS = 44, 16.0
 _CUT_CHARS, _CUT_TOKENS = 14, 7.0
 _SMALL_MARK_CHARS, _SMALL_MARK_TOKENS = 20, 8.0
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How the source writes: `": "` or `":"`; `lines` for one record a line (JSON Lines)."""
-
-    colon: str = ": "
-    lines: bool = False
-    note: str = ""
-
-
 class Basket:
     """What has been bought so far, and what it costs as text."""
 
-    def __init__(self, doc: Outline, text: str, style: Style, room: Room) -> None:
+    def __init__(self, doc: Outline, text: str, style: Style, room: Room, tables: Tables) -> None:
         self._doc = doc
+        self._tables = tables
         self._text = text
         self._style = style
         self._room = room
@@ -63,26 +54,26 @@ class Basket:
         """Undo the purchase of `unit`, the last one made."""
         node = self._doc.nodes[unit]
         node.units.remove(unit)
-        while not node.units and not node.kept and node.parent is not None:
+        node = self._tables.put_back(unit) or node
+        while self._is_empty(node) and node.parent is not None:
             assert node.parent.kept is not None
             node.parent.kept.remove(node)
             node = node.parent
 
+    def _is_empty(self, node: Node) -> bool:
+        return not node.units and not node.kept and not self._tables.row(node)
+
     def _add(self, unit: int) -> list[Node]:
+        """Buy a unit, and whatever around it is not open yet. Returns what was opened."""
         doc, node = self._doc, self._doc.nodes[unit]
         piece = self._text[doc.starts[unit] : doc.ends[unit]]
-        opened = []
-        if not node.units:
-            above = node
-            while above.parent is not None and (above is node or above.kept is None):
-                opened.append(above)
-                above = above.parent
-            if above.kept is None:
-                opened.append(above)
-            for box in reversed(opened):
-                self._open(box)
-                if self._is_over():
-                    break
+        cell = self._tables.take(unit, doc.nodes)
+        if cell is not None:
+            self._head(cell)
+            opened = self._open_all(cell.record)
+            self._pay(", " + GAP * self._tables.gaps_before(cell))
+        else:
+            opened = [] if node.units else self._open_all(node)
         node.units.append(unit)
         self._pay(piece)
         if node.end - node.start > len(piece) and len(node.units) == 1:
@@ -90,11 +81,35 @@ class Basket:
             self.tokens += _CUT_TOKENS
         return opened
 
+    def _head(self, cell: Cell) -> None:
+        """Pay for the name of a column in front of its table."""
+        table = cell.table
+        if table.depth[cell.column] == MIN_ROWS:
+            self._pay(f'"{table.columns[cell.column]}", ')
+            if cell.column == 0:
+                self._pay(HEAD)
+
+    def _open_all(self, node: Node) -> list[Node]:
+        """Open `node` and everything around it, as far as it is not open."""
+        opened = []
+        above = node
+        while above.parent is not None and (above.kind == SCALAR or above.kept is None):
+            opened.append(above)
+            above = above.parent
+        if above.kept is None:
+            opened.append(above)
+        for box in reversed(opened):
+            self._open(box)
+            if self._is_over():
+                break
+        return opened
+
     def _is_over(self) -> bool:
         return self.chars > self._room.chars or self.tokens > self._room.tokens
 
     def _undo(self, unit: int, opened: list[Node]) -> None:
         self._doc.nodes[unit].units.pop()
+        self._tables.put_back(unit)
         for box in opened:
             shelf = box.parent.kept if box.parent is not None else None
             if shelf and shelf[-1] is box:
@@ -115,9 +130,11 @@ class Basket:
             return
         node.kept = []
         self._pay("{}" if node.kind == OBJECT else "[]")
+        if node.parent is not None and self._tables.of(node.parent):
+            self._pay("[], ")
         if node.nested and node.kind == OBJECT:
             return
-        brief = _is_brief(node)
+        brief = is_brief(node)
         self.chars += _SMALL_MARK_CHARS if brief else _MARK_CHARS
         self.tokens += _SMALL_MARK_TOKENS if brief else _MARK_TOKENS
 
@@ -131,137 +148,3 @@ class Basket:
 def _weigh_short(text: str) -> float:
     """Names and brackets come again and again."""
     return weigh(text)
-
-
-def _is_brief(node: Node) -> bool:
-    """Is the mark of this container only a number? In full are those of the root and of arrays
-    that stand in no other array; an object in an array is spoken for by the array's mark."""
-    return node.nested or (node.kind == OBJECT and node.parent is not None)
-
-
-def _plain(key: str) -> str:
-    """A key without quotes; one that spells our sign as an escape counts as the sign."""
-    return key[1:-1].replace("\\u2026", _ELLIPSIS)
-
-
-class Writer:
-    """Writes the bought part of a document as valid JSON, with a mark wherever something is
-    missing: `"…": "7 of 12 keys left out"`."""
-
-    def __init__(self, doc: Outline, text: str, style: Style) -> None:
-        self._doc = doc
-        self._text = text
-        self._style = style
-        self.omitted: list[Omission] = []
-
-    def write(self) -> str:
-        parts: list[str] = []
-        stack: list[Node | str] = [self._doc.root]
-        while stack:
-            item = stack.pop()
-            if isinstance(item, str):
-                parts.append(item)
-            elif not item.items:
-                parts.append(self._name(item) + self._scalar(item))
-            else:
-                stack.extend(reversed(self._container(item)))
-        return "".join(parts)
-
-    def _name(self, node: Node) -> str:
-        return node.key + self._style.colon if node.key else ""
-
-    def _container(self, node: Node) -> list[Node | str]:
-        bare = self._style.lines and node.parent is None
-        kept = sorted(node.kept or [], key=lambda child: child.start)
-        between = "\n" if bare else ", "
-        found: list[Node | str] = [self._name(node)]
-        if not bare:
-            found.append("{" if node.kind == OBJECT else "[")
-        for child in kept:
-            found.extend((child, between))
-        mark = self._mark(node, kept)
-        if mark:
-            found.append(mark)
-        elif kept:
-            found.pop()
-        if not bare:
-            found.append("}" if node.kind == OBJECT else "]")
-        return found
-
-    def _mark(self, node: Node, kept: list[Node]) -> str:
-        whole = len(node.items) + node.beyond
-        missing = whole - len(kept)
-        inner = 0 if node.nested or node.kind == OBJECT else self._missing_below(kept)
-        note = self._style.note if node.parent is None else ""
-        if not missing and not inner and not note:
-            return ""
-        what = "keys" if node.kind == OBJECT else "items"
-        if missing:
-            where = node.key.strip('"')
-            self.omitted.append(Omission(what=what, count=missing, total=whole, where=where))
-        if node.nested and node.kind == OBJECT:
-            return ""
-        if _is_brief(node):
-            return self._dress(node, f"+{missing:,} {what}")
-        said = f"{missing:,} of {whole:,} {what}" if missing else ""
-        if inner:
-            self.omitted.append(
-                Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))
-            )
-            said = f"{said}, {inner:,} values" if said else f"{inner:,} values"
-        return self._dress(node, (f"{said} left out" if said else "shortened") + note)
-
-    def _dress(self, node: Node, said: str) -> str:
-        """The mark as it may stand in `node`: an entry, an object among objects, a string."""
-        name = _ELLIPSIS
-        taken = {_plain(child.key) for child in node.items} if node.kind == OBJECT else set()
-        while name in taken:
-            name += _ELLIPSIS
-        if node.kind == OBJECT:
-            return f'"{name}"{self._style.colon}"{said}"'
-        if node.items[0].kind == OBJECT:
-            return f'{{"{name}"{self._style.colon}"{said}"}}'
-        return f'"{name} {said}"'
-
-    def _missing_below(self, kept: list[Node]) -> int:
-        """Scalars left out inside those items that were kept."""
-        missing = 0
-        stack = list(kept)
-        while stack:
-            node = stack.pop()
-            missing += node.size
-            if not node.items:
-                missing -= 1
-            else:
-                stack.extend(node.kept or [])
-                missing -= sum(child.size for child in node.kept or [])
-        return missing
-
-    def _scalar(self, node: Node) -> str:
-        if node.kind != SCALAR:
-            return "{}" if node.kind == OBJECT else "[]"
-        doc, units = self._doc, sorted(node.units)
-        whole = doc.starts[units[0]] == node.start if units else True
-        if whole:
-            return node.lexeme(self._text)
-        return '"' + self._pieces(node, units) + '"'
-
-    def _pieces(self, node: Node, units: list[int]) -> str:
-        doc = self._doc
-        parts = []
-        at = node.start + 1
-        for unit in units:
-            if doc.starts[unit] > at:
-                parts.append(_ELLIPSIS)
-            parts.append(self._text[doc.starts[unit] : doc.ends[unit]])
-            at = doc.ends[unit]
-        missing = (
-            node.end - 1 - node.start - 1 - sum(doc.ends[unit] - doc.starts[unit] for unit in units)
-        )
-        if missing:
-            parts.append(f"{_ELLIPSIS}(+{missing:,})")
-            total = node.end - node.start - 2
-            self.omitted.append(
-                Omission(what="characters", count=missing, total=total, where=node.key.strip('"'))
-            )
-        return "".join(parts)

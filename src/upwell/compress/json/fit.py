@@ -3,10 +3,12 @@
 from typing import Literal
 
 from upwell.compress.fitted import Fitted, Room
-from upwell.compress.json.fill import Basket, Style, Writer
+from upwell.compress.json.fill import Basket
 from upwell.compress.json.outline import Outline, outline
+from upwell.compress.json.rows import Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
 from upwell.compress.json.tree import OBJECT, Node
+from upwell.compress.json.write import Style, Writer
 from upwell.compress.meaning import Meaning
 from upwell.compress.relevance import Question
 from upwell.compress.spend import order
@@ -23,7 +25,7 @@ _LIFT = 2.5
 before others like it, but not before the names of records."""
 _DEEPER = 2.0
 """What a level costs a value that is to stand for its top-level key: each needs its brackets."""
-_ROUNDS = 3
+_ROUNDS = 6
 """Costs are estimated from above; what is left over is spent in further rounds. Since no unit
 ever costs more than its estimate, a larger budget still gets at least as far."""
 
@@ -44,6 +46,9 @@ def fit(
         )
     doc = outline(root, text)
     needed = salience(doc, text)
+    tables = Tables()
+    if not style.lines:
+        tables.find(doc, text, needed)
     _emphasise(doc, needed, emphasis)
     asked, coverage = relevance(doc, text, question) if question else ({}, 0.0)
     if meaning is not None:
@@ -51,13 +56,14 @@ def fit(
     costs = [end - start + 8.0 for start, end in zip(doc.starts, doc.ends, strict=True)]
     share = 0.5 + 0.4 * coverage
     limit = min(room.chars, room.tokens * 8.0) * 1.5
-    basket = Basket(doc, text, style, room)
+    basket = Basket(doc, text, style, room, tables)
     wanted = with_identities(doc, order(asked, needed, costs, share, limit), asked)
+    wanted = [unit for unit in wanted if unit not in tables.implied or unit in asked]
     bought: list[int] = []
     for _ in range(_ROUNDS):
         more = basket.buy(wanted[len(bought) :])
         bought += more
-        writer = Writer(doc, text, style)
+        writer = Writer(doc, text, style, tables)
         result = writer.write()
         if not more or not room.holds(result):
             break
@@ -65,7 +71,7 @@ def fit(
     while bought and not room.holds(result):
         for _ in range(max(1, len(bought) // 20)):
             basket.give_back(bought.pop())
-        writer = Writer(doc, text, style)
+        writer = Writer(doc, text, style, tables)
         result = writer.write()
     if not room.holds(result):
         return Fitted(_empty(root, style), tuple(writer.omitted))

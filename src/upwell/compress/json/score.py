@@ -39,7 +39,7 @@ _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
 """What an empty value is worth that only its key path speaks for."""
-_IDENTITIES = ("id", "name", "key", "title", "number", "slug", "login", "path", "sha", "email")
+IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
 """Keys that tell a record from its like, the best first."""
 
 
@@ -301,9 +301,9 @@ def _identities(doc: Outline) -> dict[int, int]:
     for unit, node in enumerate(doc.nodes):
         record = node.parent
         key = node.key[1:-1].lower()
-        if record is None or key not in _IDENTITIES or doc.pieces[unit]:
+        if record is None or key not in IDENTITIES or doc.pieces[unit]:
             continue
-        rank = _IDENTITIES.index(key)
+        rank = IDENTITIES.index(key)
         if id(record) not in best or rank < best[id(record)][0]:
             best[id(record)] = (rank, unit)
     return {record: unit for record, (_, unit) in best.items()}

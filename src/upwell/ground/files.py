@@ -1,0 +1,29 @@
+"""Files of ours that are not databases: written whole or not at all."""
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace `path` by `text` (0600): a temporary file beside it, fsync, rename, fsync of the
+    folder. It is on the disk when this returns. Lone surrogates are written as escapes.
+
+    Raises:
+        OSError: nothing was changed.
+    """
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        os.unlink(partial)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

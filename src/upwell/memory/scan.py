@@ -1,0 +1,172 @@
+"""Looking at imported files: which there are, whether they changed, and what they say.
+
+Links are not followed, devices and pipes never opened, hidden folders left out: a folder of notes
+cannot lead anywhere else, and nothing in it can make a search hang.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from upwell.memory.sources import Form, Source
+
+MARKDOWN = (".md", ".markdown")
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
+MAX_FILE_BYTES = 10_000_000
+MAX_FILES = 200_000
+"""Files of one source; a folder with more is no folder of notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not read, and why."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A file that is there: its size in bytes, when it was changed, and the source it is of."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A file as it was when it was read. `key` is its source's."""
+
+    size: int
+    mtime_ns: int
+    hash: str
+    key: str
+
+
+@dataclass(slots=True)
+class Look:
+    """What a look at files gave: those that are new or `changed`, the paths of all that are
+    `there`, and the `problems` met."""
+
+    changed: list[Found] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def take(
+        self, path: str, info: os.stat_result, source: Source, key: str, before: Known | None
+    ) -> None:
+        """A file is there; `before` is what was known of it."""
+        self.there.add(path)
+        if (
+            before is None
+            or before.mtime_ns != info.st_mtime_ns
+            or before.size != info.st_size
+            or before.key != key
+        ):
+            self.changed.append(Found(path, info.st_size, info.st_mtime_ns, source))
+
+
+class Unreadable(Exception):
+    """A file says nothing; the message is why."""
+
+
+def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
+    """Look at the files of `sources`. `every` are the paths of all sources there are: what lies in
+    one of them belongs to that one, not to a folder above it."""
+    look = Look()
+    for source in sources:
+        try:
+            info = os.stat(source.path, follow_symlinks=False)
+        except OSError as error:
+            if source.form is Form.MARKDOWN:
+                look.problems.append(Problem(source.path, _why(error)))
+            continue
+        if stat.S_ISREG(info.st_mode):
+            look.take(source.path, info, source, source.key, known.get(source.path))
+        elif stat.S_ISDIR(info.st_mode) and source.form is Form.MARKDOWN:
+            others = {path for path in every if path != source.path and source.holds(path)}
+            _scan_folder(source, others, known, look)
+        else:
+            look.problems.append(Problem(source.path, "it is no file and no folder any more"))
+    return look
+
+
+def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
+    key, end = source.key, len(look.there) + MAX_FILES
+    folders = [source.path]
+    while folders:
+        folder = folders.pop()
+        if len(look.there) >= end:
+            look.problems.append(Problem(folder, f"only {MAX_FILES} files are read"))
+            return
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name, path = entry.name, entry.path
+                    if name[0] == "." or path in others:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [] if name in SKIPPED_FOLDERS else [path]
+                    elif name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
+                        info = entry.stat(follow_symlinks=False)
+                        look.take(path, info, source, key, known.get(path))
+        except OSError as error:
+            look.problems.append(Problem(folder, _why(error)))
+
+
+def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
+    """A file, no link or pipe, whose name can be written down."""
+    if entry.is_symlink():
+        look.problems.append(Problem(path, "links are not followed"))
+        return False
+    return entry.is_file(follow_symlinks=False) and (path.isascii() or _is_sound(path, look))
+
+
+def _is_sound(path: str, look: Look) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
+        return False
+    return True
+
+
+def read_bytes(path: str, root: str) -> bytes:
+    """What a file holds, if it still is one and still lies in `root`.
+
+    Raises:
+        Unreadable: it cannot be read, is too large, or has become something else.
+    """
+    if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
+        raise Unreadable("links are not followed")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise Unreadable("it is no file any more")
+            if info.st_size > MAX_FILE_BYTES:
+                most = MAX_FILE_BYTES / 1e6
+                raise Unreadable(f"over {most:.0f} MB")
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(_why(error)) from error
+
+
+def text_of(data: bytes) -> str:
+    """The text of a Markdown file.
+
+    Raises:
+        Unreadable: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

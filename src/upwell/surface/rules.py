@@ -1,0 +1,100 @@
+"""Standing rules: pinned memories, told when a session begins and beside its first prompt.
+
+They do not compete with what a cue finds and do not depend on it; a cap of their own keeps them
+short, and says how many it left out.
+"""
+
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+
+from upwell.ground.errors import UpwellError
+from upwell.ground.project import project_of
+from upwell.ground.shelf import Shelf
+from upwell.ground.trace import LOG
+from upwell.ground.types import Cue, Door, Hit, Memory, Scope, Skip, SkipReason, Surfacing
+from upwell.surface.render import beneath, citation, preview
+
+KIND = "rules"
+HEADING = "Standing rules that the user pinned:"
+MAX_RULES = 10
+RULE_CHARS = 300
+MAX_CHARS = 2_000
+"""At most ten rules of three hundred characters, two thousand together (ours)."""
+SILENT = frozenset({SkipReason.DISABLED, SkipReason.PAUSED})
+
+Pinned = Callable[[Scope], Awaitable[Sequence[Memory]]]
+
+
+async def no_rules(_: Scope) -> Sequence[Memory]:
+    """Nothing is pinned."""
+    return ()
+
+
+class Rules:
+    """Says the rules of a cue's project once a session, and again when the session begins anew
+    (after a compaction the agent has forgotten them). Told sessions are kept for `ttl_seconds`."""
+
+    def __init__(self, pinned: Pinned, shelf: Shelf, ttl_seconds: float) -> None:
+        self._pinned = pinned
+        self._shelf = shelf
+        self._ttl_seconds = ttl_seconds
+
+    async def beside(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
+        """`outcome` with the rules, where they are due. A fault costs the rules only."""
+        try:
+            if not await self._due(cue, outcome):
+                return outcome
+            rules = await self._pinned(Scope(project=project_of(cue.cwd)))
+            if rules and cue.session:
+                told = {cue.session: b"told"}
+                await self._shelf.put(KIND, told, ttl_seconds=self._ttl_seconds)
+        except UpwellError as error:
+            LOG.warning("standing rules could not be told: %s", error)
+            return outcome
+        return with_rules(outcome, rules) if rules else outcome
+
+    async def _due(self, cue: Cue, outcome: Surfacing | Skip) -> bool:
+        if isinstance(outcome, Skip) and outcome.reason in SILENT:
+            return False
+        if cue.door == Door.SESSION:
+            return True
+        if cue.door != Door.PROMPT or not cue.session:
+            return False
+        if isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE:
+            return False
+        return cue.session not in await self._shelf.get(KIND, [cue.session])
+
+
+def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing:
+    """The outcome as a surfacing that says these rules after what was found."""
+    said, lines = _lines(rules)
+    hits = tuple(Hit(memory=rule, score=1.0, signals={"pinned": 1.0}) for rule in said)
+    if isinstance(outcome, Surfacing):
+        text = beneath(lines, outcome.id, outcome.text)
+        return replace(outcome, hits=(*outcome.hits, *hits), text=text)
+    surfacing_id = f"s_{secrets.token_hex(6)}"
+    return Surfacing(
+        id=surfacing_id,
+        hits=hits,
+        text=beneath(lines, surfacing_id),
+        confidence=1.0,
+        signals=hits[0].signals,
+        intent=outcome.intent,
+        queries=outcome.queries,
+        held_back=outcome.held_back,
+    )
+
+
+def _lines(rules: Sequence[Memory]) -> tuple[list[Memory], list[str]]:
+    """The rules that fit, newest first, and the lines that say them."""
+    said, lines = list[Memory](), [HEADING]
+    for rule in rules[:MAX_RULES]:
+        line = f"- [{citation(rule)}] {preview(rule.text, (), RULE_CHARS)}"
+        if said and sum(map(len, lines)) + len(line) > MAX_CHARS:
+            break
+        said.append(rule)
+        lines.append(line)
+    if left := len(rules) - len(said):
+        lines.append(f"({left} more: upwell recall --pinned)")
+    return said, lines

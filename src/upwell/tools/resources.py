@@ -1,0 +1,176 @@
+"""Our own MCP resources (seed 004): topics, searches and memories under `upwell://` addresses.
+
+What one project may not see is not there. Every address that stands in an answer can be read.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from urllib.parse import unquote_plus
+
+from upwell.ground.errors import UsageError
+from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
+from upwell.ground.types import Hit, Memory
+from upwell.memory.successors import SUPERSEDED
+from upwell.memory.topics import Topic
+from upwell.surface.render import citation, preview
+from upwell.tools.recall import iso
+from upwell.wire.rawjson import dumps
+
+SEARCH_URI = "upwell://search/"
+JSON = "application/json"
+SEARCH_LIMIT = 20
+MOST_TOPICS = 200
+MOST_MEMORIES = 200
+PREVIEW_CHARS = 200
+
+
+class Memories(Protocol):
+    """The part of the library that resources show."""
+
+    async def search(
+        self, text: str, *, limit: int = 10, project: str | None = None
+    ) -> list[Hit]: ...
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+
+class Topical(Protocol):
+    """The index of topics."""
+
+    async def all(self, project: str | None = None) -> list[Topic]: ...
+
+    async def about(self, topic: str, project: str | None = None) -> list[str]: ...
+
+
+class Resources:
+    """Lists and reads our resources as one project sees them."""
+
+    def __init__(self, memories: Memories, topics: Topical, project: str | None) -> None:
+        self._memories = memories
+        self._topics = topics
+        self._project = project
+
+    def listed(self) -> list[dict[str, Any]]:
+        """MCP resource objects."""
+        return [
+            {
+                "uri": TOPICS_URI,
+                "name": "topics",
+                "title": "Topics of the memory",
+                "description": "What is remembered here, by topic, with how much of each.",
+                "mimeType": JSON,
+            }
+        ]
+
+    def templates(self) -> list[dict[str, Any]]:
+        """MCP resource templates."""
+        return [
+            {
+                "uriTemplate": f"{prefix}{{{variable}}}",
+                "name": name,
+                "description": description,
+                "mimeType": JSON,
+            }
+            for prefix, variable, name, description in (
+                (f"{TOPICS_URI}/", "topic", "topic", "The memories that have a topic."),
+                (SEARCH_URI, "query", "search", "The memories that bear on a query."),
+                (MEMORY_URI, "id", "memory", "One memory, whole."),
+            )
+        ]
+
+    async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
+        """The contents of a resource.
+
+        Raises:
+            UsageError: there is none under this address.
+            UpwellError: the memory failed.
+        """
+        if uri == TOPICS_URI:
+            body = await self._all_topics()
+        elif uri.startswith(f"{TOPICS_URI}/"):
+            body = await self._topic(unquote_plus(uri.removeprefix(f"{TOPICS_URI}/")))
+        elif uri.startswith(SEARCH_URI):
+            body = await self._search(unquote_plus(uri.removeprefix(SEARCH_URI)).strip())
+        elif uri.startswith(MEMORY_URI):
+            body = await self._memory(memory_id(uri))
+        else:
+            raise UsageError(f"no resource {uri!r}", hint=f"{TOPICS_URI} is one")
+        return [{"uri": uri, "mimeType": JSON, "text": dumps(body).decode()}]
+
+    async def _all_topics(self) -> dict[str, Any]:
+        found = await self._topics.all(self._project)
+        shown = [described(topic) for topic in found[:MOST_TOPICS]]
+        return {"count": len(found), "topics": shown}
+
+    async def _topic(self, topic: str) -> dict[str, Any]:
+        ids = await self._topics.about(topic, self._project)
+        if not ids:
+            raise UsageError(f"no topic {topic!r}", hint=f"{TOPICS_URI} lists them")
+        found = [await self._memories.get(one) for one in ids[:MOST_MEMORIES]]
+        memories = [brief(memory) for memory in found if memory is not None]
+        namespaces = sorted({memory["namespace"] for memory in memories})
+        return {
+            "topic": topic,
+            "memory_count": len(ids),
+            "namespaces": namespaces,
+            "memories": memories,
+        }
+
+    async def _search(self, query: str) -> dict[str, Any]:
+        if not query:
+            raise UsageError("a search needs a query", hint=f"{SEARCH_URI}words%20to%20find")
+        hits = await self._memories.search(query, limit=SEARCH_LIMIT, project=self._project)
+        memories = [
+            {
+                **brief(hit.memory, query),
+                "score": round(hit.score, 4),
+                "superseded": bool(hit.signals.get(SUPERSEDED)),
+            }
+            for hit in hits
+        ]
+        return {"query": query, "count": len(hits), "memories": memories}
+
+    async def _memory(self, wanted: str) -> dict[str, Any]:
+        memory = await self._memories.get(wanted)
+        if memory is None or (self._project and memory.project not in (None, self._project)):
+            raise UsageError(f"no memory {wanted!r}", hint="it may have been forgotten")
+        return {
+            "id": memory.id,
+            "text": memory.text,
+            "namespace": memory.namespace,
+            "tags": list(memory.tags),
+            "paths": list(memory.paths),
+            "symbols": list(memory.symbols),
+            "project": memory.project,
+            "source": memory.source,
+            "lines": list(memory.lines) if memory.lines else None,
+            "citation": citation(memory),
+            "trust": str(memory.trust),
+            "pinned": memory.pinned,
+            "supersedes": memory.supersedes,
+            "created_at": iso(memory.created_at),
+            "updated_at": iso(memory.updated_at),
+            "expires_at": iso(memory.expires_at),
+        }
+
+
+def described(topic: Topic) -> dict[str, Any]:
+    """A topic as JSON, with the address that reads it."""
+    return {
+        "name": topic.name,
+        "memory_count": topic.memory_count,
+        "namespaces": list(topic.namespaces),
+        "uri": topic_uri(topic.name),
+    }
+
+
+def brief(memory: Memory, query: str = "") -> dict[str, Any]:
+    """A memory in a list: what it begins with or where it matches, and the address of the whole."""
+    return {
+        "id": memory.id,
+        "namespace": memory.namespace,
+        "tags": list(memory.tags),
+        "content_preview": preview(memory.text, [query] if query else (), PREVIEW_CHARS),
+        "citation": citation(memory),
+        "uri": memory_uri(memory.id),
+    }

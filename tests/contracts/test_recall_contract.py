@@ -1,0 +1,162 @@
+"""What every `Recall` must do, whatever it recalls from. A new place is one more of `PLACES`."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.limits import Deadline
+from upwell.ground.types import Memory, Query, Scope
+from upwell.memory.base import Recall
+from upwell.memory.documents import Documents
+from upwell.memory.recalls import Recalls
+from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sources import Sources, source_at
+from upwell.memory.sqlite import SqliteStore
+
+Fill = Callable[[Sequence[Memory]], Awaitable[None]]
+Place = tuple[Recall, Fill]
+
+
+async def builtin(folder: Path, close: AsyncExitStack) -> Place:
+    database = open_database(folder / "memory.db", [MEMORY_OWNER], synchronous="NORMAL")
+    close.push_async_callback(database.aclose)
+    store = SqliteStore(database)
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        await store.add(memories)
+
+    return store, fill
+
+
+async def documents(folder: Path, close: AsyncExitStack) -> Place:
+    """Each memory is a file; a project is a repository of that name in the folder."""
+    database = open_database(folder / "sources.db", [SOURCES_OWNER], synchronous="NORMAL")
+    sources = Sources(database)
+    made = Documents(folder / "index.db", sources)
+    close.push_async_callback(database.aclose)
+    close.push_async_callback(made.aclose)
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        for number, memory in enumerate(memories):
+            root = folder / (Path(memory.project).name if memory.project else "everywhere")
+            root.mkdir(exist_ok=True)
+            if memory.project:
+                (root / ".git").mkdir(exist_ok=True)
+            front = f"---\nnamespace: {memory.namespace}\npaths: [{', '.join(memory.paths)}]\n---\n"
+            (root / f"n{number}.md").write_text(front + memory.text)
+            await sources.add(source_at(root, folder))
+
+    return made, fill
+
+
+async def together(folder: Path, close: AsyncExitStack) -> Place:
+    """The first half in the store, the other in documents."""
+    (store, keep), (files, write) = await builtin(folder, close), await documents(folder, close)
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        half = len(memories) // 2
+        await keep(memories[:half])
+        await write(memories[half:])
+
+    return Recalls([store, files]), fill
+
+
+PLACES = {"builtin": builtin, "documents": documents, "together": together}
+
+
+@pytest.fixture(params=sorted(PLACES))
+async def place(request, tmp_path: Path) -> AsyncIterator[Place]:
+    async with AsyncExitStack() as close:
+        yield await PLACES[request.param](tmp_path, close)
+
+
+async def found(recall: Recall, *texts: str, paths: Sequence[str] = (), **scope) -> list[str]:
+    query = Query(texts=texts, paths=tuple(paths), scope=Scope(**scope))
+    return [hit.memory.text for hit in await recall.search(query, Deadline.after(30))]
+
+
+async def test_nothing_is_found_in_nothing(place: Place) -> None:
+    recall, _ = place
+    assert await found(recall, "kettle") == []
+    assert (await recall.ping()).ok
+
+
+async def test_what_bears_on_the_words_is_found_best_first(place: Place) -> None:
+    recall, fill = place
+    await fill(
+        [
+            Memory(text="a kettle in a long sentence about gardens, rain and the colour of leaves"),
+            Memory(text="bread needs salt"),
+            Memory(text="kettle kettle kettle"),
+            Memory(text="the harbour is closed in winter"),
+        ]
+    )
+    hits = await recall.search(Query(texts=("kettle",)), Deadline.after(30))
+    assert [hit.memory.text.split()[0] for hit in hits] in (["kettle", "a"], ["a", "kettle"])
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert all(0.0 <= hit.score <= 1.0 and hit.signals["bm25"] > 0 for hit in hits)
+    assert {hit.matched for hit in hits} == {("kettle",)}
+    assert all(hit.memory.id and hit.memory.content_hash for hit in hits)
+
+
+async def test_a_project_sees_itself_and_the_global_ones(place: Place, tmp_path: Path) -> None:
+    recall, fill = place
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    await fill(
+        [
+            Memory(text="kettle of one", project=one),
+            Memory(text="kettle everywhere"),
+            Memory(text="kettle of one again", project=one),
+            Memory(text="kettle of two", project=two),
+        ]
+    )
+    assert set(await found(recall, "kettle", project=two)) == {"kettle everywhere", "kettle of two"}
+    assert len(await found(recall, "kettle")) == 4
+    assert await found(recall, "kettle", project=str(tmp_path / "none")) == ["kettle everywhere"]
+    assert await found(recall, "kettle", tenant="nobody") == []
+
+
+async def test_namespaces_filter_inside_the_search(place: Place) -> None:
+    recall, fill = place
+    noise = [Memory(text=f"kettle {n}", namespace="noise") for n in range(60)]
+    rare = Memory(text="kettle of note", namespace="decisions")
+    await fill([*noise[:30], *noise[30:], rare])
+    assert await found(recall, "kettle", namespaces=("decisions",)) == ["kettle of note"]
+
+
+async def test_a_file_finds_what_is_about_it(place: Place) -> None:
+    recall, fill = place
+    await fill(
+        [
+            Memory(text="it retries twice", paths=("src/net/client.py",)),
+            Memory(text="a guide", paths=("docs/intro.md",)),
+            Memory(text="it caches", paths=("src/net/cache.py",)),
+        ]
+    )
+    assert (await found(recall, paths=["src/net/client.py"]))[0] == "it retries twice"
+    assert (await found(recall, paths=["src/net/cache.py"]))[0] == "it caches"
+
+
+async def test_the_limit_holds(place: Place) -> None:
+    recall, fill = place
+    await fill([Memory(text=f"kettle {n} of many") for n in range(20)])
+    hits = await recall.search(Query(texts=("kettle",), limit=3), Deadline.after(30))
+    assert len(hits) == 3
+
+
+@pytest.mark.parametrize("text", ["", '"', "NEAR(", "a AND", "\0", "\ud800", "*", "x" * 5000])
+async def test_no_text_breaks_a_query(place: Place, text: str) -> None:
+    recall, fill = place
+    await fill([Memory(text="the kettle"), Memory(text="the teapot")])
+    query = Query(texts=(text,), paths=(text,), symbols=(text,))
+    assert isinstance(await recall.search(query, Deadline.after(30)), list)
+
+
+async def test_past_the_deadline_it_gives_what_is_ready(place: Place) -> None:
+    recall, fill = place
+    await fill([Memory(text="the kettle"), Memory(text="the teapot")])
+    assert isinstance(await recall.search(Query(texts=("kettle",)), Deadline.after(0.0)), list)

@@ -1,0 +1,66 @@
+"""`memory.backend = qmd` through the real doors, over a stand-in for the program."""
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT, Upwell
+from tests.doors.conftest import Gateway
+from tests.doors.reading import everything
+
+FACT = "The settlement job runs before midnight UTC, or refunds double."
+FAKE = ROOT / "tests" / "unit" / "memory" / "fake_qmd.py"
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> Mapping[str, str]:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "billing.md").write_text(f"# Billing\n\n{FACT}\n")
+    return {
+        "UPWELL_MEMORY__BACKEND": "qmd",
+        "UPWELL_MEMORY__QMD_COMMAND": json.dumps([sys.executable, str(FAKE)]),
+        "FAKE_QMD_ROOT": str(notes),
+    }
+
+
+def test_it_is_searched_beside_what_was_remembered(upwell: Upwell, env: Mapping[str, str]) -> None:
+    upwell("remember", "The settlement was postponed in March", env=env)
+    found = upwell("recall", "settlement", "--json", env=env).json["hits"]
+    assert {hit["source"] for hit in found} == {"", "qmd://notes/billing.md"}
+    assert json.loads(upwell("doctor", "--json", env=env).out)["parts"]["qmd"]["ok"] is True
+
+
+def test_when_it_fails_the_rest_goes_on_and_doctor_says_so(
+    upwell: Upwell, env: Mapping[str, str]
+) -> None:
+    upwell("remember", "The settlement was postponed in March", env=env)
+    broken = {**env, "FAKE_QMD": "crash"}
+    (hit,) = upwell("recall", "settlement", "--json", env=broken).json["hits"]
+    assert "postponed" in hit["text"]
+    done = upwell("doctor", "--json", env=broken)
+    assert done.code == 1
+    assert "instead: documents" in json.loads(done.out)["parts"]["qmd"]["detail"]
+
+
+def test_an_agent_reads_a_passage_by_the_address_it_was_given(
+    gateway: Gateway, env: Mapping[str, str]
+) -> None:
+    peer = gateway({}, env=env)
+    found = everything(peer.call("upwell__memory_search", query="when does the settlement job run"))
+    assert "[qmd://notes/billing.md#L" in found
+    id = found.split("id ")[1].split(")")[0]
+    assert FACT in everything(peer.call("upwell__memory_get", id=id))
+    listed = peer.result("resources/read", {"uri": "upwell://search/settlement%20job"})
+    (memory,) = json.loads(listed["contents"][0]["text"])["memories"]
+    (content,) = peer.result("resources/read", {"uri": memory["uri"]})["contents"]
+    assert FACT in json.loads(content["text"])["text"]
+
+
+def test_a_backend_that_is_none_is_a_clear_error(upwell: Upwell) -> None:
+    done = upwell("recall", "x", env={"UPWELL_MEMORY__BACKEND": "elastic"})
+    assert done.code == 1
+    assert "memory.backend" in done.err

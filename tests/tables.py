@@ -1,0 +1,55 @@
+"""Reading fitted JSON back: tables as the arrays that they stand for."""
+
+from typing import Any
+
+NONE = "∅"
+
+
+def expand(value: Any) -> Any:
+    """`value` with its tables as arrays of objects again, marks left out."""
+    if isinstance(value, dict):
+        return {key: expand(inner) for key, inner in value.items() if key != "…"}
+    if not isinstance(value, list):
+        return value
+    head = value[0] if value and isinstance(value[0], dict) else {}
+    if head.get("…") != "table":
+        return [expand(item) for item in value if not _is_mark(item)]
+    return [
+        _record(row, head["columns"], head.get("same", {}))
+        for row in value[1:]
+        if not _is_mark(row)
+    ]
+
+
+def _is_mark(item: Any) -> bool:
+    said = list(item) if isinstance(item, dict) else [item]
+    return len(said) == 1 and isinstance(said[0], str) and said[0].startswith("…")
+
+
+def _record(row: Any, columns: list[str], same: dict[str, Any]) -> dict[str, Any]:
+    cells, rest = (row, {}) if isinstance(row, list) else ([], row)
+    if len(cells) and isinstance(cells[-1], dict) and cells[-1]:
+        cells, rest = cells[:-1], cells[-1]
+    built: dict[str, Any] = {}
+    told = dict(zip(columns, cells, strict=False))
+    for path, cell in {**same, **told}.items():
+        if cell != NONE:
+            _put(built, path.split("."), cell)
+    return _merged(built, expand(rest))
+
+
+def _put(box: dict[str, Any], path: list[str], cell: Any) -> None:
+    for place, part in enumerate(path[:-1]):
+        below: Any = [{}] if path[place + 1] == "0" else {}
+        inner = box.setdefault(part, below) if part != "0" else box
+        box = inner[0] if isinstance(inner, list) else inner
+    box[path[-1]] = cell
+
+
+def _merged(one: Any, other: Any) -> Any:
+    if isinstance(one, dict) and isinstance(other, dict):
+        both = {key: _merged(one[key], other[key]) for key in one if key in other}
+        return {**one, **other, **both}
+    if isinstance(one, list) and isinstance(other, list):
+        return [_merged(a, b) for a, b in zip(one, other, strict=False)] or one or other
+    return other

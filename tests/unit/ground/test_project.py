@@ -1,0 +1,40 @@
+"""Which files a repository brings with it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.project import brings
+
+
+def git(folder: Path, *args: str) -> None:
+    subprocess.run(["git", *args], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repo"
+    (folder / ".upwell").mkdir(parents=True)
+    (folder / ".upwell" / "stm.json").write_text("[]")
+    git(folder, "init", "-q")
+    return folder
+
+
+def test_a_tracked_file_came_with_the_clone(repository: Path) -> None:
+    assert not brings(str(repository), ".upwell/stm.json")
+    git(repository, "add", ".upwell/stm.json")
+    assert brings(str(repository), ".upwell/stm.json")
+    assert not brings(str(repository), ".upwell/other.json")
+
+
+def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) -> None:
+    git(repository, "add", ".")
+    who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
+    git(repository, *who, "commit", "-qm", "x")
+    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
+    assert brings(str(tmp_path / "tree"), ".upwell/stm.json")
+
+
+def test_no_repository_brings_nothing(tmp_path: Path) -> None:
+    assert not brings(str(tmp_path), ".upwell/stm.json")

@@ -1,0 +1,190 @@
+"""Bringing in and taking out: idempotent, whole, and clear about what is wrong."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import UsageError
+from upwell.ground.types import Memory, Provenance, Trust
+from upwell.memory import transfer
+from upwell.memory.library import Library
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+from upwell.memory.transfer import bring_in, exported, format_of, to_line, to_markdown
+
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+@pytest.fixture
+async def library(tmp_path: Path) -> AsyncIterator[Library]:
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
+    yield Library(SqliteStore(database))
+    await database.aclose()
+
+
+async def take(library: Library, path: Path, form: str = "jsonl") -> transfer.Copied:
+    return await bring_in(library, path, form, lambda done, total: None)
+
+
+async def everything(library: Library) -> list[Memory]:
+    return sorted([memory async for memory in exported(library)], key=lambda one: one.id)
+
+
+def file(tmp_path: Path, *rows: object, name: str = "in.jsonl") -> Path:
+    path = tmp_path / name
+    said = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(said) + "\n")
+    return path
+
+
+async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Path):
+    await library.add_many(
+        [
+            Memory(
+                text="lone \ud800, NUL \0, line\nsecond 🌊",
+                id="1" * 40,
+                namespace="decisions",
+                tags=("a", "b"),
+                paths=("src/a.py",),
+                symbols=("App.run",),
+                project="/home/x/repo",
+                source="memory/a.md",
+                lines=(3, 5),
+                provenance=Provenance(door="tool", server="fs", tool="read", session="s"),
+                trust=Trust.IMPORTED,
+                pinned=True,
+                supersedes="other",
+                expires_at=4e9,
+                created_at=1775736000.123457,
+                updated_at=1775736001.5,
+                viewed_at=1775736002.25,
+            ),
+            {"text": "plain"},
+        ]
+    )
+    before = await everything(library)
+    path = file(tmp_path, *map(to_line, before))
+    fresh_database = open_database(tmp_path / "fresh.db", [OWNER], synchronous="NORMAL")
+    fresh = Library(SqliteStore(fresh_database))
+    assert (await take(fresh, path)).kept == 2
+    assert await everything(fresh) == before
+    await take(fresh, path)
+    assert await everything(fresh) == before
+    await fresh_database.aclose()
+
+
+async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path):
+    path = file(tmp_path, {"text": "no id and no time"}, "", {"text": "other", "tags": ["x"]})
+    assert (await take(library, path)).kept == 2
+    before = await everything(library)
+    await take(library, path)
+    assert await everything(library) == before
+    assert {one.trust for one in before} == {Trust.IMPORTED}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("{", "not JSON"),
+        ("[1]", "object with a text"),
+        ('{"text": 5}', "needs a text"),
+        ('{"text": " "}', "needs a text"),
+        ('{"text": "x", "created_at": NaN}', "NaN"),
+        ('{"text": "x", "created_at": 1e400}', "not a time"),
+        ('{"text": "x", "created_at": 1' + "0" * 400 + "}", "not a time"),
+        ('{"text": "x", "created_at": "soon"}', "not a time"),
+        ('{"text": "x", "id": "\\ud800"}', "valid Unicode"),
+        ('{"text": "x", "id": "' + "y" * 300 + '"}', "at most"),
+        ('{"text": "x", "upwell": 1}', "must be an object"),
+        ('{"text": "x", "upwell": {"trust": "god"}}', "god"),
+        ('{"text": "x", "upwell": {"provenance": {"shoe": 1}}}', "shoe"),
+        ('{"text": "x", "upwell": {"lines": [1]}}', "lines"),
+        ("[" * 100_000, "nested"),
+    ],
+)
+async def test_a_bad_line_is_named_and_its_batch_is_not_kept(
+    library: Library, tmp_path: Path, row: str, said: str
+):
+    path = file(tmp_path, {"text": "good"}, row, {"text": "later"})
+    with pytest.raises(UsageError) as caught:
+        await take(library, path)
+    assert f"{path}:2" in caught.value.message
+    assert said in caught.value.message
+    assert "nothing was kept" in caught.value.hint
+    assert await everything(library) == []
+
+
+async def test_batches_before_a_bad_line_are_kept_and_counted(
+    library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(transfer, "BATCH", 2)
+    path = file(tmp_path, *({"text": f"n{n}"} for n in range(5)), "{")
+    with pytest.raises(UsageError) as caught:
+        await take(library, path)
+    assert f"{path}:6" in caught.value.message
+    assert "4 memories before it were kept" in caught.value.hint
+    assert len(await everything(library)) == 4
+
+
+async def test_bytes_that_are_no_text_are_named(library: Library, tmp_path: Path):
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'{"text": "good"}\n{"text": "\xe9"}\n')
+    with pytest.raises(UsageError, match="UTF-8"):
+        await take(library, path)
+
+
+async def test_secrets_are_masked_and_counted(library: Library, tmp_path: Path):
+    done = await take(library, file(tmp_path, {"text": f"the token is {TOKEN}"}))
+    assert list(done.redacted.values()) == [1]
+    assert TOKEN not in (await everything(library))[0].text
+
+
+async def test_an_stm_json_of_elsewhere_becomes_memories(library: Library, tmp_path: Path):
+    notes = [
+        {
+            "id": "n1",
+            "content": "kettle",
+            "created_at": "2025-07-20T12:00:00Z",
+            "viewed_at": "2025-07-21T12:00:00Z",
+            "mood": "fine",
+        },
+        {"id": "n2", "content": "teapot", "created_at": "2025-07-20"},
+    ]
+    path = tmp_path / "stm.json"
+    path.write_text(json.dumps(notes, indent=1))
+    assert (await take(library, path, "stm")).kept == 2
+    first, second = await everything(library)
+    assert (first.id, first.text, first.created_at) == ("n1", "kettle", 1753012800.0)
+    assert first.viewed_at == 1753099200.0
+    assert second.created_at == 1752969600.0
+    await take(library, path, "stm")
+    assert len(await everything(library)) == 2
+
+
+@pytest.mark.parametrize("text", ["{}", "[1]", '[{"id": "a"}]', "[", ""])
+async def test_what_is_no_stm_json_is_refused(library: Library, tmp_path: Path, text: str):
+    path = tmp_path / "stm.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"stm\.json"):
+        await take(library, path, "stm")
+    assert await everything(library) == []
+
+
+def test_the_format_is_told_by_the_name(tmp_path: Path):
+    names = {"a.md": "markdown", "b.jsonl": "jsonl", "stm.json": "stm", "c.NDJSON": "jsonl"}
+    assert {name: format_of(tmp_path / name) for name in names} == names
+    assert format_of(tmp_path) == "markdown"
+    assert format_of(tmp_path / "x.txt", "markdown") == "markdown"
+    for path, named in ((tmp_path / "x.txt", "auto"), (tmp_path / "a.md", "xml")):
+        with pytest.raises(UsageError):
+            format_of(path, named)
+
+
+def test_markdown_says_what_a_memory_is_about():
+    memory = Memory(text="we chose polars", id="m", namespace="decisions", paths=("a.py",))
+    assert to_markdown(memory).startswith("## m\n\nwe chose polars\n\n- namespace: decisions\n")
+    assert "a.py" in to_markdown(replace(memory, tags=("x",)))

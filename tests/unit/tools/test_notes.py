@@ -1,0 +1,100 @@
+"""The tools of seed 001: data always, status lines only when asked for."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upwell.memory.origins import Origins
+from upwell.memory.stm import ShortTerm
+from upwell.tools.base import Toolbox
+from upwell.tools.notes import add_tool, delete_tool, search_tool
+
+Call = Callable[..., Any]
+PROJECT = "/repo"
+
+
+@pytest.fixture
+def notes(tmp_path: Path) -> ShortTerm:
+    return ShortTerm(tmp_path / "stm.json", origins=Origins(tmp_path / "origins.json"))
+
+
+def toolbox(notes: ShortTerm, *, status: bool = False, project: str = PROJECT) -> Toolbox:
+    makers = (add_tool, search_tool, delete_tool)
+    return Toolbox([make(notes, project, status=status) for make in makers])
+
+
+async def said(box: Toolbox, tool: str, **args: object) -> list[str]:
+    reply = json.loads((await box.call(tool, args, "s")).result)
+    assert not reply.get("isError"), reply
+    return [block["text"] for block in reply["content"]]
+
+
+async def complaint(box: Toolbox, tool: str, **args: object) -> str:
+    reply = json.loads((await box.call(tool, args, "s")).result)
+    assert reply.get("isError"), reply
+    return str(reply["content"][0]["text"])
+
+
+async def test_without_status_there_is_data_and_nothing_else(notes: ShortTerm) -> None:
+    box = toolbox(notes)
+    (note_id,) = await said(box, "add_memory", content="the tide turns at noon")
+    (found,) = await said(box, "search_memory", query="tide")
+    (note,) = json.loads(found)
+    assert set(note) == {"id", "content", "created_at", "viewed_at"}
+    assert (note["id"], note["content"]) == (note_id, "the tide turns at noon")
+    assert note["created_at"].endswith("Z")
+    assert await said(box, "search_memory", query="kettle") == ["[]"]
+    assert await said(box, "delete_memory", id=note_id) == [note_id]
+    assert await said(box, "search_memory", id=note_id) == ["[]"]
+
+
+async def test_with_status_the_texts_of_the_seed_stand_beside_the_data(notes: ShortTerm) -> None:
+    box = toolbox(notes, status=True)
+    note_id, status = await said(box, "add_memory", content="the tide turns at noon")
+    assert status == "STM entry added"
+    assert len(await said(box, "search_memory", query="tide")) == 1
+    assert await said(box, "search_memory", query="x") == ["[]", "No matching STM entries found"]
+    assert await said(box, "delete_memory", id=note_id) == [note_id, "STM entry deleted"]
+
+
+async def test_what_cannot_be_is_said(notes: ShortTerm) -> None:
+    box = toolbox(notes)
+    for args in ({}, {"query": "  "}):
+        text = await complaint(box, "search_memory", **args)
+        assert all(name in text for name in ("query", "id", "date"))
+    assert "date" in await complaint(box, "search_memory", date="2025-02-30")
+    assert "content" in await complaint(box, "add_memory", content="  ")
+    (note_id,) = await said(box, "add_memory", content="x")
+    await said(box, "delete_memory", id=note_id)
+    assert note_id in await complaint(box, "delete_memory", id=note_id)
+
+
+async def test_a_secret_is_masked_and_said_so(notes: ShortTerm) -> None:
+    token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    (text,) = await said(toolbox(notes), "add_memory", content=f"use {token}")
+    assert "github-pat" in text
+    assert token not in notes.file.path.read_text()
+
+
+async def test_a_file_that_was_moved_aside_is_reported_once(notes: ShortTerm) -> None:
+    notes.file.path.write_text("{")
+    box = toolbox(notes)
+    first = await said(box, "add_memory", content="x")
+    assert "corrupt-" in first[1]
+    assert len(await said(box, "search_memory", query="x")) == 1
+
+
+async def test_another_project_sees_nothing_of_it(notes: ShortTerm) -> None:
+    (note_id,) = await said(toolbox(notes), "add_memory", content="the tide turns")
+    other = toolbox(notes, project="/other")
+    assert await said(other, "search_memory", query="tide") == ["[]"]
+    assert note_id in await complaint(other, "delete_memory", id=note_id)
+
+
+def test_the_model_is_told_that_notes_are_forgotten_and_cannot_clear(notes: ShortTerm) -> None:
+    tools = {tool["name"]: tool for tool in toolbox(notes).listed()}
+    assert set(tools) == {"add_memory", "search_memory", "delete_memory"}
+    assert all("35 days" in tool["description"] for tool in tools.values())

@@ -1,0 +1,115 @@
+"""Resources: every address in an answer can be read, and none shows another project's memories."""
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import UsageError
+from upwell.memory.library import Library
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+from upwell.memory.topics import Topics
+from upwell.tools.resources import Resources
+
+ODD = "a/b c%20?#[é]"
+
+
+@pytest.fixture
+async def resources(tmp_path: Path) -> AsyncIterator[Resources]:
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
+    library = Library(SqliteStore(database))
+    await library.add_many(
+        [
+            {
+                "id": "sea",
+                "text": "the tide turns at noon in café Azul",
+                "tags": ["Deep Sea", "c++"],
+            },
+            {"id": ODD, "text": "the tide is odd", "tags": ["sea/shore", "100%"]},
+            {"id": "theirs", "text": "the tide of another project", "project": "/other"},
+        ]
+    )
+    yield Resources(library, Topics([database]), "/repo")
+    await database.aclose()
+
+
+async def read(resources: Resources, uri: str) -> Any:
+    (content,) = await resources.read(uri)
+    assert (content["uri"], content["mimeType"]) == (uri, "application/json")
+    return json.loads(content["text"])
+
+
+def addresses(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        found = [value["uri"]] if "uri" in value else []
+        return found + [uri for part in value.values() for uri in addresses(part)]
+    return [uri for part in value for uri in addresses(part)] if isinstance(value, list) else []
+
+
+async def test_every_address_that_is_given_can_be_read(resources: Resources) -> None:
+    queue, seen = [one["uri"] for one in resources.listed()], set()
+    while queue:
+        uri = queue.pop()
+        if uri not in seen:
+            seen.add(uri)
+            queue += addresses(await read(resources, uri))
+    assert sum("/memory/" in uri for uri in seen) == 2
+    assert sum("/topics/" in uri for uri in seen) >= 5
+
+
+async def test_topics_and_one_of_them(resources: Resources) -> None:
+    listed = await read(resources, "upwell://topics")
+    assert listed["count"] == len(listed["topics"])
+    assert listed["topics"][0]["memory_count"] == 2
+    topic = await read(resources, "upwell://topics/Deep%20Sea")
+    assert [memory["id"] for memory in topic["memories"]] == ["sea"]
+    assert topic["memory_count"] == 1
+    assert topic["namespaces"] == ["context"]
+
+
+@pytest.mark.parametrize("query", ["caf%C3%A9+azul", "tide%20noon", "caf%C3%A9/azul"])
+async def test_a_search(resources: Resources, query: str) -> None:
+    found = await read(resources, f"upwell://search/{query}")
+    assert found["memories"][0]["id"] == "sea"
+    assert 0 < found["memories"][0]["score"] <= 1
+    assert found["count"] == len(found["memories"])
+
+
+async def test_a_memory_whole(resources: Resources) -> None:
+    memory = await read(resources, "upwell://memory/sea")
+    assert memory["text"] == "the tide turns at noon in café Azul"
+    assert memory["tags"] == ["Deep Sea", "c++"]
+    assert memory["citation"] == "upwell://memory/sea"
+    assert memory["created_at"].endswith("Z")
+
+
+async def test_another_projects_memories_are_not_there(resources: Resources) -> None:
+    found = await read(resources, "upwell://search/tide%20of%20another%20project")
+    assert "theirs" not in [memory["id"] for memory in found["memories"]]
+    with pytest.raises(UsageError):
+        await resources.read("upwell://memory/theirs")
+    with pytest.raises(UsageError):
+        await resources.read("upwell://topics/another")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "upwell://memory/nobody",
+        "upwell://memory/",
+        "upwell://topics/nothing",
+        "upwell://topics/",
+        "upwell://search/",
+        "upwell://search/%20",
+        "upwell://elsewhere",
+        "file:///etc/passwd",
+        "",
+    ],
+)
+async def test_what_is_not_there_is_said(resources: Resources, uri: str) -> None:
+    with pytest.raises(UsageError):
+        await resources.read(uri)
