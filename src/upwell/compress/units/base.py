@@ -55,7 +55,10 @@ def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[i
     while at < stop:
         found = text.find("\n", at, stop)
         last = stop if found < 0 else found + 1
-        yield from pieces(text, at, last)
+        if last - at <= LONG_LINE:
+            yield at, last
+        else:
+            yield from pieces(text, at, last)
         at = last
 
 

@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left
 
 from upwell.compress.relevance import lowered
+from upwell.compress.units.base import LONG_LINE
 
 _TROUBLE = [
     *"error fail fatal panic exception traceback critical denied refused abort assert".split(),
@@ -42,7 +43,15 @@ class Marks:
             score += 1.5
         if _inside(self._summary, start, end):
             score += 2.0
-        return score - _LONG_COSTS * round(math.log2(max(end - start, 20) / _USUAL_CHARS))
+        size = end - start
+        return score - (_LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size))
+
+
+def _length_cost(size: int) -> float:
+    return _LONG_COSTS * round(math.log2(max(size, 20) / _USUAL_CHARS))
+
+
+_LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
 
 
 def _places(low: str, words: list[str]) -> list[int]:
@@ -57,7 +66,5 @@ def _places(low: str, words: list[str]) -> list[int]:
 
 
 def _inside(places: list[int], start: int, end: int) -> bool:
-    if not places:
-        return False
     at = bisect_left(places, start)
     return at < len(places) and places[at] < end

@@ -6,7 +6,9 @@ import re
 from upwell.compress.units.base import Units, lines
 from upwell.compress.units.marks import Marks
 
-_VARIABLE = re.compile(r"0x[0-9a-fA-F]+|[0-9a-fA-F]{8,}|\d+")
+_VARIABLE = re.compile(
+    r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
+)
 _EDGE = 3
 """Lines at both ends of a text that say how it begins and ends."""
 

@@ -12,9 +12,10 @@ from upwell.compress.units.plain import lift_edges
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
-_PASSED = re.compile(
-    r"\bPASS(?:ED)?\b|\.\.\. ok\b|^\s*ok\b|^\s*[✓✔√]|--- PASS|\bPASS:|=== RUN|\[ +(?:OK|RUN) ", re.M
-)
+_PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
+_PASSED = re.compile(r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== RUN|\.\.\. ok\b|\[ +(?:OK|RUN) ")
+"""Searches: each way begins with a letter or sign of its own, which is looked for first; a `\\b`
+there would try every place of the line."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -22,12 +23,12 @@ _DETAIL = re.compile(
     r"\s*(?:E  |>  |assert|left:|right:|expected|actual|received|got|want|thread ')", re.I
 )
 _RAISED = re.compile(
-    r"^\S*(?:Error|Exception|Warning|Interrupt|Exit)\b.*|^Caused by:|^Traceback"
-    r"|panic(?:ked|:)|^goroutine"
+    r"\S*?(?:Error|Exception|Warning|Interrupt|Exit)\b|Caused by:|Traceback|goroutine"
 )
+_PANIC = re.compile(r"panic(?:ked|:)")
 _FRAME = re.compile(r'\s+(?:at |File "|from )|\s+\S+\.(?:go|rs|py|js|ts):\d+')
 _FOREIGN = re.compile(
-    r"site-packages|node_modules|dist-packages|/lib/python|node:internal|\bjava\.|\bjavax\.|\bsun\."
+    r"site-packages|node_modules|dist-packages|/lib/python|node:internal|j(?<=\bj)avax?\.|s(?<=\bs)un\."
     r"|org\.springframework|/usr/|/rustc/|runtime\.|<frozen"
 )
 
@@ -100,7 +101,7 @@ def split_tests(text: str, name: str = "") -> Units:
             units.add(line.start, line.end, -6.0)
             continue
         worth = _worth(marks, line, units)
-        if _PASSED.search(said):
+        if _PASSED_FIRST.match(said) or _PASSED.search(said):
             worth = -2.0 - 0.5 * math.log2(max(line.end - line.start, 20) / 60)
             trouble = 0
         elif _DETAIL.match(said):
@@ -134,7 +135,7 @@ def split_trace(text: str, name: str = "") -> Units:
             units.add(start, end, -6.0)
             continue
         worth = marks.worth(start, end)
-        if _RAISED.search(line):
+        if _RAISED.match(line) or _PANIC.search(line):
             worth += 3.0
         elif _FRAME.match(line):
             worth += -1.5 if _FOREIGN.search(line) else 1.0

@@ -6,7 +6,7 @@ against a full CommonMark parser.
 """
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
@@ -25,8 +25,7 @@ _SIGNS = frozenset("#`~=-*+>|_0123456789")
 _ENDED_BY_PROSE = (BLANK, TABLE)
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A block of a document: `text[start:end]`. `level` 1–6 of a heading, 0 of anything else;
     `heading` is the number of the block it stands under, -1 at the top."""
 
@@ -78,15 +77,14 @@ def blocks(text: str) -> list[Block]:
         at = front.end()
         scan.close(at)
     fence = ""
-    while at < len(text):
-        found = text.find("\n", at)
-        end = len(text) if found < 0 else found + 1
-        line = text[at:end].rstrip("\r\n")
+    for row in text[at:].split("\n"):
+        end = min(at + len(row) + 1, len(text))
+        line = row.rstrip("\r")
         if fence:
             if _closes(line, fence):
                 fence = ""
                 scan.close(end)
-        else:
+        elif at < end:  # behind the last line break there is no line
             fence = _line(scan, line, at, end)
         at = end
     scan.close(len(text))
@@ -113,22 +111,23 @@ def _line(scan: _Scan, line: str, at: int, end: int) -> str:
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
         _plain_line(scan, at, blank=not bare)
         return ""
-    if (match := _FENCE.match(line)) is not None:
+    sign = bare[0]
+    if sign in "`~" and (match := _FENCE.match(line)) is not None:
         scan.begin(FENCE, at)
         return match.group(1)
     kind = scan.open[0] if scan.open else ""
-    if (match := _ATX.match(line)) is not None:
+    if sign == "#" and (match := _ATX.match(line)) is not None:
         scan.heading(at, end, len(match.group(1)))
-    elif kind == PARAGRAPH and (match := _SETEXT.match(line)) is not None and scan.open is not None:
+    elif kind == PARAGRAPH and sign in "=-" and _SETEXT.match(line) and scan.open is not None:
         start = scan.open[1]
         scan.open = None
-        scan.heading(start, end, 1 if match.group(1)[0] == "=" else 2)
-    elif _LIST.match(line) and not _RULE.match(line):
+        scan.heading(start, end, 1 if sign == "=" else 2)
+    elif (sign in "-*+" or sign.isdigit()) and _LIST.match(line) and not _RULE.match(line):
         scan.begin(ITEM, at)
-    elif _TABLE.match(line) and kind in (TABLE, "", BLANK):
+    elif "|" in bare and _TABLE.match(line) and kind in (TABLE, "", BLANK):
         if kind != TABLE:
             scan.begin(TABLE, at)
-    elif kind in ("", BLANK, TABLE) or (_QUOTE.match(line) and kind == ITEM):
+    elif kind in ("", BLANK, TABLE) or (sign == ">" and kind == ITEM and _QUOTE.match(line)):
         scan.begin(PARAGRAPH, at)
     return ""
 
