@@ -11,6 +11,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.config import load
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Fitter
+from upwell.gateway.greeting import Hello
 from upwell.gateway.workshop import work
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -24,7 +25,7 @@ WARM_AFTER_SECONDS = 3.0
 SHOWN_PROBLEMS = 3
 
 
-async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
+async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) -> None:
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
@@ -32,7 +33,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str) -> None:
     await app.forget_notes()
     keeping = asyncio.create_task(_keep_house(app))
     try:
-        await app.gateway().serve(lines, sink)
+        await app.gateway().serve(lines, sink, hello)
     finally:
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)

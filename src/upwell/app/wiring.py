@@ -20,6 +20,7 @@ from upwell.app.files import (
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
+from upwell.gateway.greeting import Known, remember
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -171,7 +172,14 @@ class App:
             resources=Resources(self.memory, self.topics, project_of(self._cwd)),
             may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
             environment=config.environment,
+            learned=self._remember_greeting,
         )
+
+    def _remember_greeting(self, known: Known) -> None:
+        try:
+            remember(self.config.home, known)
+        except OSError as error:
+            LOG.warning("what the servers offer cannot be written down: %s", error)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""

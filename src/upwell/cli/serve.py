@@ -20,11 +20,11 @@ def main() -> int:
 
 async def _serve(cwd: str) -> int:
     source, sink = await open_stdio()
-    lines = await greeted(read_lines(source), sink)
+    lines, hello = await greeted(read_lines(source), sink)
     from upwell.app import serve
 
     try:
-        await serve(lines, sink, cwd)
+        await serve(lines, sink, cwd, hello)
     except UpwellError as error:
         sys.stderr.write(f"upwell: {' '.join(str(error).split())}\n")
         sys.stderr.flush()

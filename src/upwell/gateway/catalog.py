@@ -40,8 +40,9 @@ class Target:
 
 
 def front_name(server: str, tool: str) -> str:
-    """`{server}__{tool}`; a stable alias where hosts would not take that as a name."""
-    name = f"{server}{SEPARATOR}{tool}"
+    """`{server}__{tool}`, or the tool's own name where the server has no prefix (""); a stable
+    alias where hosts would not take that as a name."""
+    name = f"{server}{SEPARATOR}{tool}" if server else tool
     if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
         return name
     mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
@@ -105,7 +106,7 @@ class Catalog:
         if depth(raw) > MAX_DEPTH:
             raise NotJson(f"nested more than {MAX_DEPTH} levels")
         bare = _text(tool, "name")
-        name = front_name(upstream.name, bare)
+        name = front_name(upstream.prefix, bare)
         if not bare or name in targets:
             LOG.warning("upstream %s: tool %r has no name of its own", upstream.name, bare)
             return

@@ -5,15 +5,22 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 
+from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
-    HANDSHAKE_VERSIONS,
     MODERN_VERSIONS,
+    Introduction,
+    answered,
     bare,
     enveloped,
     initialize_params,
+    input_requests,
+    introduction,
+    wants_input,
 )
+from upwell.gateway.inbound import Inbound, Surroundings
+from upwell.gateway.inflight import InFlight, Patience
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.ground.errors import (
     UpstreamError,
@@ -32,28 +39,28 @@ from upwell.wire.peer import (
     Peer,
     PeerBabbled,
     PeerGone,
-    error_body,
 )
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
 
-NO_CAPABILITIES = b"{}"
 _MAX_PAGES = 1000
-MOST_ANSWERS = 100
-Heard = Callable[[Message], Awaitable[None]]
+MOST_ROUNDS = 10
+"""How often a call may come back for more input. The same bound as the official SDK's."""
 
 
 class Connection:
     """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end."""
 
     def __init__(
-        self, server: ServerOptions, options: GatewayOptions, child: Child, on_notice: Heard
+        self, server: ServerOptions, options: GatewayOptions, child: Child, around: Surroundings
     ) -> None:
+        self.about = Introduction()
         self._server = server
         self._child = child
-        self._on_notice = on_notice
-        self._version = ""
-        self._answers: set[asyncio.Task[None]] = set()
-        self._peer = Peer(read_lines(child.out, options.max_line_bytes), child.sink, self._incoming)
+        self._around = around
+        self._in_flight = InFlight()
+        self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
+        lines = read_lines(child.out, options.max_line_bytes)
+        self._peer = Peer(lines, child.sink, self._inbound.take)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
 
     async def greet(self, timeout_seconds: float) -> tuple[RawObject, ...]:
@@ -65,7 +72,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
-                return await self.list_tools()
+                return await self.every("tools/list", "tools")
         except NotJson as error:
             raise self._babble(f"its greeting cannot be read: {error}") from error
         except TimeoutError:
@@ -75,8 +82,10 @@ class Connection:
                 hint="try again, or raise gateway.connect_timeout_seconds",
             ) from None
 
-    async def list_tools(self) -> tuple[RawObject, ...]:
-        """Every page of its tools.
+    async def every(
+        self, method: str, member: str, client: Client = NOBODY
+    ) -> tuple[RawObject, ...]:
+        """Every page of a list; nothing where the server does not know the method.
 
         Raises:
             UpstreamError: as `ask`, or the list cannot be read.
@@ -84,17 +93,17 @@ class Connection:
         found: list[RawObject] = []
         params = RawObject()
         for _ in range(_MAX_PAGES):
-            reply = await self.ask("tools/list", params)
+            reply = await self.ask(method, params, client)
             if reply.error:
                 if _code(reply.error) == METHOD_NOT_FOUND:
                     return ()
-                raise self._babble(f"tools/list failed: {reply.error.decode()[:200]}")
+                raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
                 page = RawObject.parse(reply.result)
-                items = RawArray.parse(page.get("tools") or b"[]").items
+                items = RawArray.parse(page.get(member) or b"[]").items
                 found.extend(RawObject.parse(item) for item in items if kind_of(item) == "object")
             except NotJson as error:
-                raise self._babble(f"its list of tools cannot be read: {error}") from error
+                raise self._babble(f"its list of {member} cannot be read: {error}") from error
             cursor = page.get("nextCursor")
             if cursor in (None, b"null", b'""'):
                 break
@@ -102,15 +111,35 @@ class Connection:
         return tuple(found)
 
     async def ask(
-        self, method: str, params: RawObject, capabilities: bytes = NO_CAPABILITIES
+        self,
+        method: str,
+        params: RawObject,
+        client: Client = NOBODY,
+        patience: Patience | None = None,
     ) -> Reply:
-        """Ask and wait; a cancelled wait is told to the server.
+        """Ask for a client and wait; a cancelled wait is told to the server.
 
         Raises:
             UpstreamError: it died, or answered with something that is no answer.
         """
+        with self._in_flight.begun(params, client, patience) as sent:
+            for _ in range(MOST_ROUNDS):
+                reply = await self._asked(method, sent, client)
+                if client.modern or not self.about.modern or not wants_input(reply.result):
+                    return reply
+                sent = await self._with_input(sent, reply.result, client)
+        raise self._babble(f"it asked for input {MOST_ROUNDS} times over")
+
+    async def tell(self, method: str, params: bytes = b"") -> None:
+        """Notify the server; that it is gone shows elsewhere."""
         try:
-            reply = await self._peer.request(method, self._addressed(params, capabilities))
+            await self._peer.notify(method, params)
+        except PeerGone as error:
+            LOG.debug("upstream %s is gone: %s", self._server.name, error)
+
+    async def _asked(self, method: str, params: RawObject, client: Client) -> Reply:
+        try:
+            reply = await self._peer.request(method, self._addressed(params, client))
         except PeerGone as error:
             raise await self.obituary("ended before it answered") from error
         except PeerBabbled as error:
@@ -126,6 +155,19 @@ class Connection:
                 raise self._babble(f"the answer is not JSON: {error}") from error
         return reply
 
+    async def _with_input(self, params: RawObject, result: bytes, client: Client) -> RawObject:
+        """The call again, with what a handshake-era client answered to what was asked."""
+        opened = RawObject.parse(result)
+        asked = input_requests(opened)
+        with self._in_flight.asking(client):
+            replies = await asyncio.gather(*(client.ask(*request) for request in asked.values()))
+        answers: dict[str, bytes] = {}
+        for key, reply in zip(asked, replies, strict=True):
+            if reply.error:
+                raise self._babble(f"the client did not answer: {reply.error.decode()[:200]}")
+            answers[key] = reply.result
+        return answered(params, opened, answers)
+
     async def ended(self) -> None:
         """Wait until the server closes its side."""
         await asyncio.shield(self._reading)
@@ -134,7 +176,7 @@ class Connection:
         """The error that says how the server ended, and what it said last."""
         hint = (
             "it is being restarted; check first whether the call had its effects"
-            if self._version
+            if self.about.version
             else f"run the command of [server.{self._server.name}] by hand and see what it says"
         )
         return UpstreamUnavailable(
@@ -145,47 +187,33 @@ class Connection:
 
     async def aclose(self) -> None:
         """End the server and everything it started."""
-        for task in list(self._answers):
-            task.cancel()
+        self._inbound.close()
         await self._child.stop()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
     async def _negotiate(self) -> None:
-        reply = await self.ask("initialize", RawObject.parse(initialize_params()))
+        declared = self._around.declared()
+        reply = await self.ask("initialize", RawObject.parse(initialize_params(declared)))
         if not reply.error:
-            version = RawObject.parse(reply.result).value("protocolVersion")
-            self._version = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+            self.about = introduction(RawObject.parse(reply.result))
             await self._peer.notify("notifications/initialized")
             return
-        self._version = MODERN_VERSIONS[-1]
-        if (await self.ask("server/discover", RawObject())).error:
+        self.about = Introduction(MODERN_VERSIONS[-1])
+        discovered = await self.ask("server/discover", RawObject())
+        if discovered.error:
             raise self._babble(f"it refused the handshake: {reply.error.decode()[:200]}")
+        self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
 
-    def _addressed(self, params: RawObject, capabilities: bytes) -> bytes:
-        if self._version in MODERN_VERSIONS:
-            return enveloped(params, self._version, capabilities).encode()
+    async def _answer(self, identity: bytes, reply: Reply) -> None:
+        await self._peer.answer(identity, reply)
+
+    def _addressed(self, params: RawObject, client: Client) -> bytes:
+        if self.about.modern:
+            return enveloped(
+                params, self.about.version, client.capabilities, client.log_level
+            ).encode()
         return bare(params).encode()
-
-    async def _incoming(self, message: Message) -> None:
-        """What the server says unasked: notices go on, requests are declined."""
-        if message.id is None:
-            await self._on_notice(message)
-        elif len(self._answers) < MOST_ANSWERS:
-            task = asyncio.create_task(self._answer(message.id, message.method or ""))
-            self._answers.add(task)
-            task.add_done_callback(self._answers.discard)
-
-    async def _answer(self, identity: bytes, method: str) -> None:
-        """Answer a request of the server; not from the loop that reads, or a server that does not
-        read could hold it up."""
-        reply = Reply(result=b"{}")
-        if method != "ping":
-            reply = Reply(error=error_body(METHOD_NOT_FOUND, f"upwell does not offer {method}"))
-        try:
-            await self._peer.answer(identity, reply)
-        except PeerGone as error:
-            LOG.debug("upstream %s asked and went: %s", self._server.name, error)
 
     def _babble(self, what: str) -> UpstreamProtocolError:
         return UpstreamProtocolError(
@@ -199,7 +227,7 @@ async def connect(
     server: ServerOptions,
     options: GatewayOptions,
     environment: Mapping[str, str],
-    on_notice: Heard,
+    around: Surroundings,
 ) -> Connection:
     """Start the server's program.
 
@@ -215,19 +243,28 @@ async def connect(
             server=server.name,
             hint=f"check the command of [server.{server.name}]",
         ) from error
-    return Connection(server, options, child, on_notice)
+    return Connection(server, options, child, around)
+
+
+class _Alone:
+    """Around a server that is only tried out."""
+
+    def declared(self) -> bytes:
+        return b"{}"
+
+    async def heard(self, message: Message, clients: list[Client]) -> None:
+        return None
+
+    def only_client(self) -> Client | None:
+        return None
 
 
 async def probe(
     server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
 ) -> Ping:
     """Start a server, ask for its tools, end it: is it fit for service?"""
-
-    async def ignore(message: Message) -> None:
-        return None
-
     try:
-        connection = await connect(server, options, environment, ignore)
+        connection = await connect(server, options, environment, _Alone())
         try:
             tools = await connection.greet(options.connect_timeout_seconds)
         finally:

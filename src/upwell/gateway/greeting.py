@@ -1,15 +1,31 @@
 """The first words: `initialize` is answered before anything else is loaded or opened, since the
-agent waits for nothing longer than for this."""
+agent waits for nothing longer than for this.
 
-from collections.abc import AsyncIterator
-from typing import Any
+What the servers offer is not known by then. So it is written down at each start, beside the state
+of the configuration, and said again at the next; where that is not to be had, everything that a
+server could offer is offered, and lists are empty where it is not there.
+"""
 
-from upwell.gateway.eras import IMPLEMENTATION, capabilities, negotiated
+import os
+from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from upwell.gateway.eras import (
+    EVERYTHING,
+    IMPLEMENTATION,
+    Introduction,
+    envelope_of,
+    negotiated,
+    united,
+)
 from upwell.ground.errors import UpwellError
+from upwell.ground.home import Home, default_home
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.peer import INTERNAL_ERROR, Message, answer_line, error_body, read_message
-from upwell.wire.rawjson import NotJson, RawObject, dumps
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 INSTRUCTIONS = (
     "Tools of several servers, each named server__tool. Long results are shortened to fit; their "
@@ -18,27 +34,114 @@ INSTRUCTIONS = (
 )
 
 
-def handshake(message: Message) -> dict[str, Any]:
+class Introduced(Protocol):
+    """An upstream, as far as it is introduced here."""
+
+    name: str
+    about: Introduction
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What all servers together offer and say."""
+
+    capabilities: Mapping[str, Any]
+    instructions: str = INSTRUCTIONS
+
+    def said(self) -> dict[str, Any]:
+        return {"capabilities": dict(self.capabilities), "instructions": self.instructions}
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """What the agent said first: which era it is of, and what it can be asked, as raw JSON."""
+
+    modern: bool = False
+    capabilities: bytes = b"{}"
+    greeted: bool = False
+
+
+def known_now(upstreams: Iterable[Introduced]) -> Known:
+    """What is known of these servers; what has not said anything yet may offer everything."""
+    servers = list(upstreams)
+    silent = any(not one.about.version for one in servers)
+    offered = united(one.about.capabilities for one in servers)
+    told = [
+        f"## Server {one.name}\n\n{one.about.instructions}"
+        for one in servers
+        if one.about.instructions
+    ]
+    return Known(
+        united([offered, EVERYTHING]) if silent else offered, "\n\n".join([INSTRUCTIONS, *told])
+    )
+
+
+def remember(home: Home, known: Known) -> None:
+    """Write down what to say at the next start.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    said = dumps({"of": _state(home), **known.said()})
+    path = home.greeting_file
+    if path.exists() and path.read_bytes() == said:
+        return
+    fresh = path.with_suffix(f".{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(said)
+    fresh.replace(path)
+
+
+def remembered(home: Home) -> Known:
+    """What was said last, if the configuration is still the same."""
+    try:
+        found = loads(home.greeting_file.read_bytes())
+        if isinstance(found, dict) and found.get("of") == _state(home):
+            return Known(dict(found["capabilities"]), str(found["instructions"]))
+    except (OSError, NotJson, KeyError, TypeError, ValueError):
+        pass
+    return Known(united([EVERYTHING]))
+
+
+def _state(home: Home) -> list[int]:
+    """Time and size of the configuration."""
+    info = Path(home.config_file).stat() if home.config_file.exists() else None
+    return [info.st_mtime_ns, info.st_size] if info else []
+
+
+def handshake(params: RawObject, known: Known) -> dict[str, Any]:
     """The result of `initialize`.
 
     Raises:
         NotJson: its params cannot be read.
     """
-    asked = RawObject.parse(message.params).value("protocolVersion")
     return {
-        "protocolVersion": negotiated(asked),
-        "capabilities": capabilities(),
+        "protocolVersion": negotiated(params.value("protocolVersion")),
         "serverInfo": IMPLEMENTATION,
-        "instructions": INSTRUCTIONS,
+        **known.said(),
     }
 
 
-async def greeted(lines: AsyncIterator[Line], sink: Sink) -> AsyncIterator[Line]:
-    """`lines` without the `initialize` that they begin with: it is answered here."""
+async def greeted(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
+    """`lines` without the `initialize` that they begin with: it is answered here; and what the
+    agent said of itself."""
     first = await anext(lines, None)
-    if first is None or await _answered(first, sink):
-        return lines
-    return _again(first, lines)
+    if first is None:
+        return lines, Hello()
+    try:
+        message = read_message(first.data)
+        params = RawObject.parse(message.params)
+        if message.method == "initialize" and message.id is not None and not first.oversize:
+            result = dumps(handshake(params, remembered(Home(default_home()))))
+            hello = Hello(capabilities=params.get("capabilities") or b"{}", greeted=True)
+            await sink.write(answer_line(message.id, Reply(result=result)))
+            return lines, hello
+        envelope = envelope_of(params)
+        hello = Hello(modern=True, capabilities=envelope.capabilities) if envelope else Hello()
+    except NotJson:
+        hello = Hello()
+    return _again(first, lines), hello
 
 
 async def refused(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
@@ -52,18 +155,6 @@ async def refused(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) ->
             continue
         if message.method is not None and message.id is not None:
             await sink.write(answer_line(message.id, reply))
-
-
-async def _answered(line: Line, sink: Sink) -> bool:
-    try:
-        message = read_message(line.data)
-        if message.method != "initialize" or message.id is None or line.oversize:
-            return False
-        result = dumps(handshake(message))
-    except NotJson:
-        return False
-    await sink.write(answer_line(message.id, Reply(result=result)))
-    return True
 
 
 async def _again(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[Line]:

@@ -12,11 +12,13 @@ class GatewayOptions:
     call_timeout_seconds: float = 60.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
+    max_in_flight: int = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """One upstream, `[server.NAME]`: a program to run, as a list of arguments."""
+    """One upstream, `[server.NAME]`: a program to run, as a list of arguments. `prefix` false: its
+    tools and prompts keep their own names in front; of two that claim one, the first has it."""
 
     name: str
     command: str
@@ -25,3 +27,5 @@ class ServerOptions:
     cwd: str | None = None
     enabled: bool = True
     call_timeout_seconds: float | None = None
+    max_in_flight: int | None = None
+    prefix: bool = True

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from upwell.gateway.client import Client
+from upwell.gateway.eras import wants_input
 from upwell.gateway.relay import content_of, failure, text_block, with_content, with_meta
 from upwell.gateway.upstream import Upstream
 from upwell.gateway.workshop import HEAVY_BYTES
@@ -48,21 +50,20 @@ class Pipeline:
         self._clock = clock
         self._behind: set[asyncio.Task[None]] = set()
 
-    async def call(
-        self, call: ToolCall, upstream: Upstream, session: str, capabilities: bytes = b"{}"
-    ) -> Reply:
-        """Call the upstream, fit its answer, put memories beside it."""
+    async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+        """Call the upstream for a client, fit its answer, put memories beside it."""
+        session = client.session
         if self._paused(session):
-            return await self._asked(call, upstream, capabilities)
+            return await self._asked(call, upstream, client)
         with span("upwell.call", server=call.server, tool=call.tool):
             surfacing = asyncio.create_task(self._surfacer.surface(_cue(call, session, self._cwd)))
             began = self._clock.monotonic()
             try:
-                reply = await self._asked(call, upstream, capabilities)
+                reply = await self._asked(call, upstream, client)
             except BaseException:
                 self._take_back_later(surfacing)
                 raise
-            if reply.error:
+            if reply.error or wants_input(reply.result):
                 self._take_back_later(surfacing)
                 return reply
             try:
@@ -73,9 +74,10 @@ class Pipeline:
             outcome = await self._raced(surfacing, call, began)
             return self._injected(fitted, outcome, call)
 
-    async def _asked(self, call: ToolCall, upstream: Upstream, capabilities: bytes) -> Reply:
+    async def _asked(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+        params = RawObject.parse(call.params)
         try:
-            return await upstream.call("tools/call", RawObject.parse(call.params), capabilities)
+            return await upstream.call("tools/call", params, client, again=_harmless(call))
         except UpstreamError as error:
             LOG.warning("%s", error)
             return failure(error)
@@ -138,6 +140,12 @@ async def _settled(surfacing: "asyncio.Task[Outcome]") -> Outcome | None:
     except Exception:
         LOG.exception("surfacing failed inside upwell")
         return None
+
+
+def _harmless(call: ToolCall) -> bool:
+    """May the call be made twice? Only where the server says so."""
+    said = call.annotations
+    return said.get("readOnlyHint") is True or said.get("idempotentHint") is True
 
 
 def _unreadable(call: ToolCall, error: NotJson) -> UpstreamProtocolError:

@@ -4,18 +4,26 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
+from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.desk import Desk
+from upwell.gateway.directory import Directory, LocalResources
+from upwell.gateway.following import Following
 from upwell.gateway.front import Front
+from upwell.gateway.greeting import Hello, Known, known_now
+from upwell.gateway.offerings import Offerings
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.resources import LocalResources, ResourceFront
 from upwell.gateway.upstream import Upstream
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
+KINDS = ("prompts", "resources")
+
 
 class Gateway:
-    """Startup, main loop, shutdown of one gateway."""
+    """Startup, main loop, shutdown of one gateway. `learned` is told what the servers offer, once
+    all have said so."""
 
     def __init__(
         self,
@@ -27,23 +35,33 @@ class Gateway:
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
         environment: Mapping[str, str],
+        learned: Callable[[Known], None] = lambda _: None,
     ) -> None:
+        self._learned = learned
+        self._hello = Hello()
+        self.audience = Audience(lambda: self._hello.capabilities)
         self.upstreams = [
-            Upstream(server, options, environment, self._changed)
+            Upstream(server, options, environment, self._changed, self.audience)
             for server in servers
             if server.enabled
         ]
         self._catalog = Catalog(self.upstreams, own, may_compress)
-        methods = ResourceFront(resources).methods()
-        self._front = Front(self._catalog, self.upstreams, own, pipeline, options, methods)
+        self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
+        self.desk = Desk(
+            self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
+        )
+        self.desk.learn(Offerings(self.desk, self.directory, resources).methods())
+        self.desk.learn(Following(self.directory, self.audience).methods())
 
-    async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
-        """Serve until the agent closes its side or a signal asks us to end."""
+    async def serve(self, lines: AsyncIterator[Line], sink: Sink, hello: Hello) -> None:
+        """Serve one agent until it closes its side or a signal asks us to end."""
+        self._hello = hello
         running = [
             asyncio.create_task(upstream.run(), name=f"upstream {upstream.name}")
             for upstream in self.upstreams
         ]
-        serving = asyncio.create_task(self._front.serve(lines, sink), name="front")
+        front = Front(self.desk, self.directory, self.audience, hello)
+        serving = asyncio.create_task(front.serve(lines, sink), name="front")
         self._end_on_signals(serving)
         try:
             await serving
@@ -60,6 +78,12 @@ class Gateway:
             loop.add_signal_handler(number, serving.cancel)
 
     async def _changed(self, upstream: Upstream) -> None:
+        """A server came, went, or has other tools."""
         self._catalog.rebuild()
-        await self._front.tools_changed()
+        await self.desk.tools_changed()
+        for kind in KINDS:
+            if upstream.about.offers(kind) and self.directory.shown(kind):
+                await self.audience.announce(f"notifications/{kind}/list_changed")
+        if all(one.about.version for one in self.upstreams):
+            self._learned(known_now(self.upstreams))
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))

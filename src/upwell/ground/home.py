@@ -68,6 +68,10 @@ class Home:
         return self.root / "secret"
 
     @property
+    def greeting_file(self) -> Path:
+        return self.root / "greeting.json"
+
+    @property
     def pause_file(self) -> Path:
         return self.root / "paused"
 

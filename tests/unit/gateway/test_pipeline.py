@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from upwell.gateway.client import NOBODY
 from upwell.gateway.pipeline import Pipeline
 from upwell.ground.types import Reply, ToolCall
 from upwell.surface.options import SurfaceOptions
@@ -13,7 +14,7 @@ ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
 
 
 class Upstream:
-    async def call(self, method, params, capabilities):
+    async def call(self, method, params, client, *, again):
         return Reply(result=ANSWER)
 
 
@@ -41,5 +42,5 @@ async def test_the_reply_arrives_as_it_was_sent(surfacer):
         paused=lambda session: False,
     )
     async with asyncio.timeout(5):
-        reply = await pipeline.call(CALL, Upstream(), "s")
+        reply = await pipeline.call(CALL, Upstream(), NOBODY)
     assert reply.result == ANSWER

@@ -1,0 +1,68 @@
+"""Methods that upwell does not know: they go to whichever server does.
+
+Tasks are such: a task belongs to the server that began it, and its id is all that says so later.
+"""
+
+from collections.abc import Callable, Sequence
+
+from upwell.gateway.client import Caller, text_of
+from upwell.gateway.upstream import State, Upstream
+from upwell.ground.errors import UpstreamError
+from upwell.ground.types import Reply
+from upwell.wire.peer import METHOD_NOT_FOUND
+from upwell.wire.rawjson import NotJson, RawObject, kind_of
+
+MOST_TASKS = 10_000
+
+
+class Foreign:
+    """Passes requests on to the first server that knows the method, and notes whose a task is."""
+
+    def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
+        self._upstreams = upstreams
+        self._tasks: dict[str, str] = {}
+
+    async def ask(self, method: str, params: RawObject, caller: Caller) -> Reply | None:
+        """The answer of the first server that has one. None: nobody knows the method.
+
+        Raises:
+            UpstreamError: the server whose task it is cannot be asked.
+        """
+        task = text_of(params, "taskId")
+        owner = self._tasks.get(f"{caller.session} {task}") if task else None
+        refusal: Reply | None = None
+        for upstream in self._upstreams():
+            if owner not in (None, upstream.name) or upstream.state is not State.READY:
+                continue
+            try:
+                reply = await upstream.call(method, params, caller)
+            except UpstreamError:
+                if owner:
+                    raise
+                continue
+            if not reply.error:
+                return reply
+            if _code(reply.error) != METHOD_NOT_FOUND:
+                refusal = refusal or reply
+        return refusal
+
+    def note(self, upstream: Upstream, reply: Reply, caller: Caller) -> None:
+        """Remember whose task a result began."""
+        if b'"taskId"' not in reply.result[:4096]:
+            return
+        try:
+            result = RawObject.parse(reply.result)
+            inside = result.get("task") or b""
+            task = text_of(
+                RawObject.parse(inside) if kind_of(inside) == "object" else result, "taskId"
+            )
+        except NotJson:
+            return
+        if task:
+            if len(self._tasks) >= MOST_TASKS:
+                del self._tasks[next(iter(self._tasks))]
+            self._tasks[f"{caller.session} {task}"] = upstream.name
+
+
+def _code(error: bytes) -> object:
+    return RawObject.parse(error).value("code")

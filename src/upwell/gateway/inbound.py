@@ -1,0 +1,99 @@
+"""What an upstream says unasked: progress, notices, and requests of its own for a client."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from upwell.gateway.client import Client, declined
+from upwell.gateway.inflight import PROGRESS, InFlight
+from upwell.ground.trace import LOG
+from upwell.ground.types import Reply
+from upwell.wire.peer import Message, PeerBabbled, PeerGone
+from upwell.wire.rawjson import NotJson, RawObject
+
+MOST_ANSWERS = 100
+CANCELLED = "notifications/cancelled"
+Answer = Callable[[bytes, Reply], Awaitable[None]]
+
+
+class Surroundings(Protocol):
+    """What an upstream's connection sees of the rest of the gateway."""
+
+    def declared(self) -> bytes:
+        """The capabilities of our clients, as raw JSON, for the handshake."""
+        ...
+
+    async def heard(self, message: Message, clients: list[Client]) -> None:
+        """The upstream notified us; `clients` wait for it to answer."""
+        ...
+
+    def only_client(self) -> Client | None:
+        """The client, where there is just one."""
+        ...
+
+
+class Inbound:
+    """Takes what a server sends of its own accord; `answer` sends what it gets back."""
+
+    def __init__(
+        self, name: str, in_flight: InFlight, around: Surroundings, answer: Answer
+    ) -> None:
+        self._name = name
+        self._in_flight = in_flight
+        self._around = around
+        self._send = answer
+        self._answers: dict[bytes, asyncio.Task[None]] = {}
+
+    async def take(self, message: Message) -> None:
+        """Requests and notices go to whom they concern."""
+        if message.method == PROGRESS:
+            await self._in_flight.progressed(message.params)
+        elif message.method == CANCELLED:
+            self._withdrawn(message)
+        elif message.id is None:
+            await self._around.heard(message, self._in_flight.clients())
+        elif len(self._answers) < MOST_ANSWERS:
+            self._answers[message.id] = asyncio.create_task(self._answer(message.id, message))
+
+    def close(self) -> None:
+        """Nobody waits for answers any more."""
+        for task in list(self._answers.values()):
+            task.cancel()
+
+    def _withdrawn(self, message: Message) -> None:
+        """The server takes a request of its own back."""
+        try:
+            identity = RawObject.parse(message.params).get("requestId") or b""
+        except NotJson:
+            return
+        if identity in self._answers:
+            self._answers[identity].cancel()
+
+    async def _answer(self, identity: bytes, message: Message) -> None:
+        """Answer a request of the server; not from the loop that reads, or a server that does not
+        read could hold it up."""
+        try:
+            await self._send(identity, await self._relayed(message))
+        except PeerGone as error:
+            LOG.debug("upstream %s asked and went: %s", self._name, error)
+        finally:
+            if self._answers.get(identity) is asyncio.current_task():
+                del self._answers[identity]
+
+    async def _relayed(self, message: Message) -> Reply:
+        """The client's own answer to a request of the server."""
+        method = message.method or ""
+        if method == "ping":
+            return Reply(result=b"{}")
+        waiting = self._in_flight.clients()
+        client = self._in_flight.whose() if waiting else self._around.only_client()
+        if client is None:
+            why = "several clients wait, and it cannot be told whose request this is"
+            return declined(method, why if waiting else "no client is there to be asked")
+        try:
+            with self._in_flight.asking(client):
+                return await client.ask(method, message.params)
+        except PeerGone:
+            return declined(method, "the client is gone")
+        except PeerBabbled as error:
+            return declined(method, str(error))

@@ -1,0 +1,121 @@
+"""The calls that an upstream is working on, and whom what it says meanwhile is for.
+
+Progress belongs to one call, by a token that is ours alone. A request or a log message belongs to
+nobody by name: it goes to the client whose calls are under way. Where several clients wait at
+once and it cannot be told whose it is, a request is declined: the wrong client's answer would be
+worse.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from upwell.gateway.client import Client
+from upwell.gateway.eras import meta_of
+from upwell.ground.trace import LOG
+from upwell.wire.rawjson import NotJson, RawObject
+
+PROGRESS = "notifications/progress"
+
+
+class Patience:
+    """How long a call may still take. Signs of life begin it anew, and it stands still while the
+    client is asked something: people are slow."""
+
+    def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
+        self._timeout = timeout
+        self._seconds = seconds
+        self._held = 0
+
+    def renew(self) -> None:
+        if not self._held and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def hold(self) -> None:
+        self._held += 1
+        if not self._timeout.expired():
+            self._timeout.reschedule(None)
+
+    def release(self) -> None:
+        self._held -= 1
+        self.renew()
+
+
+@dataclass(slots=True, eq=False)
+class _Call:
+    client: Client
+    patience: Patience | None
+    token: bytes | None = None
+    """What the client calls its progress."""
+
+
+class InFlight:
+    """What is under way on one connection."""
+
+    def __init__(self) -> None:
+        self._calls: dict[_Call, None] = {}
+        self._by_token: dict[bytes, _Call] = {}
+        self._tokens = itertools.count(1)
+
+    @contextmanager
+    def begun(
+        self, params: RawObject, client: Client, patience: Patience | None = None
+    ) -> Iterator[RawObject]:
+        """A call, from its beginning to its end. Gives the params to send."""
+        call = _Call(client, patience)
+        ours = b""
+        if "_meta" in params:
+            meta = meta_of(params)
+            call.token = meta.get("progressToken")
+            if call.token is not None:
+                ours = b"%d" % next(self._tokens)
+                self._by_token[ours] = call
+                params = params.replaced("_meta", meta.replaced("progressToken", ours).encode())
+        self._calls[call] = None
+        try:
+            yield params
+        finally:
+            del self._calls[call]
+            self._by_token.pop(ours, None)
+
+    def clients(self) -> list[Client]:
+        """Who waits, the latest call of each session, in order."""
+        found = {call.client.session: call.client for call in self._calls if call.client.session}
+        return list(found.values())
+
+    def whose(self) -> Client | None:
+        """Whose request it must be, if that can be told."""
+        clients = self.clients()
+        return clients[0] if len(clients) == 1 else None
+
+    @contextmanager
+    def asking(self, client: Client) -> Iterator[None]:
+        """While a client is asked, its calls do not run out of time."""
+        patient = [
+            call.patience
+            for call in self._calls
+            if call.patience and call.client.session == client.session
+        ]
+        for patience in patient:
+            patience.hold()
+        try:
+            yield
+        finally:
+            for patience in patient:
+                patience.release()
+
+    async def progressed(self, raw: bytes) -> None:
+        """Pass progress on, under the name that the client gave it."""
+        try:
+            params = RawObject.parse(raw)
+        except NotJson:
+            return
+        call = self._by_token.get(params.get("progressToken") or b"")
+        if call is None or call.token is None:
+            LOG.debug("progress of a call that has ended")
+            return
+        if call.patience:
+            call.patience.renew()
+        await call.client.tell(PROGRESS, params.replaced("progressToken", call.token).encode())
