@@ -23,6 +23,7 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
 UNSUPPORTED_VERSION = -32022
+HEADER_MISMATCH = -32020
 RESOURCE_NOT_FOUND = -32002
 """In the handshake era; the modern one says invalid params."""
 

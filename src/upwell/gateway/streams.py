@@ -1,0 +1,199 @@
+"""Answers over HTTP: a JSON body where nothing is said before the answer, else a stream of events.
+
+A stream begins with the first thing that is said before the answer, or after some seconds of
+silence, so that nobody in between gives the connection up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+from upwell.ground.types import Reply
+from upwell.wire.peer import Message, PeerBabbled, PeerGone
+from upwell.wire.rawjson import dumps
+
+Sent = MutableMapping[str, Any]
+Send = Callable[[Sent], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+SILENCE_SECONDS = 10.0
+MOST_KEPT = 1000
+"""Messages kept for a client that has no stream open; the oldest go first."""
+
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_EVENTS: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+def line_of(method: str, params: bytes, identity: bytes = b"") -> bytes:
+    """A request or a notification as one line of JSON."""
+    head = b'"id":%b,' % identity if identity else b""
+    tail = b',"params":%b' % params if params else b""
+    return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
+
+
+class Questions:
+    """What a client was asked over HTTP and has not answered. Ids are ours, for all its streams."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._next = 0
+
+    async def ask(self, say: Callable[[bytes], None], method: str, params: bytes) -> Reply:
+        """Put a question on a stream and wait. A cancelled wait is told there.
+
+        Raises:
+            PeerGone: the session ended first.
+            PeerBabbled: the answer is none.
+        """
+        self._next += 1
+        identity = b"%d" % self._next
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[identity] = future
+        say(line_of(method, params, identity))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            withdrawn = b'{"requestId":%b,"reason":"cancelled"}' % identity
+            say(line_of("notifications/cancelled", withdrawn))
+            raise
+        finally:
+            self._waiting.pop(identity, None)
+
+    def answered(self, message: Message) -> None:
+        """An answer came; one that nobody waits for is left alone."""
+        future = self._waiting.get(message.id or b"")
+        if future is None or future.done():
+            return
+        error, result = message.body.get("error"), message.body.get("result")
+        if error is not None:
+            future.set_result(Reply(error=error))
+        elif result is not None:
+            future.set_result(Reply(result=result))
+        else:
+            future.set_exception(PeerBabbled("an answer with neither result nor error"))
+
+    def close(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(PeerGone("the session ended"))
+
+
+class Outbox:
+    """Lines that are to go out on a stream, whenever it is open."""
+
+    def __init__(self) -> None:
+        self._lines: deque[bytes] = deque(maxlen=MOST_KEPT)
+        self._more = asyncio.Event()
+        self.open = True
+
+    def put(self, line: bytes) -> None:
+        self._lines.append(line)
+        self._more.set()
+
+    def take(self) -> list[bytes]:
+        lines = list(self._lines)
+        self._lines.clear()
+        self._more.clear()
+        return lines
+
+    async def more(self) -> None:
+        await self._more.wait()
+
+
+class Stream:
+    """The answer to one POST, and a channel to its client while it lasts. After that, what is said
+    goes to `elsewhere`, the stream that the client keeps open for it."""
+
+    def __init__(self, questions: Questions, elsewhere: Outbox | None) -> None:
+        self._questions = questions
+        self._elsewhere = elsewhere
+        self._outbox = Outbox()
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        return await self._questions.ask(self._say, method, params)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        self._say(line_of(method, params))
+
+    async def run(self, send: Send, work: "asyncio.Task[bytes]", headers: Headers = ()) -> None:
+        """Send what is said until `work` has the last line ("" where there is none); then that."""
+        said = asyncio.create_task(self._outbox.more())
+        events = False
+        try:
+            while not work.done():
+                await asyncio.wait(
+                    {work, said}, timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+                if work.done() and not events and not said.done():
+                    break
+                if not events:
+                    await begin(send, 200, [*_EVENTS, *headers])
+                    events = True
+                await self._flush(send, silent=not said.done() and not work.done())
+                if said.done():
+                    said = asyncio.create_task(self._outbox.more())
+            last = b"" if work.cancelled() else work.result()
+            await self._end(send, last, headers, events=events)
+        finally:
+            said.cancel()
+            self._outbox.open = False
+
+    def _say(self, line: bytes) -> None:
+        if not self._outbox.open and self._elsewhere is not None:
+            self._elsewhere.put(line)
+        else:
+            self._outbox.put(line)
+
+    async def _flush(self, send: Send, *, silent: bool) -> None:
+        lines = self._outbox.take()
+        body = b"".join(map(event, lines)) or (b": waiting\n\n" if silent else b"")
+        if body:
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _end(self, send: Send, last: bytes, headers: Headers, *, events: bool) -> None:
+        if events:
+            body = b"".join(map(event, self._outbox.take())) + (event(last) if last else b"")
+            await send({"type": "http.response.body", "body": body})
+        elif last:
+            await respond(send, 200, last, [*_JSON, *headers])
+        else:
+            await respond(send, 202, b"", headers)
+
+
+async def follow(outbox: Outbox, send: Send) -> None:
+    """Send everything that comes into an outbox, until we are cancelled."""
+    await begin(send, 200, _EVENTS)
+    await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
+    while True:
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                await outbox.more()
+        except TimeoutError:
+            pass
+        body = b"".join(map(event, outbox.take())) or b": waiting\n\n"
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+def event(line: bytes) -> bytes:
+    """A message as a server-sent event. JSON has line ends only between its parts."""
+    flat = line.replace(b"\r", b" ").replace(b"\n", b" ")
+    return b"event: message\ndata: %b\n\n" % flat
+
+
+async def begin(send: Send, status: int, headers: Headers) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+
+async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+    """A whole response."""
+    await begin(send, status, [*headers, (b"content-length", b"%d" % len(body))])
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_json(send: Send, status: int, body: bytes) -> None:
+    await respond(send, status, body, _JSON)
