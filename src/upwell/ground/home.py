@@ -68,6 +68,14 @@ class Home:
         return self.root / "secret"
 
     @property
+    def token_file(self) -> Path:
+        return self.root / "token"
+
+    @property
+    def hooks_file(self) -> Path:
+        return self.root / "hooks.json"
+
+    @property
     def pause_file(self) -> Path:
         return self.root / "paused"
 
