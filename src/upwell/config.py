@@ -26,6 +26,7 @@ from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
+from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
 from upwell.memory.options import MemoryOptions, NotesOptions
 from upwell.surface.options import (
@@ -48,6 +49,7 @@ SECTIONS: Mapping[str, type] = {
     "llm": Endpoint,
     "embed": EmbedOptions,
     "learn": LearnOptions,
+    "hook": HookOptions,
 }
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
@@ -81,6 +83,7 @@ class Config:
     llm: Endpoint = field(default_factory=Endpoint)
     embed: EmbedOptions = field(default_factory=EmbedOptions)
     learn: LearnOptions = field(default_factory=LearnOptions)
+    hook: HookOptions = field(default_factory=HookOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)

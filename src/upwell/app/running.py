@@ -31,7 +31,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
     export_spans(app.config.environment)
     await app.budgets.take_up()
     await app.forget_notes()
-    keeping = asyncio.create_task(_keep_house(app))
+    keeping = asyncio.create_task(keep_house(app))
     try:
         await app.gateway().serve(lines, sink, hello)
     finally:
@@ -40,7 +40,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
         await app.aclose()
 
 
-async def _keep_house(app: App) -> None:
+async def keep_house(app: App) -> None:
     """Every minute look whether something is to be learned, every hour do the chores."""
     await asyncio.sleep(WARM_AFTER_SECONDS)
     await app.warm()

@@ -20,7 +20,7 @@ from upwell.app.files import (
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
-from upwell.gateway.greeting import Known, remember
+from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -28,9 +28,11 @@ from upwell.ground.errors import StoreError
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
+from upwell.ground.sessions import HostSessions
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
@@ -85,7 +87,7 @@ class App:
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
         )
-        self._shelf = shelf
+        self.shelf = shelf
         self._originals = open_originals(config, shelf, private)
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
         self._fitter = Fitter(
@@ -172,18 +174,16 @@ class App:
             resources=Resources(self.memory, self.topics, project_of(self._cwd)),
             may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
             environment=config.environment,
-            learned=self._remember_greeting,
+            learned=lambda known: remember(config.home, known),
         )
 
-    def _remember_greeting(self, known: Known) -> None:
-        try:
-            remember(self.config.home, known)
-        except OSError as error:
-            LOG.warning("what the servers offer cannot be written down: %s", error)
+    def hooks(self) -> HookDoor:
+        """The door of agents' hooks."""
+        return HookDoor(self.surfacer, HostSessions(self.shelf), self.config.hook)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""
-        found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
+        found = [orjson.loads(item.value) for item in await self.shelf.scan(DECISIONS)]
         return sorted(found, key=lambda decision: decision["at"])
 
     async def pings(self) -> dict[str, Ping]:
@@ -195,7 +195,7 @@ class App:
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
-            "shelf": await self._shelf.ping(),
+            "shelf": await self.shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
 

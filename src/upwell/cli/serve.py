@@ -9,13 +9,23 @@ from upwell.ground.errors import UpwellError
 from upwell.wire.lines import open_stdio, read_lines
 
 
-def main() -> int:
-    """Run the gateway on stdin and stdout. Where it cannot start, one line on stderr says why at
-    once, every request is answered with that, and the exit status is 1."""
+def main(http: str | None = None) -> int:
+    """Run the gateway on stdin and stdout, or on `HOST:PORT`. Where it cannot start, one line on
+    stderr says why at once, every request on stdin is answered with that, and the exit status is
+    1."""
     try:
+        if http is not None:
+            return asyncio.run(_serve_http(http, os.getcwd()))
         return asyncio.run(_serve(os.getcwd()))
     except KeyboardInterrupt:
         return 130
+
+
+async def _serve_http(address: str, cwd: str) -> int:
+    from upwell.app.http import serve_http
+
+    await serve_http(address, cwd)
+    return 0
 
 
 async def _serve(cwd: str) -> int:

@@ -19,11 +19,16 @@ def register(app: typer.Typer) -> None:
         app.command()(verb)
 
 
-def serve() -> None:
-    """Run the gateway on stdin and stdout, for an agent to start."""
+def serve(
+    http: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve HTTP there: /mcp /hook /healthz /metrics."),
+    ] = None,
+) -> None:
+    """Run the gateway on stdin and stdout, for an agent to start; or for many, on HTTP."""
     from upwell.cli.serve import main
 
-    raise typer.Exit(main())
+    raise typer.Exit(main(http))
 
 
 def add(

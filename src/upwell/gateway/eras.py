@@ -297,6 +297,13 @@ EVERYTHING: Mapping[str, Any] = {
 """What is said as long as nobody knows what the servers offer: an empty list disappoints nobody."""
 
 
+EVERY_CLIENT = (
+    b'{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},'
+    b'"roots":{"listChanged":true}}'
+)
+"""What servers are told that our clients can do where that is not known beforehand."""
+
+
 def united(offers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """What all servers offer together, ours included; prompts and lists are announced by us."""
     union: dict[str, Any] = {}

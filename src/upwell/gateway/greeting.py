@@ -22,6 +22,7 @@ from upwell.gateway.eras import (
 )
 from upwell.ground.errors import UpwellError
 from upwell.ground.home import Home, default_home
+from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
@@ -77,20 +78,19 @@ def known_now(upstreams: Iterable[Introduced]) -> Known:
 
 
 def remember(home: Home, known: Known) -> None:
-    """Write down what to say at the next start.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write down what to say at the next start, where that can be done."""
     said = dumps({"of": _state(home), **known.said()})
     path = home.greeting_file
-    if path.exists() and path.read_bytes() == said:
-        return
-    fresh = path.with_suffix(f".{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(said)
-    fresh.replace(path)
+    try:
+        if path.exists() and path.read_bytes() == said:
+            return
+        fresh = path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(said)
+        fresh.replace(path)
+    except OSError as error:
+        LOG.warning("what the servers offer cannot be written down: %s", error)
 
 
 def remembered(home: Home) -> Known:

@@ -3,14 +3,17 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
+from upwell.gateway.eras import EVERY_CLIENT
 from upwell.gateway.following import Following
 from upwell.gateway.front import Front
 from upwell.gateway.greeting import Hello, Known, known_now
+from upwell.gateway.http import HttpFront
 from upwell.gateway.offerings import Offerings
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
@@ -53,29 +56,39 @@ class Gateway:
         self.desk.learn(Offerings(self.desk, self.directory, resources).methods())
         self.desk.learn(Following(self.directory, self.audience).methods())
 
-    async def serve(self, lines: AsyncIterator[Line], sink: Sink, hello: Hello) -> None:
-        """Serve one agent until it closes its side or a signal asks us to end."""
-        self._hello = hello
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """While the servers are kept running."""
         running = [
             asyncio.create_task(upstream.run(), name=f"upstream {upstream.name}")
             for upstream in self.upstreams
         ]
-        front = Front(self.desk, self.directory, self.audience, hello)
-        serving = asyncio.create_task(front.serve(lines, sink), name="front")
-        self._end_on_signals(serving)
         try:
-            await serving
-        except asyncio.CancelledError:
-            LOG.info("asked to end")
+            yield
         finally:
             for task in running:
                 task.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
-    def _end_on_signals(self, serving: "asyncio.Task[None]") -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, serving.cancel)
+    async def serve(self, lines: AsyncIterator[Line], sink: Sink, hello: Hello) -> None:
+        """Serve one agent on stdio until it closes its side or a signal asks us to end."""
+        self._hello = hello
+        front = Front(self.desk, self.directory, self.audience, hello)
+        async with self.running():
+            serving = asyncio.create_task(front.serve(lines, sink), name="front")
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, serving.cancel)
+            try:
+                await serving
+            except asyncio.CancelledError:
+                LOG.info("asked to end")
+
+    def http(self) -> HttpFront:
+        """The ASGI application for `/mcp`. Any client may come, so servers are told of all that a
+        client can be asked; each is asked only what it offers itself."""
+        self._hello = Hello(capabilities=EVERY_CLIENT)
+        return HttpFront(self.desk, self.directory, self.audience)
 
     async def _changed(self, upstream: Upstream) -> None:
         """A server came, went, or has other tools."""

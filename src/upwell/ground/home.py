@@ -72,6 +72,14 @@ class Home:
         return self.root / "greeting.json"
 
     @property
+    def token_file(self) -> Path:
+        return self.root / "token"
+
+    @property
+    def hooks_file(self) -> Path:
+        return self.root / "hooks.json"
+
+    @property
     def pause_file(self) -> Path:
         return self.root / "paused"
 

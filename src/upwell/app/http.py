@@ -1,0 +1,70 @@
+"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP doors beside."""
+
+import asyncio
+import signal
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from starlette.routing import BaseRoute, Route
+
+from upwell import __version__
+from upwell.app.running import keep_house
+from upwell.app.wiring import Settings, build
+from upwell.gateway.http import PATH
+from upwell.gateway.server import Gateway
+from upwell.gateway.upstream import State
+from upwell.ground.trace import LOG, export_spans
+from upwell.web.metrics import Metric, gauge
+from upwell.web.routes import health_routes, hook_routes, http_app
+from upwell.web.server import address_of, http_server, listen
+from upwell.web.token import token_of
+
+
+async def serve_http(address: str, cwd: str) -> None:
+    """Serve `/mcp`, `/hook`, `/healthz` and `/metrics` at `HOST:PORT` until a signal asks us to
+    end.
+
+    Raises:
+        UsageError: the address is none, or is taken.
+        UpwellError: the home cannot be used.
+    """
+    host, port = address_of(address)
+    app = await build(Settings(tolerant=True, cwd=cwd))
+    export_spans(app.config.environment)
+    gateway = app.gateway()
+    front = gateway.http()
+    door = app.hooks()
+    routes = [Route(PATH, front), *hook_routes(door.answer), *_health(gateway)]
+    server = http_server(http_app(routes, token_of(app.config.home.token_file), [host]))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, setattr, server, "should_exit", True)
+    keeping = asyncio.create_task(keep_house(app))
+    try:
+        with listen(host, port) as listening:
+            LOG.info("serving on %s port %d", *listening.getsockname()[:2])
+            async with gateway.running():
+                await server.serve(sockets=[listening])
+    finally:
+        front.close()
+        await door.aclose()
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
+        await app.aclose()
+
+
+def _health(gateway: Gateway) -> list[BaseRoute]:
+    """How the gateway is, and its figures."""
+
+    def state() -> Mapping[str, Any]:
+        return {"version": __version__, "servers": len(gateway.upstreams)}
+
+    async def metrics() -> Iterable[Metric]:
+        ready = [one for one in gateway.upstreams if one.state is State.READY]
+        return [
+            gauge("upwell_upstreams", "Servers behind the gateway", len(gateway.upstreams)),
+            gauge("upwell_upstreams_ready", "Servers that can be called", len(ready)),
+            gauge("upwell_sessions", "Connected agents", len(gateway.audience.sessions)),
+        ]
+
+    return health_routes(state, metrics)
