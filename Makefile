@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow lint types bench fix clean
+.PHONY: demo test test-slow lint types bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -23,6 +23,9 @@ types: .venv/.ready
 
 bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside memtomem-stm
 	@$(BIN)/python benchmarks/gateway.py
+
+conformance: .venv/.ready .tools/npm/.ready   # the official suite, directly and through upwell
+	@$(BIN)/python tests/doors/conformance/run.py
 
 fix: .venv/.ready
 	@$(BIN)/ruff format --quiet .
