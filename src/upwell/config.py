@@ -246,12 +246,13 @@ def _server(
         field: _checked(ServerOptions, f"{key}.{field}", field, value, origin, known)
         for field, value in own.items()
     }
-    if "command" not in checked:
+    if bool(checked.get("command")) == bool(checked.get("url")):
+        fault = "both a command and a url" if checked.get("url") else "no command"
         raise ConfigError(
-            f"[{key}] in {origin} has no command",
+            f"[{key}] in {origin} has {fault}",
             key=f"{key}.command",
             origin=origin,
-            hint=f"upwell add {name} -- CMD ARGS…",
+            hint=f"upwell add {name} -- CMD ARGS…, or upwell add {name} --url URL",
         )
     rest = {section: table for section, table in entry.items() if section in PER_TOOL}
     return ServerOptions(name=name, **checked), _per_tool(key, rest, origin)

@@ -37,19 +37,36 @@ def add(
     env: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
     ] = None,
+    url: Annotated[str, typer.Option(help="Where a server on HTTP is.")] = "",
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="K=V", help="For every request to it.")
+    ] = None,
+    transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…"""
+    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…, or add NAME --url URL"""
     from upwell.setup.servers import add_server
 
     line = [*(command or []), *context.args]
-    if not line:
-        raise UsageError("no command given", hint=f"upwell add {name} -- CMD ARGS…")
-    path = add_server(name, line, dict(_pair(pair) for pair in env or ()))
+    if bool(line) == bool(url):
+        fault = "both a command and an address" if line else "no command given"
+        raise UsageError(fault, hint=f"upwell add {name} -- CMD ARGS…, or --url URL")
+    if transport not in ("", "http", "sse"):
+        raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(f"--url {url!r} is no address", hint="like https://example.org/mcp")
+    path = add_server(
+        name,
+        line,
+        dict(map(_pair, env or ())),
+        url=url,
+        headers=dict(map(_pair, header or ())),
+        transport=transport,
+    )
     say(f"added {name} to {path}")
-    if shutil.which(line[0]) is None:
+    if line and shutil.which(line[0]) is None:
         note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
 
 
@@ -62,7 +79,7 @@ def list_servers(
     rows = [
         {
             "name": server.name,
-            "command": " ".join([server.command, *server.args]),
+            "command": server.url or " ".join([server.command, *server.args]),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
         }
@@ -100,5 +117,5 @@ def off(session: Annotated[str | None, typer.Option(help="Only this session.")] 
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise UsageError(f"--env {name!r} is not K=V", hint="e.g. --env REGION=eu")
+        raise UsageError(f"{name!r} is not K=V", hint="e.g. --env REGION=eu")
     return name, value

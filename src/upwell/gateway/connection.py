@@ -5,7 +5,7 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
@@ -21,7 +21,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.inbound import Inbound, Surroundings
 from upwell.gateway.inflight import InFlight, Patience
-from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
     UpstreamError,
     UpstreamProtocolError,
@@ -30,8 +30,8 @@ from upwell.ground.errors import (
 )
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
-from upwell.wire.child import CannotStart, Child, Command, start
-from upwell.wire.lines import read_lines
+from upwell.wire.child import CannotStart, Command, start
+from upwell.wire.lines import Line, Link, read_lines
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
@@ -51,16 +51,19 @@ class Connection:
     """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end."""
 
     def __init__(
-        self, server: ServerOptions, options: GatewayOptions, child: Child, around: Surroundings
+        self,
+        server: ServerOptions,
+        link: Link,
+        lines: AsyncIterator[Line],
+        around: Surroundings,
     ) -> None:
         self.about = Introduction()
         self._server = server
-        self._child = child
+        self._link = link
         self._around = around
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
-        lines = read_lines(child.out, options.max_line_bytes)
-        self._peer = Peer(lines, child.sink, self._inbound.take)
+        self._peer = Peer(lines, link.sink, self._inbound.take)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
 
     async def greet(self, timeout_seconds: float) -> tuple[RawObject, ...]:
@@ -177,10 +180,10 @@ class Connection:
         hint = (
             "it is being restarted; check first whether the call had its effects"
             if self.about.version
-            else f"run the command of [server.{self._server.name}] by hand and see what it says"
+            else f"try the command or url of [server.{self._server.name}] by hand"
         )
         return UpstreamUnavailable(
-            f"upstream {self._server.name!r} {how}: {await self._child.obituary()}",
+            f"upstream {self._server.name!r} {how}: {await self._link.obituary()}",
             server=self._server.name,
             hint=hint,
         )
@@ -188,7 +191,7 @@ class Connection:
     async def aclose(self) -> None:
         """End the server and everything it started."""
         self._inbound.close()
-        await self._child.stop()
+        await self._link.stop()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
@@ -229,21 +232,28 @@ async def connect(
     environment: Mapping[str, str],
     around: Surroundings,
 ) -> Connection:
-    """Start the server's program.
+    """Start the server's program, or make ready to reach its address.
 
     Raises:
         UpstreamUnavailable: it is not there, or may not be run.
     """
-    command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
     try:
+        if server.url:
+            from upwell.wire.http import Endpoint, open_link
+
+            sse = server.transport is Transport.SSE
+            endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
+            link = open_link(endpoint, options.max_line_bytes)
+            return Connection(server, link, link.lines(), around)
+        command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
-    except CannotStart as error:
+    except (CannotStart, ValueError) as error:
         raise UpstreamUnavailable(
             f"upstream {server.name!r} cannot be started: {error}",
             server=server.name,
-            hint=f"check the command of [server.{server.name}]",
+            hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, options, child, around)
+    return Connection(server, child, read_lines(child.out, options.max_line_bytes), around)
 
 
 class _Alone:

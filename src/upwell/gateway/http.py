@@ -133,11 +133,14 @@ class HttpFront:
         else:
             if version and version not in HANDSHAKE_VERSIONS:
                 raise BadRequest(400, INVALID_REQUEST, f"unsupported protocol version {version!r}")
-            await self._handshake_post(self._held(headers, principal), message, receive, send)
+            accept = headers.get("accept", "")
+            events = 0 <= accept.find(_EVENTS) < accept.find(_JSON)
+            await self._handshake_post(self._held(headers, principal), message, send, events=events)
 
     async def _handshake_post(
-        self, held: HttpSession, message: Message, receive: Receive, send: Send
+        self, held: HttpSession, message: Message, send: Send, *, events: bool
     ) -> None:
+        """Events from the start where the client names them first; else only where needed."""
         if message.method is None:
             held.questions.answered(message)
             await respond(send, 202)
@@ -146,7 +149,7 @@ class HttpFront:
             await respond(send, 202)
         else:
             stream = Stream(held.questions, held.outbox)
-            await stream.run(send, self._answering(held, message, stream))
+            await stream.run(send, self._answering(held, message, stream), events=events)
 
     async def _noticed(self, held: HttpSession, message: Message) -> None:
         if message.method == "notifications/initialized":
@@ -176,12 +179,7 @@ class HttpFront:
         work = asyncio.create_task(self._answer(session, message, stream))
         leaving = asyncio.create_task(_left(receive, work))
         try:
-            if message.method != "subscriptions/listen":
-                await asyncio.wait({work}, timeout=0.001)
-            if work.done() and (status := _status(work.result())) != 200:
-                await respond_json(send, status, work.result())
-            else:
-                await stream.run(send, work)
+            await stream.run(send, work, status=_status)
         finally:
             leaving.cancel()
             work.cancel()

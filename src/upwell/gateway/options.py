@@ -2,6 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Transport(StrEnum):
+    """How a server with an address is spoken to."""
+
+    HTTP = "http"
+    SSE = "sse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,14 +25,18 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """One upstream, `[server.NAME]`: a program to run, as a list of arguments. `prefix` false: its
-    tools and prompts keep their own names in front; of two that claim one, the first has it."""
+    """One upstream, `[server.NAME]`: a program to run, as a list of arguments, or an address and
+    the headers that let us in. `prefix` false: its tools and prompts keep their own names in front;
+    of two that claim one, the first has it."""
 
     name: str
-    command: str
+    command: str = ""
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    transport: Transport = Transport.HTTP
     enabled: bool = True
     call_timeout_seconds: float | None = None
     max_in_flight: int | None = None

@@ -120,11 +120,20 @@ class Stream:
     async def notify(self, method: str, params: bytes = b"") -> None:
         self._say(line_of(method, params))
 
-    async def run(self, send: Send, work: "asyncio.Task[bytes]", headers: Headers = ()) -> None:
+    async def run(
+        self,
+        send: Send,
+        work: "asyncio.Task[bytes]",
+        headers: Headers = (),
+        *,
+        events: bool = False,
+        status: Callable[[bytes], int] = lambda _: 200,
+    ) -> None:
         """Send what is said until `work` has the last line ("" where there is none); then that."""
         said = asyncio.create_task(self._outbox.more())
-        events = False
         try:
+            if events:
+                await begin(send, 200, [*_EVENTS, *headers])
             while not work.done():
                 await asyncio.wait(
                     {work, said}, timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -138,7 +147,12 @@ class Stream:
                 if said.done():
                     said = asyncio.create_task(self._outbox.more())
             last = b"" if work.cancelled() else work.result()
-            await self._end(send, last, headers, events=events)
+            if events:
+                await self._end(send, last)
+            elif last:
+                await respond(send, status(last), last, [*_JSON, *headers])
+            else:
+                await respond(send, 202, b"", headers)
         finally:
             said.cancel()
             self._outbox.open = False
@@ -155,14 +169,9 @@ class Stream:
         if body:
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _end(self, send: Send, last: bytes, headers: Headers, *, events: bool) -> None:
-        if events:
-            body = b"".join(map(event, self._outbox.take())) + (event(last) if last else b"")
-            await send({"type": "http.response.body", "body": body})
-        elif last:
-            await respond(send, 200, last, [*_JSON, *headers])
-        else:
-            await respond(send, 202, b"", headers)
+    async def _end(self, send: Send, last: bytes) -> None:
+        body = b"".join(map(event, self._outbox.take())) + (event(last) if last else b"")
+        await send({"type": "http.response.body", "body": body})
 
 
 async def follow(outbox: Outbox, send: Send) -> None:

@@ -14,9 +14,17 @@ from upwell.ground.names import check_server_name
 
 
 def add_server(
-    name: str, command: Sequence[str], env: Mapping[str, str], home: Path | None = None
+    name: str,
+    command: Sequence[str] = (),
+    env: Mapping[str, str] | None = None,
+    home: Path | None = None,
+    *,
+    url: str = "",
+    headers: Mapping[str, str] | None = None,
+    transport: str = "",
 ) -> Path:
-    """Write `[server.NAME]`. Gives the file.
+    """Write `[server.NAME]`: a command with its environment, or an address with its headers. Gives
+    the file.
 
     Raises:
         UsageError: the name will not do, or is taken.
@@ -32,13 +40,19 @@ def add_server(
                 f"there is a server {name!r} already", hint=f"upwell remove {name} first"
             )
         entry = tomlkit.table()
-        entry["command"] = command[0]
+        if url:
+            entry["url"] = url
+        else:
+            entry["command"] = command[0]
         if command[1:]:
             entry["args"] = list(command[1:])
-        if env:
-            table = tomlkit.inline_table()
-            table.update(env)
-            entry["env"] = table
+        if transport:
+            entry["transport"] = transport
+        for key, values in (("env", env), ("headers", headers)):
+            if values:
+                table = tomlkit.inline_table()
+                table.update(values)
+                entry[key] = table
         servers[name] = entry
         _write(files.config_file, document)
     return files.config_file

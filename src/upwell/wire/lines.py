@@ -48,6 +48,19 @@ class Sink(Protocol):
     async def aclose(self) -> None: ...
 
 
+class Link(Protocol):
+    """A way to a server: a child process, or an address."""
+
+    @property
+    def sink(self) -> Sink: ...
+
+    async def obituary(self, patience_seconds: float = 0.5) -> str:
+        """How it ended, and what it said last."""
+        ...
+
+    async def stop(self, grace_seconds: float = 2.0) -> None: ...
+
+
 async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
     """Lines of `source` until its end, blank ones left out. Linear in what is read."""
     parts: list[bytes] = []

@@ -117,17 +117,28 @@ def main() -> int:
         stdio = {"command": REFERENCE[0], "args": REFERENCE[1:]}
         direct = directly(folder, asked.scenario, verbose=asked.verbose)
         ours = through(folder, asked.scenario, "stdio", stdio, verbose=asked.verbose)
+        port = free_port()
+        with program([*REFERENCE, "--port", str(port)], port, os.environ, folder / "behind.log"):
+            http = {"url": f"http://127.0.0.1:{port}/mcp"}
+            over_http = through(folder, asked.scenario, "http", http, verbose=asked.verbose)
     passing = {name for name, outcome in direct.items() if outcome == "SUCCESS"}
-    lost = sorted(name for name in passing if ours.get(name) != "SUCCESS")
+    ways = {"stdio behind": ours, "HTTP behind": over_http}
+    lost = {
+        way: sorted(name for name in passing if found.get(name) != "SUCCESS")
+        for way, found in ways.items()
+    }
     figures = {
         "direct": len(passing),
-        "through": sum(outcome == "SUCCESS" for outcome in ours.values()),
+        **{
+            f"through, {way}": sum(outcome == "SUCCESS" for outcome in found.values())
+            for way, found in ways.items()
+        },
         "checks": len(direct),
         "lost": lost,
         "failing directly": sorted(set(direct) - passing),
     }
     print(json.dumps(figures, indent=None if asked.json else 2))
-    return 1 if lost or not direct else 0
+    return 1 if any(lost.values()) or not direct else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,344 @@
+"""An MCP server that is reached over HTTP: streamable HTTP, or the older HTTP with SSE.
+
+Messages stay the bytes that came: bodies and events are handed on as lines, like those of a child.
+One POST for each message; what it answers, and what the server says on a stream of its own, arrive
+in one queue. Redirects are not followed, and nothing but the configured headers is sent along.
+"""
+
+import asyncio
+import base64
+import re
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+from upwell.ground.trace import LOG
+from upwell.ground.types import Reply
+from upwell.wire.lines import MAX_LINE_BYTES, Line
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
+from upwell.wire.rawjson import NotJson, RawObject, kind_of
+from upwell.wire.sse import Event, read_events
+
+if TYPE_CHECKING:
+    import httpx2
+
+EVENTS, JSON = "text/event-stream", "application/json"
+CONNECT_SECONDS = 10.0
+RETRY_SECONDS = 1.0
+MOST_RETRIES = 5
+MOST_WAIT_SECONDS = 30.0
+_SESSION = "mcp-session-id"
+_VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
+_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """Where a server is, and the headers that let us in. `sse`: the transport of 2024-11-05."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sse: bool = False
+
+
+@dataclass(slots=True)
+class _Read:
+    """How far a stream was read: the last id, how long to wait, and whether the answer came."""
+
+    last: str = ""
+    wait_seconds: float = RETRY_SECONDS
+    answered: bool = False
+
+
+class HttpLink:
+    """A sink whose lines are POSTed, and the lines that come back. `lines` ends when the server is
+    gone or has forgotten our session: then it has to be greeted anew."""
+
+    def __init__(
+        self, endpoint: Endpoint, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
+    ) -> None:
+        self._endpoint = endpoint
+        self._client = client
+        self._max_bytes = max_bytes
+        self._url = "" if endpoint.sse else endpoint.url
+        self._found = asyncio.Event()
+        self._session: dict[str, str] = {}
+        self._queue: asyncio.Queue[Line | None] = asyncio.Queue()
+        self._posts: dict[bytes, asyncio.Task[None]] = {}
+        self._background: list[asyncio.Task[None]] = []
+        self._why = ""
+        if endpoint.sse:
+            self._background.append(asyncio.create_task(self._sse()))
+
+    @property
+    def sink(self) -> "HttpLink":
+        return self
+
+    async def lines(self) -> AsyncIterator[Line]:
+        """Messages of the server until it is gone."""
+        while (line := await self._queue.get()) is not None:
+            yield line
+
+    async def write(self, line: bytes) -> None:
+        """Send one message. Requests are answered in the background, anything else is sent first.
+
+        Raises:
+            ConnectionError: the server is gone.
+        """
+        if self._why:
+            raise ConnectionResetError(self._why)
+        message = RawObject.parse(line)
+        identity, method = message.get("id"), message.value("method")
+        if method == "notifications/cancelled" and self._withdrawn(message):
+            return
+        if identity is None or method is None:
+            await self._post(line, message, None)
+            if method == "notifications/initialized" and not self._endpoint.sse:
+                self._background.append(asyncio.create_task(self._listen()))
+            return
+        task = asyncio.create_task(self._post(line, message, identity))
+        self._posts[identity] = task
+        task.add_done_callback(lambda _: self._posts.pop(identity, None))
+
+    async def aclose(self) -> None:
+        """End the session and everything under way."""
+        for task in [*self._posts.values(), *self._background]:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        if self._session.get(_SESSION) and not self._why:
+            try:
+                async with asyncio.timeout(1.0):
+                    await self._client.delete(self._url, headers=self._session)
+            except Exception as error:
+                LOG.debug("a session could not be ended: %s", error)
+        self._gone("closed")
+        await self._client.aclose()
+
+    async def obituary(self, patience_seconds: float = 0.5) -> str:
+        """Why it is gone, for an error message."""
+        return self._why or "its stream ended"
+
+    async def stop(self, grace_seconds: float = 2.0) -> None:
+        await self.aclose()
+
+    def _withdrawn(self, message: RawObject) -> bool:
+        """In the modern era a request is taken back by closing its stream."""
+        params = RawObject.parse(message.get("params") or b"{}")
+        task = self._posts.get(params.get("requestId") or b"")
+        if self._session or task is None:
+            return False
+        task.cancel()
+        return True
+
+    async def _post(self, line: bytes, message: RawObject, identity: bytes | None) -> None:
+        import httpx2
+
+        if not self._url:
+            await self._found.wait()
+        headers = {
+            "content-type": JSON,
+            "accept": f"{JSON}, {EVENTS}",
+            **self._session,
+            **_modern_headers(message),
+        }
+        try:
+            stream = self._client.stream("POST", self._url, content=line, headers=headers)
+            async with stream as response:
+                await self._take(response, message, identity)
+        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+            self._gone(f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}")
+            if identity is None:
+                raise ConnectionResetError(self._why) from error
+
+    async def _take(
+        self, response: "httpx2.Response", message: RawObject, identity: bytes | None
+    ) -> None:
+        """Hand on what a POST was answered with."""
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if response.status_code == 404 and self._session.get(_SESSION):
+            self._gone("the server has forgotten our session")
+        elif response.status_code >= 300:
+            body = await _body(response, self._max_bytes)
+            if identity is not None:
+                self._queue.put_nowait(Line(_refusal(identity, response.status_code, body.data)))
+        elif kind == EVENTS:
+            await self._events(response, identity)
+        elif identity is not None and not self._endpoint.sse:
+            body = await _body(response, self._max_bytes)
+            if message.value("method") == "initialize":
+                _greeted(self._session, response, body.data)
+            self._queue.put_nowait(body)
+
+    async def _events(self, response: "httpx2.Response", identity: bytes | None) -> None:
+        """Messages of a stream; when it ends without the answer it is taken up where it was."""
+        read = await self._read(response, identity)
+        for _ in range(MOST_RETRIES):
+            if read.answered or identity is None or not read.last:
+                break
+            await asyncio.sleep(read.wait_seconds)
+            headers = {"accept": EVENTS, "last-event-id": read.last, **self._session}
+            async with self._client.stream("GET", self._url, headers=headers) as again:
+                if again.status_code != 200:
+                    break
+                read = await self._read(again, identity)
+        if not read.answered and identity is not None:
+            self._queue.put_nowait(Line(_refusal(identity, 200, b"the stream ended")))
+
+    async def _read(self, response: "httpx2.Response", identity: bytes | None) -> "_Read":
+        """Hand on the messages of a stream until it ends."""
+        read = _Read()
+        async for event in read_events(response.aiter_bytes(), self._max_bytes):
+            read.last = event.id or read.last
+            if event.retry_ms is not None:
+                read.wait_seconds = min(event.retry_ms / 1000, MOST_WAIT_SECONDS)
+            if event.data:
+                self._queue.put_nowait(Line(event.data, oversize=event.oversize))
+                _greeted(self._session, response, event.data)
+                read.answered = read.answered or _answers(event, identity)
+        return read
+
+    async def _listen(self) -> None:
+        """The stream on which the server speaks of its own accord, where it has one."""
+        import httpx2
+
+        headers = {"accept": EVENTS, **self._session}
+        while not self._why:
+            try:
+                async with self._client.stream("GET", self._url, headers=headers) as response:
+                    if response.status_code != 200:
+                        return
+                    async for event in read_events(response.aiter_bytes(), self._max_bytes):
+                        if event.id:
+                            headers["last-event-id"] = event.id
+                        if event.data:
+                            self._queue.put_nowait(Line(event.data, oversize=event.oversize))
+            except httpx2.HTTPError as error:
+                LOG.debug("%s: its stream ended: %s", self._endpoint.url, error)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _sse(self) -> None:
+        """The one stream of the older transport: first where to POST to, then all messages."""
+        import httpx2
+
+        headers = {"accept": EVENTS}
+        why = "its stream ended"
+        try:
+            stream = self._client.stream("GET", self._endpoint.url, headers=headers)
+            async with stream as response:
+                response.raise_for_status()
+                async for event in read_events(response.aiter_bytes(), self._max_bytes):
+                    if event.name == "endpoint":
+                        self._url = _same_origin(self._endpoint.url, event.data.decode())
+                        self._found.set()
+                    elif event.data:
+                        self._queue.put_nowait(Line(event.data, oversize=event.oversize))
+        except (httpx2.HTTPError, ValueError) as error:
+            why = f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}"
+        self._gone(why)
+        self._found.set()
+
+    def _gone(self, why: str) -> None:
+        if not self._why:
+            self._why = why
+            self._queue.put_nowait(None)
+
+
+def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
+    """A link to a server. Nothing is sent yet.
+
+    Raises:
+        ValueError: the address is none.
+    """
+    import httpx2
+
+    parts = urlsplit(endpoint.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{endpoint.url!r} is no http or https address")
+    client = httpx2.AsyncClient(
+        headers=dict(endpoint.headers),
+        timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
+        follow_redirects=False,
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
+    )
+    return HttpLink(endpoint, client, max_bytes)
+
+
+def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
+    """Note the session that the answer to `initialize` began."""
+    if session or not (found := _VERSION.search(body[:65536])):
+        return
+    session["mcp-protocol-version"] = found.group(1).decode()
+    if name := response.headers.get(_SESSION):
+        session[_SESSION] = name
+
+
+async def _body(response: "httpx2.Response", max_bytes: int) -> Line:
+    """The whole body, or its beginning and its size."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size <= max_bytes or not parts:
+            parts.append(chunk)
+    whole = b"".join(parts)
+    return Line(whole[:4096], oversize=size) if size > max_bytes else Line(whole)
+
+
+def _modern_headers(message: RawObject) -> dict[str, str]:
+    """What a request of the modern era has to say in its headers."""
+    params = RawObject.parse(message.get("params") or b"{}")
+    raw = params.get("_meta") or b""
+    meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
+    version = meta.value(_VERSION_KEY)
+    if not isinstance(version, str):
+        return {}
+    method = str(message.value("method"))
+    headers = {"mcp-protocol-version": version, "mcp-method": method}
+    name = params.value(_NAMED[method]) if method in _NAMED else None
+    if isinstance(name, str):
+        headers["mcp-name"] = _encoded(name)
+    return headers
+
+
+def _encoded(value: str) -> str:
+    """A header value; in base64 where HTTP could not carry it."""
+    if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
+        return value
+    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
+
+
+def _answers(event: Event, identity: bytes | None) -> bool:
+    """Is this event the answer to that request?"""
+    try:
+        message = RawObject.parse(event.data)
+    except NotJson:
+        return False
+    return message.get("id") == identity and "method" not in message
+
+
+def _refusal(identity: bytes, status: int, body: bytes) -> bytes:
+    """The line for a request that HTTP refused: the server's own error where it gave one."""
+    try:
+        error = RawObject.parse(body).get("error")
+        if error is not None and "code" in RawObject.parse(error):
+            return answer_line(identity, Reply(error=error))
+    except NotJson:
+        LOG.debug("HTTP %d without a JSON-RPC error", status)
+    said = " ".join(body.decode(errors="replace").split())[:200]
+    why = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {said}")
+    return answer_line(identity, Reply(error=why))
+
+
+def _same_origin(url: str, given: str) -> str:
+    """Where the server wants messages, which has to be itself.
+
+    Raises:
+        ValueError: it is somewhere else.
+    """
+    target = urljoin(url, given.strip())
+    if urlsplit(target)[:2] != urlsplit(url)[:2]:
+        raise ValueError(f"it wants messages sent to {target[:200]}")
+    return target

@@ -1,0 +1,79 @@
+"""Server-sent events, read as bytes: messages keep every byte but the line ends between parts.
+
+WHATWG HTML, section 9.2.6. An event whose data is over the cap is given with its size and its
+beginning.
+"""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+_HEAD_BYTES = 4096
+
+
+@dataclass(slots=True)
+class Event:
+    """One event. `oversize` is the size of the data when it was over the cap."""
+
+    name: str = "message"
+    data: bytes = b""
+    id: str | None = None
+    retry_ms: int | None = None
+    oversize: int = 0
+
+
+@dataclass(slots=True)
+class _Building:
+    event: Event = field(default_factory=Event)
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, line: bytes, left_out: int, max_bytes: int) -> None:
+        """A line, and how many bytes of it are not here."""
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if name == b"data":
+            self.size += len(value) + left_out
+            if self.size <= max_bytes:
+                self.parts.append(value)
+            else:
+                self.parts = [b"\n".join([*self.parts, value])[:_HEAD_BYTES]]
+        elif name == b"event":
+            self.event.name = value.decode(errors="replace")
+        elif name == b"id" and b"\0" not in value:
+            self.event.id = value.decode(errors="replace")
+        elif name == b"retry" and value.isdigit():
+            self.event.retry_ms = int(value)
+
+    def done(self, max_bytes: int) -> Event:
+        self.event.data = b"\n".join(self.parts)
+        self.event.oversize = self.size if self.size > max_bytes else 0
+        return self.event
+
+
+async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
+    """Events of a body until its end. Linear in what is read; an event that is not finished when
+    the body ends is dropped, as the specification says."""
+    building = _Building()
+    async for line, left_out in _lines(chunks, max_bytes):
+        if line:
+            building.add(line, left_out, max_bytes)
+            continue
+        if building.parts or building.event.id is not None or building.event.retry_ms is not None:
+            yield building.done(max_bytes)
+        building = _Building()
+
+
+async def _lines(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[tuple[bytes, int]]:
+    """Lines without their ends, LF or CRLF; and of one that is far too long, how much was left
+    out."""
+    parts: list[bytes] = []
+    size = kept = 0
+    async for chunk in chunks:
+        pieces = chunk.split(b"\n")
+        for piece in pieces[:-1]:
+            yield b"".join([*parts, piece]).removesuffix(b"\r"), size - kept
+            parts, size, kept = [], 0, 0
+        size += len(pieces[-1])
+        if size <= max_bytes + _HEAD_BYTES or not parts:
+            parts.append(pieces[-1])
+            kept += len(pieces[-1])

@@ -1,0 +1,115 @@
+"""Servers behind the gateway that are reached over HTTP."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+from tests.doors.conftest import QUICK, Gateway, script
+from tests.doors.peer import Peer, text_of
+from tests.doors.reading import complaint
+
+SECRET = "s3cret-of-this-server"
+
+
+@pytest.fixture
+def web() -> Iterator[str]:
+    """The address of a server."""
+    running = subprocess.Popen(script("web"), stdout=subprocess.PIPE, text=True)
+    assert running.stdout
+    try:
+        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
+    finally:
+        running.terminate()
+        running.wait(10)
+        running.stdout.close()
+
+
+@pytest.fixture
+def peer(gateway: Gateway, web: str) -> Peer:
+    server = {"url": web, "headers": {"Authorization": f"Bearer {SECRET}"}}
+    limits = {**QUICK, "max_line_bytes": 1_000_000}
+    peer = gateway({"web": server}, gateway=limits)
+    peer.wait_for_tools("web__echo")
+    return peer
+
+
+def test_a_call_and_its_headers(peer: Peer) -> None:
+    assert text_of(peer.call("web__echo", text="é")) == "é"
+    seen = {k.lower(): v for k, v in json.loads(text_of(peer.call("web__headers"))).items()}
+    assert seen["authorization"] == f"Bearer {SECRET}"
+    assert seen["mcp-protocol-version"] == "2025-11-25"
+    assert seen["mcp-session-id"].startswith("session-")
+
+
+def test_numbers_are_not_touched(peer: Peer) -> None:
+    assert b'"x":1.10,"y":1E400,"z":[1.0]' in peer.call_raw("web__exact")
+
+
+def test_an_answer_by_events(peer: Peer) -> None:
+    assert text_of(peer.call("web__events")) == "by event"
+    [note] = [n for n in peer.notifications if n["method"] == "notifications/message"]
+    assert note["params"]["level"] == "info"
+
+
+def test_a_stream_that_breaks_is_taken_up_again(peer: Peer) -> None:
+    assert text_of(peer.call("web__broken", 10)) == "in the end"
+
+
+@pytest.mark.parametrize("tool", ["huge", "huge_event"])
+def test_an_answer_over_the_limit(peer: Peer, tool: str) -> None:
+    said = complaint(peer.ask("tools/call", {"name": f"web__{tool}", "arguments": {}}, 10))
+    assert "web" in said
+    assert "over the limit" in said
+    assert text_of(peer.call("web__echo", text="on")) == "on"
+
+
+def test_what_http_refuses_is_said(peer: Peer) -> None:
+    error = peer.ask("tools/call", {"name": "web__refuse", "arguments": {}})["error"]
+    assert "503" in error["message"]
+    assert "out to lunch" in error["message"]
+
+
+def test_a_forgotten_session_is_begun_anew(peer: Peer) -> None:
+    """The call may be made again, since it has no effects."""
+    assert text_of(peer.call("web__forget", 10)) == "known again"
+    assert text_of(peer.call("web__echo", text="on")) == "on"
+
+
+def test_nobody_at_the_address(gateway: Gateway) -> None:
+    peer = gateway({"gone": {"url": "http://127.0.0.1:9/mcp"}, "up": script("upstream")})
+    peer.wait_for_tools("up__echo")
+    said = complaint(peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10))
+    assert "'gone'" in said
+    assert "127.0.0.1:9" in said
+
+
+@pytest.mark.parametrize("modern", [False, True])
+def test_the_official_server_over_http(gateway: Gateway, tmp_path: Path, modern: bool) -> None:
+    from tests.doors.conformance.run import REFERENCE, free_port, program
+
+    port = free_port()
+    command = [*REFERENCE, "--port", str(port)]
+    with program(command, port, {}, tmp_path / "reference.log"):
+        address = {"url": f"http://127.0.0.1:{port}/mcp"}
+        limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+        peer = gateway({"ref": address}, modern=modern, gateway=limits)
+        peer.wait_for_tools("ref__test_simple_text")
+        assert "simple text" in text_of(peer.call("ref__test_simple_text"))
+        got = peer.result("prompts/get", {"name": "ref__test_simple_prompt"})
+        assert "simple prompt" in got["messages"][0]["content"]["text"]
+        assert peer.result("resources/read", {"uri": "test://static-text"})["contents"]
+
+
+def test_add_with_an_address(home: Path, upwell: Upwell) -> None:
+    url = "https://example.org/mcp"
+    upwell("add", "web", "--url", url, "--header", f"Authorization={SECRET}")
+    listed = json.loads(upwell("list", "--json").out)
+    assert listed["servers"][0]["command"] == url
+    assert SECRET not in upwell("config", "show", "--json").out
+    assert SECRET in (home / "config.toml").read_text()
+    assert upwell("add", "x").code == 2
+    assert upwell("add", "x", "--url", "ftp://x").code == 2

@@ -1,0 +1,203 @@
+"""`upwell serve --http`: many agents at one address, in both eras, each with its own."""
+
+import http.client
+import json
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from tests.doors.agent import CAPABILITIES
+from tests.doors.conformance.run import free_port, program
+from tests.doors.conftest import script, write_config
+from tests.doors.peer import ENVELOPE, LEGACY, MODERN
+
+BOTH = "application/json, text/event-stream"
+Answer = tuple[int, dict[str, str], Any]
+
+
+class Address:
+    """A gateway on HTTP, spoken to request by request."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port = port
+        self.token = token
+
+    def send(self, verb: str, body: Any = None, **headers: str) -> Answer:
+        """One request; gives status, headers and the last message of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        given = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
+        given |= {"Content-Type": "application/json"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request(verb, "/mcp", data, {k: v for k, v in given.items() if v})
+        response = connection.getresponse()
+        raw = response.read()
+        connection.close()
+        kind = response.getheader("content-type", "")
+        if kind.startswith("text/event-stream"):
+            raw = [line[6:] for line in raw.split(b"\n") if line.startswith(b"data: ")][-1]
+        known = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, known, json.loads(raw) if raw[:1] == b"{" else raw
+
+    def begin(self) -> "Conversation":
+        hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": {}}
+        ask = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        status, headers, _ = self.send("POST", ask)
+        assert status == 200
+        return Conversation(self, headers["mcp-session-id"])
+
+    def modern(self, method: str, params: Mapping[str, Any], **headers: str) -> Answer:
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": {**params, "_meta": ENVELOPE},
+        }
+        name = params.get("name", params.get("uri", ""))
+        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method, "Mcp_Name": name, **headers}
+        return self.send("POST", body, **given)
+
+
+class Conversation:
+    """A session of the handshake era."""
+
+    def __init__(self, address: Address, session: str) -> None:
+        self.address = address
+        self.session = session
+        self.post("notifications/initialized", None)
+
+    def post(self, method: str, identity: Any, params: Any = None, **headers: str) -> Answer:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+        if identity is not None:
+            body["id"] = identity
+        given = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
+        return self.address.send("POST", body, **given)
+
+    def call(self, tool: str, identity: Any = 1, **arguments: Any) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        status, _, message = self.post("tools/call", identity, params)
+        assert status == 200, message
+        assert message["id"] == identity
+        return dict(message["result"])
+
+
+def said(result: Mapping[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    folder = tmp_path_factory.mktemp("http")
+    home, port = folder / "home", free_port()
+    write_config(home, {"up": script("upstream"), "talk": script("talk", "--era", "legacy")})
+    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(home)}
+    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    with program(command, port, env, folder / "serve.log"):
+        yield Address(port, (home / "token").read_text().strip())
+
+
+def test_a_session_from_beginning_to_end(address: Address) -> None:
+    one = address.begin()
+    assert said(one.call("up__echo", text="é 🌊")) == "é 🌊"
+    assert address.send("DELETE", Mcp_Session_Id=one.session)[0] == 204
+    assert one.post("ping", 1)[0] == 404
+
+
+def test_the_modern_era(address: Address) -> None:
+    call = {"name": "up__echo", "arguments": {"text": "hi"}}
+    status, headers, message = address.modern("tools/call", call)
+    assert (status, said(message["result"])) == (200, "hi")
+    assert "mcp-session-id" not in headers
+    assert address.modern("server/discover", {})[2]["result"]["supportedVersions"] == [MODERN]
+
+
+def test_a_server_asks_its_client_in_the_modern_era(address: Address) -> None:
+    call = {"name": "talk__roots", "arguments": {}}
+    meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
+    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": call["name"]}
+
+    def post(**more: Any) -> dict[str, Any]:
+        params = {**call, "_meta": meta, **more}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        return dict(address.send("POST", body, **given)[2]["result"])
+
+    first = post()
+    assert first["resultType"] == "input_required"
+    [key] = first["inputRequests"]
+    answer = {"roots": [{"uri": "file:///x"}]}
+    last = post(inputResponses={key: answer}, requestState=first["requestState"])
+    assert json.loads(said(last)) == answer
+    again = {**call, "_meta": meta, "requestState": first["requestState"]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": again}
+    assert address.send("POST", body, **given)[2]["error"]["code"] == -32602
+
+
+def test_progress_comes_on_the_stream_of_its_call(address: Address) -> None:
+    one = address.begin()
+    params = {"name": "up__progress", "arguments": {}, "_meta": {"progressToken": "mine"}}
+    connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
+    body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+    headers = {"Authorization": f"Bearer {address.token}", "Accept": BOTH}
+    headers |= {"Content-Type": "application/json", "Mcp-Session-Id": one.session}
+    connection.request("POST", "/mcp", json.dumps(body), headers)
+    lines = connection.getresponse().read().split(b"\n")
+    sent = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
+    connection.close()
+    assert [m["params"]["progressToken"] for m in sent[:-1]] == ["mine"] * 3
+    assert sent[-1]["id"] == 5
+
+
+REFUSED: list[tuple[int, Callable[[Address], Answer]]] = [
+    (401, lambda a: a.send("POST", {}, Authorization="")),
+    (401, lambda a: a.send("POST", {}, Authorization="Bearer wrong")),
+    (421, lambda a: a.send("POST", {}, Host="evil.example")),
+    (403, lambda a: a.send("POST", {}, Origin="http://evil.example")),
+    (400, lambda a: a.send("POST", b"{")),
+    (400, lambda a: a.send("POST", b"[]")),
+    (400, lambda a: a.send("POST", b"[" * 100_000)),
+    (400, lambda a: a.send("POST", {"jsonrpc": "2.0"})),
+    (415, lambda a: a.send("POST", b"{}", Content_Type="text/plain")),
+    (406, lambda a: a.send("POST", b"{}", Accept="text/html")),
+    (400, lambda a: a.send("POST", {"jsonrpc": "2.0", "id": 1, "method": "ping"})),
+    (404, lambda a: a.send("POST", {"id": 1, "method": "ping"}, Mcp_Session_Id="no-such")),
+    (400, lambda a: a.send("GET")),
+    (405, lambda a: a.send("PUT", b"{}")),
+    (400, lambda a: a.modern("tools/call", {"name": "up__echo"}, Mcp_Name="other")),
+    (400, lambda a: a.modern("tools/list", {}, Mcp_Method="tools/call")),
+    (400, lambda a: a.modern("tools/list", {}, MCP_Protocol_Version="")),
+    (404, lambda a: a.modern("no/such", {})),
+    (413, lambda a: a.send("POST", b"x" * 5_000_000)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(REFUSED)))
+def test_what_is_refused(address: Address, number: int) -> None:
+    status, ask = REFUSED[number]
+    assert ask(address)[0] == status
+
+
+def test_many_clients_with_the_same_ids_do_not_mix(address: Address) -> None:
+    wrong: list[str] = []
+
+    def talk(number: int) -> None:
+        one = address.begin()
+        for turn in range(5):
+            text = f"client {number} turn {turn}"
+            if said(one.call("up__echo", turn, text=text)) != text:
+                wrong.append(text)
+
+    threads = [threading.Thread(target=talk, args=(n,)) for n in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == []
+
+
+def test_the_token_of_a_client_does_not_reach_a_server(address: Address) -> None:
+    one = address.begin()
+    assert address.token not in said(one.call("up__received"))
