@@ -8,7 +8,7 @@ from typing import Any
 from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
-from upwell.app.running import keep_house
+from upwell.app.running import looked_after
 from upwell.app.wiring import Settings, build
 from upwell.gateway.http import PATH
 from upwell.gateway.server import Gateway
@@ -39,18 +39,15 @@ async def serve_http(address: str, cwd: str) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
-    keeping = asyncio.create_task(keep_house(app))
-    try:
-        with listen(host, port) as listening:
-            LOG.info("serving on %s port %d", *listening.getsockname()[:2])
-            async with gateway.running():
-                await server.serve(sockets=[listening])
-    finally:
-        front.close()
-        await door.aclose()
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        await app.aclose()
+    async with looked_after(app, gateway):
+        try:
+            with listen(host, port) as listening:
+                LOG.info("serving on %s port %d", *listening.getsockname()[:2])
+                async with gateway.running():
+                    await server.serve(sockets=[listening])
+        finally:
+            front.close()
+            await door.aclose()
 
 
 def _health(gateway: Gateway) -> list[BaseRoute]:

@@ -3,15 +3,18 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from upwell.app.files import Files, open_originals, open_shelf, private_shelf, tools_of
+from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
 from upwell.config import load
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Fitter
 from upwell.gateway.greeting import Hello
+from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import work
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -31,12 +34,25 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
     export_spans(app.config.environment)
     await app.budgets.take_up()
     await app.forget_notes()
-    keeping = asyncio.create_task(keep_house(app))
+    gateway = app.gateway()
+    async with looked_after(app, gateway):
+        await gateway.serve(lines, sink, hello)
+
+
+@asynccontextmanager
+async def looked_after(app: App, gateway: Gateway) -> AsyncIterator[None]:
+    """While a gateway runs: chores are done and a changed configuration is taken up. Closes the
+    app."""
+    beside = [
+        asyncio.create_task(keep_house(app)),
+        asyncio.create_task(follow_config(app, gateway)),
+    ]
     try:
-        await app.gateway().serve(lines, sink, hello)
+        yield
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
+        for task in beside:
+            task.cancel()
+        await asyncio.gather(*beside, return_exceptions=True)
         await app.aclose()
 
 

@@ -92,7 +92,7 @@ class App:
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
         self._fitter = Fitter(
             self._originals,
-            config.compress_for,
+            lambda server, tool: self.config.compress_for(server, tool),
             tools=tools_of(config),
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
@@ -162,7 +162,7 @@ class App:
             self.surfacer,
             self._fitter.fit,
             self._workshop.fit,
-            config.surface_for,
+            lambda server, tool: self.config.surface_for(server, tool),
             paused=self.pause.holds,
             cwd=self._cwd,
         )
@@ -172,10 +172,15 @@ class App:
             pipeline,
             config.gateway,
             resources=Resources(self.memory, self.topics, project_of(self._cwd)),
-            may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
+            may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
         )
+
+    async def reconfigure(self, config: Config) -> None:
+        """From now on obey what this says about tools; a running workshop is begun anew."""
+        self.config = config
+        await self._workshop.aclose()
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""

@@ -58,7 +58,7 @@ class Catalog:
 
     def __init__(
         self,
-        upstreams: Sequence[Upstream],
+        upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
         may_compress: Callable[[str, str], bool],
     ) -> None:
@@ -81,7 +81,7 @@ class Catalog:
         """Read every upstream's tools anew."""
         items: list[bytes] = []
         targets: dict[str, Target] = {}
-        for upstream in self._upstreams:
+        for upstream in self._upstreams():
             for tool in upstream.tools:
                 try:
                     self._add(upstream, tool, items, targets)

@@ -3,13 +3,14 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
 from upwell.gateway.eras import EVERY_CLIENT
+from upwell.gateway.fleet import Fleet
 from upwell.gateway.following import Following
 from upwell.gateway.front import Front
 from upwell.gateway.greeting import Hello, Known, known_now
@@ -43,12 +44,11 @@ class Gateway:
         self._learned = learned
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self.upstreams = [
-            Upstream(server, options, environment, self._changed, self.audience)
-            for server in servers
-            if server.enabled
-        ]
-        self._catalog = Catalog(self.upstreams, own, may_compress)
+        self._fleet = Fleet(
+            servers,
+            lambda server: Upstream(server, options, environment, self._changed, self.audience),
+        )
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
@@ -56,19 +56,23 @@ class Gateway:
         self.desk.learn(Offerings(self.desk, self.directory, resources).methods())
         self.desk.learn(Following(self.directory, self.audience).methods())
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    @property
+    def upstreams(self) -> Sequence[Upstream]:
+        """The servers of the moment."""
+        return self._fleet.upstreams
+
+    def running(self) -> AbstractAsyncContextManager[None]:
         """While the servers are kept running."""
-        running = [
-            asyncio.create_task(upstream.run(), name=f"upstream {upstream.name}")
-            for upstream in self.upstreams
-        ]
-        try:
-            yield
-        finally:
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        return self._fleet.running()
+
+    async def exchange(self, servers: Sequence[ServerOptions]) -> None:
+        """Run these servers from now on; no call under way is lost."""
+        if await self._fleet.exchange(servers):
+            self._catalog.rebuild()
+            await self.desk.tools_changed()
+            for kind in KINDS:
+                if self.directory.shown(kind):
+                    await self.audience.announce(f"notifications/{kind}/list_changed")
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink, hello: Hello) -> None:
         """Serve one agent on stdio until it closes its side or a signal asks us to end."""

@@ -66,7 +66,7 @@ class Upstream:
         self._clock = clock
         self._connection: Connection | None = None
         self._news: News | None = None
-        self._busy = 0
+        self.busy = 0
         self._settled = asyncio.Event()
         self._ended = asyncio.Event()
         self._wake = asyncio.Event()
@@ -105,21 +105,21 @@ class Upstream:
                 MCP. The message names it and says how it ended.
         """
         most = self.server.max_in_flight or self._options.max_in_flight
-        if self._busy >= most:
+        if self.busy >= most:
             raise UpstreamUnavailable(
                 f"upstream {self.name!r} has {most} calls under way",
                 server=self.name,
                 hint=f"call again later, or raise max_in_flight of [server.{self.name}]",
             )
         seconds = self.server.call_timeout_seconds or self._options.call_timeout_seconds
-        self._busy += 1
+        self.busy += 1
         try:
             async with asyncio.timeout(seconds) as timeout:
                 return await self._called(method, params, client, Patience(timeout, seconds), again)
         except TimeoutError:
             raise too_slow(self.server, method, seconds) from None
         finally:
-            self._busy -= 1
+            self.busy -= 1
 
     async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
         """Every page of a list, where the server is up and knows the method.

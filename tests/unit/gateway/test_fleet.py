@@ -1,0 +1,85 @@
+"""Servers are exchanged while calls go on, and no call is lost."""
+
+import asyncio
+from dataclasses import replace
+
+from upwell.gateway.fleet import Fleet
+from upwell.gateway.options import ServerOptions
+
+UP = ServerOptions(name="up", command="up", env={"round": "0"})
+OTHER = ServerOptions(name="other", command="other")
+
+
+class Server:
+    """An upstream that works only while it is run."""
+
+    def __init__(self, server):
+        self.server = server
+        self.name = server.name
+        self.busy = 0
+        self.ready = asyncio.Event()
+        self.ended = False
+
+    async def run(self):
+        try:
+            await asyncio.sleep(0.001)
+            self.ready.set()
+            await asyncio.Event().wait()
+        finally:
+            self.ended = True
+
+    async def settled(self):
+        await self.ready.wait()
+
+    async def call(self):
+        self.busy += 1
+        try:
+            await asyncio.sleep(0.002)
+            assert self.ready.is_set()
+            assert not self.ended
+            return self.server.env["round"]
+        finally:
+            self.busy -= 1
+
+
+async def test_a_hundred_exchanges_under_load():
+    fleet = Fleet([UP, OTHER], Server)
+    rounds, over = [], asyncio.Event()
+
+    async def load():
+        while not over.is_set():
+            rounds.append(await next(one for one in fleet.upstreams if one.name == "up").call())
+
+    async with fleet.running(), asyncio.timeout(60):
+        await asyncio.gather(*(one.settled() for one in fleet.upstreams))
+        calling = [asyncio.create_task(load()) for _ in range(8)]
+        other = fleet.upstreams[1]
+        for number in range(100):
+            assert await fleet.exchange([replace(UP, env={"round": str(number)}), OTHER]) is (
+                number > 0
+            )
+        over.set()
+        await asyncio.gather(*calling)
+        assert fleet.upstreams[1] is other
+    assert len(set(rounds)) > 50
+    assert all(one.ended for one in fleet.upstreams)
+
+
+async def test_what_is_gone_finishes_its_calls():
+    fleet = Fleet([UP, OTHER], Server)
+    async with fleet.running():
+        up = fleet.upstreams[0]
+        await up.settled()
+        calling = asyncio.create_task(up.call())
+        await asyncio.sleep(0)
+        await fleet.exchange([OTHER])
+        assert [one.name for one in fleet.upstreams] == ["other"]
+        assert await calling == "0"
+
+
+async def test_the_order_is_that_of_the_configuration():
+    fleet = Fleet([UP, OTHER], Server)
+    async with fleet.running():
+        assert await fleet.exchange([OTHER, replace(UP, enabled=False)])
+        assert await fleet.exchange([OTHER, UP])
+        assert [one.name for one in fleet.upstreams] == ["other", "up"]
