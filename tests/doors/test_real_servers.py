@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -12,7 +13,8 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from tests.doors.conftest import Gateway, Sdk
+from tests.doors.agent import Agent
+from tests.doors.conftest import Gateway, Sdk, write_config
 from tests.doors.peer import Peer, exact, member
 from tests.doors.reading import FOOTER, everything
 from tests.doors.servers.data import big_json, big_markdown
@@ -180,3 +182,68 @@ async def test_a_large_answer_to_a_question(sdk: Sdk, servers: Servers, files: P
         await client.list_tools()
         arguments = {"path": str(files / "rows.json"), "_context_query": "which service failed?"}
         assert '"failed"' in shown(await client.call_tool("fs__read_text_file", arguments))
+
+
+ASKED = {"trigger-sampling-request": {"prompt": "hi"}, "trigger-elicitation-request": {}}
+
+
+def test_the_everything_server_has_nothing_that_does_not_pass(
+    gateway: Gateway, direct: Gateway, npm_servers: Npm, environment: Mapping[str, str], home: Path
+) -> None:
+    """Prompts, resources, templates, completions, questions to the client, logs and progress, the
+    same as without us."""
+    every = npm_servers("everything")
+    write_config(home, {"every": every}, gateway=LIMITS, compress={"strategy": "none"})
+    serve = [sys.executable, "-m", "upwell", "serve"]
+    with (
+        Agent(every, env=environment) as plain,
+        Agent(serve, env=environment) as through,
+    ):
+        for one in (plain, through):
+            one.hello()
+            one.wait_for_tools(*[f"{'every__' * (one is through)}{name}" for name in ASKED])
+        assert both(plain, through, "resources/list", "resources") > 5
+        assert both(plain, through, "resources/templates/list", "resourceTemplates") >= 2
+        named = [(one["name"], one) for one in plain.result("prompts/list")["prompts"]]
+        assert len(named) >= 3
+        for ours, (name, theirs) in zip(
+            through.result("prompts/list")["prompts"], named, strict=True
+        ):
+            assert ours == {**theirs, "name": f"every__{name}"}
+        uri = plain.result("resources/list")["resources"][0]["uri"]
+        for one in (uri, "demo://resource/dynamic/text/3", "demo://nothing"):
+            told = plain.ask("resources/read", {"uri": one})
+            got = through.ask("resources/read", {"uri": one})
+            assert (got.get("error") or timeless(got)) == (told.get("error") or timeless(told))
+        for name, arguments in ASKED.items():
+            said = [
+                one.call(f"{'every__' * (one is through)}{name}", 20, **arguments)
+                for one in (plain, through)
+            ]
+            assert said[0] == said[1], name
+        assert [one["method"] for one in through.requests] == [
+            one["method"] for one in plain.requests
+        ]
+        long = {"duration": 1, "steps": 2}
+        for one, prefix in ((plain, ""), (through, "every__")):
+            params = {"name": f"{prefix}trigger-long-running-operation", "arguments": long}
+            one.result("tools/call", {**params, "_meta": {"progressToken": "p"}}, 20)
+            notes = [n["params"] for n in one.notifications if n["method"].endswith("progress")]
+            assert [(n["progressToken"], n["progress"]) for n in notes] == [("p", 1), ("p", 2)]
+
+
+def timeless(message: dict[str, Any]) -> Any:
+    """What was read, but for the time that stands in it."""
+    return re.sub(r"\d{1,2}:\d\d:\d\d( [AP]M)?", "", json.dumps(message["result"]))
+
+
+def both(plain: Peer, through: Peer, method: str, member: str) -> int:
+    """What is listed with us and without; how many there are."""
+    theirs = plain.result(method)[member]
+    ours = [
+        one
+        for one in through.result(method)[member]
+        if not one.get("uri", one.get("uriTemplate")).startswith("upwell://")
+    ]
+    assert ours == theirs
+    return len(theirs)

@@ -50,13 +50,22 @@ class Front:
 
     async def _incoming(self, message: Message) -> None:
         if message.id is not None:
-            self._running[message.id] = asyncio.create_task(self._answer(message.id, message))
+            self._begin(message.id, message)
         elif message.method == "notifications/cancelled":
             self._cancel(message)
         elif message.method == "notifications/initialized":
             self._session.ready.set()
         else:
             await self._directory.tell(message.method or "", message.params)
+
+    def _begin(self, identity: bytes, message: Message) -> None:
+        task = asyncio.create_task(self._answer(identity, message))
+        self._running[identity] = task
+        task.add_done_callback(lambda done: self._over(identity, done))
+
+    def _over(self, identity: bytes, done: "asyncio.Task[None]") -> None:
+        if self._running.get(identity) is done:
+            del self._running[identity]
 
     def _cancel(self, message: Message) -> None:
         try:
@@ -75,6 +84,3 @@ class Front:
             await self._peer.answer(identity, reply)
         except PeerGone as error:
             LOG.info("an answer could not be delivered: %s", error)
-        finally:
-            if self._running.get(identity) is asyncio.current_task():
-                del self._running[identity]

@@ -53,7 +53,9 @@ class Inbound:
         elif message.id is None:
             await self._around.heard(message, self._in_flight.clients())
         elif len(self._answers) < MOST_ANSWERS:
-            self._answers[message.id] = asyncio.create_task(self._answer(message.id, message))
+            task = asyncio.create_task(self._answer(message.id, message))
+            self._answers[message.id] = task
+            task.add_done_callback(lambda done: self._over(message.id or b"", done))
 
     def close(self) -> None:
         """Nobody waits for answers any more."""
@@ -76,9 +78,10 @@ class Inbound:
             await self._send(identity, await self._relayed(message))
         except PeerGone as error:
             LOG.debug("upstream %s asked and went: %s", self._name, error)
-        finally:
-            if self._answers.get(identity) is asyncio.current_task():
-                del self._answers[identity]
+
+    def _over(self, identity: bytes, done: "asyncio.Task[None]") -> None:
+        if self._answers.get(identity) is done:
+            del self._answers[identity]
 
     async def _relayed(self, message: Message) -> Reply:
         """The client's own answer to a request of the server."""

@@ -91,6 +91,14 @@ def effect_then_die(call: Call) -> None:
     os._exit(8)
 
 
+def die_once(call: Call) -> str:
+    mark = Path(call.server.options.state) / "died"
+    if mark.exists():
+        return text("the second time")
+    mark.touch()
+    os._exit(9)
+
+
 def hang(call: Call) -> None:
     pause(FOREVER)
 
@@ -154,6 +162,8 @@ ACTS = [
 def tools() -> list[Tool]:
     quick = [Tool("ok", declare("ok"), lambda _: text("fine"))]
     quick += [Tool(act.__name__, declare(act.__name__), act) for act in ACTS]
+    harmless = ',"annotations":{"readOnlyHint":true}'
+    quick += [Tool("die_once", declare("die_once", rest=harmless), die_once)]
     quick += [Tool(name, declare(name), lambda _, raw=raw: raw) for name, raw in RESULTS.items()]
     quick += [
         Tool(name, declare(name), lambda _, raw=raw: raw_text(raw)) for name, raw in TEXTS.items()

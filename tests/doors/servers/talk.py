@@ -2,6 +2,7 @@
 and changes, has prompts, resources and completions, and methods that no specification knows."""
 
 import json
+import os
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -271,7 +272,22 @@ def begin_task(call: Call) -> str:
     return f'{{"task":{{"taskId":"task-of-{name}","status":"working"}},"content":[]}}'
 
 
+def slow_progress(call: Call) -> str:
+    """Four times half of a second and more, with a sign of life each time where it is wanted."""
+    for _ in range(4):
+        pause(0.8)
+        if "progressToken" in (call.params.get("_meta") or {}):
+            progress(call)
+    return text("after a while")
+
+
+def die(call: Call) -> None:
+    os._exit(7)
+
+
 TOOLS = [
+    Tool("slow_progress", declare("slow_progress"), slow_progress),
+    Tool("die", declare("die"), die),
     *(Tool(name, declare(name), ask) for name in ASKED),
     Tool("log", declare("log"), log),
     Tool("change", declare("change"), change),

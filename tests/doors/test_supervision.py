@@ -1,0 +1,92 @@
+"""What is done for a server that dies, is slow, or has too much to do."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+from tests.doors.conftest import QUICK, Gateway, script
+from tests.doors.peer import text_of
+from tests.doors.reading import complaint, everything
+from tests.doors.test_reload import until
+
+
+def test_too_many_calls_are_refused_at_once(gateway: Gateway) -> None:
+    server = {"command": script("odd")[0], "args": script("odd")[1:], "max_in_flight": 3}
+    peer = gateway({"bad": server, "good": script("upstream")})
+    peer.wait_for_tools("bad__hang", "good__echo")
+    hanging = [peer.start("tools/call", {"name": "bad__hang", "arguments": {}}) for _ in range(3)]
+    began = time.monotonic()
+    burst = [peer.start("tools/call", {"name": "bad__ok", "arguments": {}}) for _ in range(200)]
+    for one in burst:
+        said = complaint(peer.reply(one))
+        assert "'bad' has 3 calls under way" in said
+    assert time.monotonic() - began < 2.5
+    assert everything(peer.call("good__echo", text="free")) == "free"
+    for one in hanging:
+        complaint(peer.reply(one, 10))
+    assert everything(peer.call("bad__ok")) == "fine"
+
+
+def test_a_read_only_call_is_made_again(gateway: Gateway, tmp_path: Path) -> None:
+    peer = gateway({"bad": script("odd", "--state", str(tmp_path))})
+    peer.wait_for_tools("bad__die_once")
+    assert everything(peer.call("bad__die_once", 10)) == "the second time"
+
+
+def test_a_hung_call_is_cancelled_at_its_server(gateway: Gateway) -> None:
+    peer = gateway({"talk": script("talk", "--era", "legacy")})
+    peer.wait_for_tools("talk__wait")
+    said = complaint(peer.ask("tools/call", {"name": "talk__wait", "arguments": {}}, 10))
+    assert "within 3 s" in said
+    assert len(json.loads(text_of(peer.call("talk__seen")))["cancelled"]) == 1
+
+
+def test_a_cancellation_overtakes_nothing_and_is_passed_on_at_once(gateway: Gateway) -> None:
+    """Messages keep their order: a call that is sent behind the cancellation finds it arrived."""
+    peer = gateway({"talk": script("talk", "--era", "legacy")})
+    peer.wait_for_tools("talk__wait")
+    for count in range(1, 6):
+        waiting = peer.start("tools/call", {"name": "talk__wait", "arguments": {}})
+        peer.drain(0.3)
+        peer.send({"method": "notifications/cancelled", "params": {"requestId": waiting}})
+        assert len(json.loads(text_of(peer.call("talk__seen")))["cancelled"]) == count
+
+
+def test_progress_keeps_a_call_alive(gateway: Gateway) -> None:
+    limits = {**QUICK, "call_timeout_seconds": 1.5}
+    peer = gateway({"up": script("talk", "--era", "legacy")}, gateway=limits)
+    peer.wait_for_tools("up__slow_progress")
+    params = {"name": "up__slow_progress", "arguments": {}}
+    kept = peer.ask("tools/call", {**params, "_meta": {"progressToken": 1}}, 20)
+    assert text_of(kept["result"]) == "after a while"
+    assert "within 1.5 s" in complaint(peer.ask("tools/call", params, 20))
+
+
+def test_it_is_asked_again_for_what_was_subscribed(gateway: Gateway, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    peer = gateway({"talk": script("talk", "--era", "legacy", "--pids", str(pids))})
+    peer.wait_for_tools("talk__seen")
+    peer.result("resources/subscribe", {"uri": "talk://one"})
+    peer.result("logging/setLevel", {"level": "warning"})
+    complaint(peer.ask("tools/call", {"name": "talk__die", "arguments": {}}, 10))
+    peer.wait_for_tools("talk__seen")
+
+    def taken_up() -> bool:
+        message = peer.ask("tools/call", {"name": "talk__seen", "arguments": {}})
+        if message["result"].get("isError"):
+            return False
+        known = json.loads(text_of(message["result"]))
+        return bool(known["followed"] == ["talk://one"] and known["level"] == "warning")
+
+    until(peer, taken_up)
+
+
+def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway) -> None:
+    peer = gateway({"up": script("upstream")})
+    peer.wait_for_tools("up__slow")
+    slow = peer.start("tools/call", {"name": "up__slow", "arguments": {"seconds": 1.5}})
+    peer.drain(0.5)
+    peer.process.send_signal(signal.SIGTERM)
+    assert text_of(peer.reply(slow, 10)["result"]) == "slept"
+    assert peer.process.wait(10) == 0
