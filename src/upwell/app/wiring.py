@@ -35,6 +35,7 @@ from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
+from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool
@@ -83,6 +84,7 @@ class App:
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
+            latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)

@@ -26,6 +26,7 @@ from upwell.surface.context import query_of
 from upwell.surface.gate import Gate
 from upwell.surface.intent import keyword_intent
 from upwell.surface.journal import Journal
+from upwell.surface.opening import Latest, Opening, nothing_lately
 from upwell.surface.options import Options
 from upwell.surface.rank import ranked
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
@@ -40,8 +41,9 @@ _OVERSAMPLING = 2
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` finds candidates, `pinned` the standing rules; `paused` says whether a session asked
-    for silence; `mask` takes secrets out of what the journal keeps.
+    `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
+    `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
+    keeps.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class Surfacer:
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
+        latest: Latest = nothing_lately,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
@@ -63,6 +66,7 @@ class Surfacer:
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._journal = Journal(shelf, options.surface, mask)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
+        self._opening = Opening(self._rules, latest, shelf, self._seen, options.surface)
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
         )
@@ -73,7 +77,7 @@ class Surfacer:
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", door=str(cue.door)) as current:
             try:
-                outcome = await self._rules.beside(cue, await self._decide(cue))
+                outcome = await self._outcome(cue)
             except UpwellError as error:
                 LOG.warning("surfacing failed: %s", error)
                 outcome = Skip(reason=SkipReason.FAULT, detail=error.message)
@@ -92,6 +96,19 @@ class Surfacer:
             await self._seen.untold(surfacing.memories)
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
+
+    async def _outcome(self, cue: Cue) -> Outcome:
+        if cue.door == Door.SESSION:
+            return await self._begun(cue)
+        return await self._rules.beside(cue, await self._decide(cue))
+
+    async def _begun(self, cue: Cue) -> Outcome:
+        """What a session begins with; nothing is searched."""
+        if not self._options.surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        if self._paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        return await self._opening.begin(cue, self._clock.now())
 
     async def _decide(self, cue: Cue) -> Outcome:
         intent = keyword_intent(cue.text) if cue.text else NO_INTENT
@@ -155,7 +172,7 @@ class Surfacer:
         """Those that have not been said yet. Who asked gets everything."""
         if cue.door not in AUTOMATIC_DOORS:
             return hits
-        fresh = await self._seen.fresh(hits)
+        fresh = await self._seen.fresh(hits, cue.session)
         if not fresh:
             best = max(hits, key=lambda hit: hit.score)
             return Skip(

@@ -22,6 +22,7 @@ class SurfaceOptions:
     max_count: int = 15
     tool_count: int = 3
     preview_chars: int = 200
+    session_max_bytes: int = 1200
     timeout_seconds: float = 3.0
     race_ms: int = 300
     rate_per_minute: int = 15
