@@ -33,7 +33,7 @@ from upwell.memory.index import by_number
 from upwell.memory.query import corpus
 from upwell.memory.rows import visible_scopes
 from upwell.memory.search import gather, judge
-from upwell.surface.context import query_of
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.options import Options
 
@@ -68,7 +68,7 @@ def found(db: sqlite3.Connection, query: Query) -> list[tuple[str, Mapping[str, 
 
 def read(cue: Cue) -> Query | None:
     """What the product asks its memory for this cue; None where a gate stays shut before that."""
-    query = query_of(cue, {}, limit=10)
+    query = CueReader().query(cue, limit=10)
     return query if Gate(Options(), SYSTEM_CLOCK).refusal(cue, query, NO_INTENT) is None else None
 
 

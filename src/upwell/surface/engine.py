@@ -22,9 +22,9 @@ from upwell.ground.types import (
     Surfacing,
 )
 from upwell.memory.successors import SUPERSEDED
-from upwell.surface.context import query_of
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
-from upwell.surface.intent import keyword_intent
+from upwell.surface.intent import detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.opening import Latest, Opening, nothing_lately
 from upwell.surface.options import Options
@@ -62,6 +62,7 @@ class Surfacer:
         self._options = options
         self._paused = paused
         self._clock = clock
+        self._reader = CueReader(options.surface.templates, options.lexicon)
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._journal = Journal(shelf, options.surface, mask)
@@ -111,11 +112,11 @@ class Surfacer:
         return await self._opening.begin(cue, self._clock.now())
 
     async def _decide(self, cue: Cue) -> Outcome:
-        intent = keyword_intent(cue.text) if cue.text else NO_INTENT
+        intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
             return Skip(reason=SkipReason.PAUSED, intent=intent)
         profile = profile_of(cue.door, intent, self._options)
-        query = query_of(cue, self._options.surface.templates, profile.items * _OVERSAMPLING)
+        query = self._reader.query(cue, profile.items * _OVERSAMPLING)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)

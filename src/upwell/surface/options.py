@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from upwell.ground.text.lexicon import Lexicon, shipped
+
 
 class InjectionMode(StrEnum):
     APPEND = "append"
@@ -76,3 +78,4 @@ class Options:
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
+    lexicon: Lexicon = field(default_factory=shipped)
