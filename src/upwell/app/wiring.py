@@ -24,6 +24,7 @@ from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
 from upwell.ground.errors import StoreError
+from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
@@ -84,6 +85,7 @@ class App:
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
+            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
         )
         self._shelf = shelf

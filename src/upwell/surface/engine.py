@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from upwell.ground.errors import UpwellError
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
+from upwell.ground.llm import Chat
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, span
 from upwell.ground.types import (
@@ -22,6 +23,7 @@ from upwell.ground.types import (
     Surfacing,
 )
 from upwell.memory.successors import SUPERSEDED
+from upwell.surface.classify import Classifier
 from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.intent import detector_of
@@ -43,7 +45,7 @@ class Surfacer:
 
     `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
     `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
-    keeps.
+    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class Surfacer:
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
         latest: Latest = nothing_lately,
+        chat: Chat | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
@@ -63,6 +66,9 @@ class Surfacer:
         self._paused = paused
         self._clock = clock
         self._reader = CueReader(options.surface.templates, options.lexicon)
+        self._classifier = Classifier(
+            chat, shelf, options.intent, is_safe=lambda text: mask(text) == text, clock=clock
+        )
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._journal = Journal(shelf, options.surface, mask)
@@ -89,6 +95,7 @@ class Surfacer:
 
     async def aclose(self) -> None:
         """Bring the journal to the shelf."""
+        self._classifier.close()
         await self._journal.aclose()
 
     async def take_back(self, surfacing: Surfacing) -> None:
@@ -118,12 +125,19 @@ class Surfacer:
         profile = profile_of(cue.door, intent, self._options)
         query = self._reader.query(cue, profile.items * _OVERSAMPLING)
         refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
+            intent = await self._settled(cue, intent)
+            refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
         assert query is not None
+        settling = asyncio.create_task(self._settled(cue, intent))
         found = await self._found(query)
         if isinstance(found, Skip):
+            settling.cancel()
             return replace(found, intent=intent, queries=query.texts)
+        intent = await settling
+        profile = profile_of(cue.door, intent, self._options)
         worth = self._worth(found, intent)
         fresh = worth if isinstance(worth, Skip) else await self._fresh(cue, worth)
         if isinstance(fresh, Skip):
@@ -132,6 +146,14 @@ class Surfacer:
         if not said:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
         return await self._speak(cue, query, intent, said, found)
+
+    async def _settled(self, cue: Cue, intent: Intent) -> Intent:
+        """The intent of keywords, or what the model makes of it where one is asked."""
+        if intent.source != "keyword":
+            return intent
+        return await self._classifier.settled(
+            cue.text, intent, self._options.surface.timeout_seconds
+        )
 
     async def _found(self, query: Query) -> list[Hit] | Skip:
         """Candidates within the deadline, through the breaker."""

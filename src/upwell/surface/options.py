@@ -55,10 +55,12 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """`intent.*` (seed 004)."""
+    """`intent.*` (seed 004). `use_llm` asks the model of `llm.*` about prompts as well."""
 
     min_confidence: float = 0.5
     required: bool = False
+    use_llm: bool = False
+    llm_timeout_ms: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -134,7 +134,8 @@ def _check_phrase(path: Path, where: str, phrase: str) -> None:
     words = phrase.split()
     bare = [word for word in words if word != "..."]
     whole = all(part.strip("^*") for word in bare for part in word.split("|"))
-    if not bare or not whole or len(words) > MAX_PHRASE_WORDS or "..." in (words[0], words[-1]):
+    gaps = "... ..." in " ".join(words) or "..." in (*words[:1], *words[-1:])
+    if not bare or not whole or gaps or len(words) > MAX_PHRASE_WORDS:
         raise _wrong(
             path, f"has {phrase!r} in {where}: no phrase", hint='words like "how do|can ... fix*"'
         )
