@@ -17,6 +17,7 @@ MIN_WORDS = 3
 CJK_CHARS_A_WORD = 2
 """Of scripts without spaces: most words are of one or two characters."""
 MAX_ACRONYM = 10
+MAX_POLITE_WORDS = 16
 
 _SLASH = re.compile(r"^/([A-Za-z][\w:.-]*)(?=\s|$)")
 _ROOT_FOLDERS = frozenset("tmp etc usr var home opt dev proc mnt srv sys root".split())
@@ -41,6 +42,7 @@ class Messages:
         self._greetings = {_bare(entry) for entry in lexicon.greetings}
         self._acknowledgements = {_bare(entry) for entry in lexicon.acknowledgements}
         self._requests = {_bare(entry) for entry in lexicon.requests}
+        self._polite_phrases = self._greetings | self._acknowledgements
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
@@ -101,20 +103,14 @@ class Messages:
 
     def _polite(self, bare: str) -> bool:
         """Nothing but greetings and acknowledgements, one after the other: `ok, thanks a lot`."""
-        rest = bare.split()
-        while rest:
-            said = next(
-                (
-                    length
-                    for length in range(min(6, len(rest)), 0, -1)
-                    if " ".join(rest[:length]) in self._acknowledgements | self._greetings
-                ),
-                0,
-            )
-            if not said:
-                return False
-            rest = rest[said:]
-        return bool(bare)
+        said = bare.split()
+        if len(said) > MAX_POLITE_WORDS:
+            return False
+        reached = {0}
+        for end in range(1, len(said) + 1):
+            if any(" ".join(said[begin:end]) in self._polite_phrases for begin in reached):
+                reached.add(end)
+        return bool(said) and len(said) in reached
 
     def _keywords(self, message: str, persona: list[str]) -> str:
         taken = {fold(part) for name in persona for part in (name, *words(name))}
