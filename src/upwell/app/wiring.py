@@ -17,12 +17,14 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
+from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
+from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
@@ -32,6 +34,7 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
+from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
@@ -68,6 +71,7 @@ class App:
         shelf: Shelf,
         private: Shelf,
         files: Files,
+        tools: Tools,
         cwd: str | None,
     ) -> None:
         self.config = config
@@ -75,6 +79,7 @@ class App:
         self.notes = memory.notes
         self.documents = memory.documents
         self.imports = memory.imports
+        self.embeddings = Embeddings(memory.library.store, memory.documents)
         self._qmd = memory.qmd
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
@@ -94,7 +99,7 @@ class App:
         self._fitter = Fitter(
             self._originals,
             config.compress_for,
-            tools=tools_of(config),
+            tools=tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
             shortened=self._served,
@@ -186,11 +191,13 @@ class App:
         """The health of every part."""
         paused = self.pause.anybody()
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
+        meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
+            **({"meaning": meaning} if meaning else {}),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
@@ -223,6 +230,7 @@ class App:
         try:
             await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
+            await self.embeddings.catch_up()
         except StoreError as error:
             LOG.warning("what is remembered cannot be looked at: %s", error)
 
@@ -250,5 +258,7 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = open_memory(config, files, settings.cwd, tolerant=settings.tolerant)
-    return App(config, memory, shelf, private_shelf(), files, settings.cwd)
+    embedder = embedder_of(config.embed)
+    memory = open_memory(config, files, settings.cwd, embedder, tolerant=settings.tolerant)
+    tools = tools_of(config, embedder)
+    return App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
