@@ -10,7 +10,7 @@ from upwell.app.files import Files, open_originals, open_shelf, private_shelf, t
 from upwell.app.wiring import App, Settings, build
 from upwell.config import load
 from upwell.gateway.connection import probe
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.workshop import work
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -48,6 +48,7 @@ async def _keep_house(app: App) -> None:
             await app.budgets.take_up_if_asked()
         except StoreError as error:
             LOG.warning("the ledger cannot be read: %s", error)
+        await app.lessons.learned.take_up()
         if minute % CHORES_MINUTES == 0:
             await app.forget_notes()
             await app.keep_house()
@@ -59,13 +60,13 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     config = load()
     log_to(config.home.logs)
     files, private = Files(), private_shelf()
-    shortened: list[str] = []
+    shortened: list[Cut] = []
     fitter = Fitter(
         open_originals(config, open_shelf(config, files), private),
         config.compress_for,
         tools=tools_of(config),
         result_tokens=config.result_tokens(),
-        shortened=lambda _, keys: shortened.extend(keys),
+        shortened=lambda _, cut: shortened.append(cut),
     )
     try:
         await work(source, sink, fitter, private, shortened)
