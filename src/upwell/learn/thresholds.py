@@ -27,7 +27,7 @@ IMPLICIT_SHIFT = 0.3
 """The most that evidence which nobody gave on purpose adds to what was said, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MOST_SAMPLES = 300
-"""The latest that are looked at; what came before has faded, and fitting takes time."""
+"""The latest of each sort that are looked at; what came before has faded, and fitting takes time."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
@@ -99,9 +99,10 @@ def wanted_shift(samples: Sequence[Sample], now: float) -> float:
     """The shift that the evidence asks for; 0 while there are too few surfacings."""
     if count(samples) < MIN_SAMPLES:
         return 0.0
-    samples = sorted(samples, key=lambda sample: sample.at)[-MOST_SAMPLES:]
-    said = _within(-_intercept([s for s in samples if isinstance(s.verdict, Rating)], now))
-    everything = _within(-_intercept(samples, now))
+    rated = _latest(sample for sample in samples if isinstance(sample.verdict, Rating))
+    seen = _latest(sample for sample in samples if isinstance(sample.verdict, Use))
+    said = _within(-_intercept(rated, now))
+    everything = _within(-_intercept([*rated, *seen], now))
     return min(said + IMPLICIT_SHIFT, max(said - IMPLICIT_SHIFT, everything))
 
 
@@ -120,6 +121,10 @@ def counted(samples: Iterable[Sample]) -> dict[str, int]:
     found = Counter(str(sample.verdict) for sample in samples)
     order = [str(verdict) for verdict in (*Rating, *Use)]
     return {name: found[name] for name in order if found[name]}
+
+
+def _latest(samples: Iterable[Sample]) -> list[Sample]:
+    return sorted(samples, key=lambda sample: sample.at)[-MOST_SAMPLES:]
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:
@@ -152,4 +157,4 @@ def _logit(p: float) -> float:
 
 
 def _sigmoid(x: float) -> float:
-    return 1.0 / (1.0 + math.exp(-x))
+    return 0.5 * (1.0 + math.tanh(x / 2.0))
