@@ -27,7 +27,7 @@ IMPLICIT_SHIFT = 0.3
 """The most that evidence which nobody gave on purpose adds to what was said, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MOST_SAMPLES = 300
-"""The latest of each sort that are looked at; what came before has faded, and fitting takes time."""
+"""The latest of each sort that are looked at: what came before has faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 

@@ -1,5 +1,6 @@
 from upwell.ground.db import open_database
 from upwell.ground.types import Memory
+from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.memory.rarity import Rarity
 from upwell.memory.schema import OWNER
 from upwell.memory.sqlite import SqliteStore
@@ -18,7 +19,7 @@ async def test_rare_is_what_few_memories_of_all_databases_hold(tmp_path):
             ]
         )
     await SqliteStore(databases[0]).add([Memory(text="only the quokka knows")])
-    words = ["settlement", "herons", "quokka", "wombat", "because"]
+    words = ["settlement", "herons", "quokka", "wombat", min(EVERYDAY_WORDS)]
     assert await Rarity(databases).rare(words) == {"quokka", "wombat"}
     assert await Rarity([]).rare(["settlement"]) == {"settlement"}
     for database in databases:
