@@ -18,12 +18,14 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
+from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
@@ -32,6 +34,7 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.learn.budgets import Budgets
+from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
@@ -67,6 +70,7 @@ class App:
         shelf: Shelf,
         private: Shelf,
         files: Files,
+        tools: Tools,
         cwd: str | None,
     ) -> None:
         self.config = config
@@ -74,6 +78,7 @@ class App:
         self.notes = memory.notes
         self.documents = memory.documents
         self.imports = memory.imports
+        self.embeddings = Embeddings(memory.library.store, memory.documents)
         self._qmd = memory.qmd
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
@@ -94,7 +99,7 @@ class App:
         self._fitter = Fitter(
             self._originals,
             config.compress_for,
-            tools=tools_of(config),
+            tools=tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
             shortened=self._served,
@@ -186,11 +191,13 @@ class App:
         """The health of every part."""
         paused = self.pause.anybody()
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
+        meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
+            **({"meaning": meaning} if meaning else {}),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
@@ -236,6 +243,7 @@ class App:
         try:
             await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
+            await self.embeddings.catch_up()
         except StoreError as error:
             LOG.warning("what is remembered cannot be looked at: %s", error)
 
@@ -263,7 +271,9 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = open_memory(config, files, settings.cwd, tolerant=settings.tolerant)
-    app = App(config, memory, shelf, private_shelf(), files, settings.cwd)
+    embedder = embedder_of(config.embed)
+    memory = open_memory(config, files, settings.cwd, embedder, tolerant=settings.tolerant)
+    tools = tools_of(config, embedder)
+    app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
     return app

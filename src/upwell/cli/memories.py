@@ -138,6 +138,7 @@ async def _recall(
         await app.documents.refresh(progress=show)
     except StoreError as error:
         note(f"upwell: documents are left out: {error}")
+    await app.embeddings.load()
     return await app.memory.search(query, limit=limit, namespaces=names)
 
 

@@ -48,7 +48,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         raise LlmError(
             f"the endpoint {endpoint.base_url} failed: {reason or type(error).__name__}",
-            hint="check llm.base_url and that it is running",
+            hint="check its base_url and that it is running",
         ) from error
 
 

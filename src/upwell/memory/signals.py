@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell.ground.types import Memory
 from upwell.memory.background import Background
@@ -19,6 +19,9 @@ from upwell.memory.candidates import Join
 from upwell.memory.query import Corpus, Reading, read
 from upwell.memory.rows import COLUMNS, from_row, text_of
 from upwell.memory.terms import counted, sound, speaker, stemmer, word_list
+
+if TYPE_CHECKING:
+    from upwell.memory.nearness import Likeness
 
 K1 = 1.2
 B = 0.75
@@ -54,7 +57,9 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""Every name that stands in `Hit.signals`; `superseded` may be beside them (`successors.py`)."""
+MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
+"""The names that stand in `Hit.signals`: the first always, the others where a model tells what
+texts mean; `superseded` may be beside them (`successors.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +216,19 @@ def join_signals(
                 signals["path_named"] = _named(join.name, candidate)
                 signals["path_focus"] = 1.0 / math.sqrt(_files(candidate))
     return signals
+
+
+def meaning_signals(likeness: "Likeness", n: int, turn: bool) -> dict[str, float]:
+    """What a memory means beside the question: its cosine, and how far it stands above the store
+    and above the next best, in deviations; of a turn also the better one of its neighbours."""
+    near = [found for other in (n - 1, n + 1) if turn and (found := likeness.deviations(other))]
+    own = likeness.deviations(n)
+    return {
+        "cosine": likeness.cosines.get(n, 0.0),
+        "meaning": own or 0.0,
+        "meaning_margin": likeness.margin(n) if own is not None else 0.0,
+        "meaning_near": max(near, default=0.0),
+    }
 
 
 def damped(holding: int, memories: int) -> float:

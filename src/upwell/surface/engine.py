@@ -33,11 +33,11 @@ from upwell.surface.journal import Journal
 from upwell.surface.late import Late
 from upwell.surface.lessons import Lessons
 from upwell.surface.options import Options
-from upwell.surface.rank import ranked
 from upwell.surface.ratings import rated
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
 from upwell.surface.rules import Pinned, Rules, no_rules
 from upwell.surface.seen import Seen
+from upwell.surface.sieve import Sieve
 
 Searching = Callable[[Query, Deadline], Awaitable[list[Hit]]]
 Outcome = Surfacing | Skip
@@ -73,6 +73,7 @@ class Surfacer:
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
         self._late = Late(clock)
         self._lessons = lessons or Lessons.none(shelf, options.surface, clock)
+        self._sieve = Sieve(options, self._lessons, self._seen, clock)
         self._journal = Journal(shelf, options.surface, mask, clock)
         self._behind = Behind([self._journal.flush, *self._lessons.work()])
         self._breaker = Breaker(
@@ -88,7 +89,8 @@ class Surfacer:
         """What to say to this cue, or why nothing. Never raises for a fault of the memory side."""
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
-        with span("upwell.surface", door=str(cue.door), trace_id=cue.trace_id) as current:
+        traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
+        with span("upwell.surface", door=str(cue.door), **traced) as current:
             try:
                 outcome = await self._rules.beside(cue, await self._decide(cue))
             except UpwellError as error:
@@ -156,7 +158,7 @@ class Surfacer:
         assert query is not None
         worth = await self._left_over(cue, query, intent)
         found: list[Hit] | Skip = worth or await self._found(query)
-        said = worth or await self._sifted(cue, found, intent)
+        said = worth or await self._sieve.sift(cue, found, intent)
         if isinstance(said, Skip):
             return replace(said, intent=intent, queries=query.texts)
         fit = fitting(said, query.texts, profile_of(cue.door, intent, self._options), FRAME_CHARS)
@@ -168,22 +170,11 @@ class Surfacer:
     async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
         """What came too late for the session's last call, where it is worth saying to this one."""
         late = self._late.offered(cue, query)
-        worth = await self._sifted(cue, late, intent) if late else []
+        worth = await self._sieve.sift(cue, late, intent) if late else []
         if isinstance(worth, Skip) or not worth:
             return []
         self._lessons.offered_late(cue)
         return worth
-
-    async def _sifted(self, cue: Cue, found: list[Hit] | Skip, intent: Intent) -> list[Hit] | Skip:
-        """Those that are probable enough, new, and welcome, in the order to say them."""
-        left = found
-        if not isinstance(left, Skip):
-            left = self._worth(cue, left, intent)
-        if not isinstance(left, Skip):
-            left = await self._fresh(cue, left)
-        if not isinstance(left, Skip):
-            left = self._welcome(cue, left)
-        return left
 
     def _query_of(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, self._options).items
@@ -209,30 +200,6 @@ class Surfacer:
         if not current:
             return Skip(reason=SkipReason.NO_CANDIDATES)
         return current
-
-    def _worth(self, cue: Cue, hits: Sequence[Hit], intent: Intent) -> list[Hit] | Skip:
-        """Those whose score reaches the threshold of the tool, in the order to say them."""
-        threshold = self._lessons.min_score(cue)
-        worth = [hit for hit in hits if hit.score >= threshold]
-        if not worth:
-            best = max(hit.score for hit in hits)
-            detail = f"best {best:.2f} < {threshold:.2f}"
-            return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        return ranked(worth, intent, self._options, self._clock.now())
-
-    async def _fresh(self, cue: Cue, hits: list[Hit]) -> list[Hit] | Skip:
-        """Those that have not been said yet. Who asked gets everything."""
-        if cue.door not in AUTOMATIC_DOORS:
-            return hits
-        fresh = await self._seen.fresh(hits)
-        return fresh or _held_back(SkipReason.REPEATED, f"{len(hits)} said before", hits)
-
-    def _welcome(self, cue: Cue, hits: list[Hit]) -> list[Hit] | Skip:
-        """Those that were not rated down again and again. Who asked gets everything."""
-        if cue.door not in AUTOMATIC_DOORS:
-            return hits
-        welcome = [hit for hit in hits if not self._lessons.is_demoted(hit.memory.id)]
-        return welcome or _held_back(SkipReason.DEMOTED, f"{len(hits)} rated down", hits)
 
     async def _speak(
         self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: Sequence[Hit]
@@ -263,17 +230,6 @@ class Surfacer:
 
 def _key_of(outcome: Outcome) -> str:
     return outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
-
-
-def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
-    best = max(hits, key=lambda hit: hit.score)
-    return Skip(
-        reason=reason,
-        detail=detail,
-        confidence=best.score,
-        signals=best.signals,
-        held_back=tuple(hits),
-    )
 
 
 def _name(outcome: Outcome) -> str:

@@ -52,6 +52,7 @@ class Journal:
         self._mask = mask
         self._clock = clock
         self._pending: dict[str, _Decision] = {}
+        self._writing = asyncio.Lock()
 
     def note(self, cue: Cue, outcome: Surfacing | Skip, key: str, took_ms: float) -> None:
         """Write a decision down, soon."""
@@ -63,17 +64,12 @@ class Journal:
             self._pending[key] = replace(self._pending[key], late=True)
 
     async def flush(self) -> None:
-        """Bring what is pending to the shelf. A shelf that fails costs the journal, no more."""
-        pending, self._pending = self._pending, {}
-        if not pending:
-            return
-        entries, queries = await asyncio.to_thread(self._written, pending)
-        try:
-            await self._shelf.put(DECISIONS, entries, ttl_seconds=KEPT_DAYS * _DAY_SECONDS)
-            if self._options.query_retention_days > 0 and queries:
-                await self._shelf.put(QUERIES, queries, ttl_seconds=self._retention_seconds())
-        except StoreError as error:
-            LOG.warning("decisions were not kept: %s", error)
+        """Bring what is pending to the shelf, and wait for what is on its way there. A shelf that
+        fails costs the journal, no more."""
+        async with self._writing:
+            pending, self._pending = self._pending, {}
+            if pending:
+                await self._write(pending)
 
     async def find(self, key: str) -> dict[str, Any] | None:
         """The decision of this surfacing, as it was written; None when it is not known (any more).
@@ -115,6 +111,15 @@ class Journal:
             if item.created_at <= horizon or forbidden:
                 gone += await self._shelf.drop(QUERIES, item.key)
         return gone
+
+    async def _write(self, pending: Mapping[str, _Decision]) -> None:
+        entries, queries = await asyncio.to_thread(self._written, pending)
+        try:
+            await self._shelf.put(DECISIONS, entries, ttl_seconds=KEPT_DAYS * _DAY_SECONDS)
+            if self._options.query_retention_days > 0 and queries:
+                await self._shelf.put(QUERIES, queries, ttl_seconds=self._retention_seconds())
+        except StoreError as error:
+            LOG.warning("decisions were not kept: %s", error)
 
     def _retention_seconds(self) -> float:
         return self._options.query_retention_days * _DAY_SECONDS

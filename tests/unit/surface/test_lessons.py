@@ -1,5 +1,7 @@
 """What was learned, where surfacing uses it; and what came too late."""
 
+import asyncio
+
 import pytest
 
 from upwell.ground.db import open_database
@@ -136,6 +138,15 @@ async def test_feedback_on_what_was_not_said_is_one_clear_line(stage, surfacing,
     )
     with pytest.raises(UsageError, match=complaint):
         await stage.surfacer.rate(feedback)
+
+
+async def test_a_rating_waits_for_a_decision_that_is_being_written(stage):
+    outcome = await stage.surfacer.surface(read())
+    writing = asyncio.create_task(stage.surfacer.journal.flush())
+    await asyncio.sleep(0)
+    said = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    assert [one.memory for one in said] == ["m1"]
+    await writing
 
 
 async def test_a_skip_cannot_be_rated(stage):
