@@ -46,12 +46,12 @@ _EVIDENCE: Mapping[Verdict, tuple[float, float]] = {
     Rating.NOT_RELEVANT: (0.0, 1.0),
     Rating.ALREADY_KNOWN: (0.0, 0.5),
     Use.USED: (1.0, 0.25),
-    Use.IGNORED: (0.0, 0.05),
+    Use.IGNORED: (0.0, 0.02),
 }
 """Verdict → was it relevant, and the weight of saying so. What was known already was relevant and
-still a nuisance: half. Most memories that help leave no trace in the next calls: an ignored one
-weighs a fifth of a used one, so that one use in five is no tendency. `partially_helpful` is
-neutral: it holds the threshold where it was configured."""
+still a nuisance: half. Most memories that help leave no trace in the next calls: where one in five
+of those that were said is used, what is ignored and what is used weigh the same together.
+`partially_helpful` is neutral: it holds the threshold where it was configured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
