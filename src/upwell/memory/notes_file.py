@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.files import write_whole
+from upwell.ground.files import clear_halves, write_whole
 from upwell.ground.limits import Clock
 from upwell.ground.sqlite_file import exclusively
 from upwell.ground.trace import LOG
@@ -56,6 +56,7 @@ class NotesFile:
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with exclusively(self.path):
+                clear_halves(self.path)
                 notes = change(self._load_or_move_aside())
                 write_whole(self.path, json.dumps(notes, indent=2) + "\n")
 
