@@ -6,6 +6,7 @@ file is moved aside, never overwritten, and things in it that are no notes stay.
 
 import errno
 import json
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -120,7 +121,7 @@ def _parsed(path: Path) -> list[Any] | None:
         OSError: it cannot be read, or is no file.
     """
     try:
-        if not path.is_file() and path.exists():
+        if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "is no file")
         notes = json.loads(path.read_bytes())
     except FileNotFoundError:
