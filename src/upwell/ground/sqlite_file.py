@@ -132,7 +132,7 @@ def exclusively(path: Path) -> Iterator[None]:
     except Timeout as error:
         raise StoreUnwritable(
             f"{lock.lock_file} is held by another process",
-            hint="it may be repairing the database; try again in a minute",
+            hint="try again in a minute, or end that process",
         ) from error
     except OSError as error:
         raise StoreUnwritable(
