@@ -35,6 +35,13 @@ LABELS = """Staging host: quartz
 Staging port: 5433
 Owner: Ana
 Backups: nightly"""
+HEADED = """## Phone list
+
+1. Priya: 4411
+2. Tomasz: 4412
+   (after six: 4499)
+
+The list is renewed in May."""
 SPANISH = """El servicio de correo se
 reinicia solo. ¿Quién avisa?
 Ñandú avisa a todos
@@ -59,6 +66,9 @@ los que estén de guardia."""
         (FENCE, "systemctl stop", (3, 3)),
         (LABELS, "what is the staging port", (1, 1)),
         (LABELS, "owner", (2, 2)),
+        (HEADED, "phone number of Tomasz after six", (3, 4)),
+        (HEADED, "phone list", (0, 6)),
+        (HEADED, "when is the phone list renewed", (6, 6)),
         (SPANISH, "quien avisa a los de guardia", (2, 3)),
         (SPANISH, "el servicio de correo", (0, 1)),
     ],
