@@ -11,11 +11,12 @@ from upwell.hook.events import Event
 
 TOGETHER_SECONDS = 5.0
 """Hosts run the hooks of one event side by side; the same prompt later is another event."""
+SHARING = frozenset({"claude", "cursor", "copilot", "vscode"})
 _KEPT = 200
 
 
 class Once:
-    """Remembers what was answered lately, and to which host."""
+    """Remembers what was answered lately, and to which of the hosts that share hooks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,6 +24,8 @@ class Once:
 
     def first(self, host: str, event: Event) -> bool:
         """Is it the first time that this event is seen, or the same host's again?"""
+        if host not in SHARING:
+            return True
         now = self._clock.monotonic()
         key = _fingerprint(event)
         before = self._answered.get(key)
