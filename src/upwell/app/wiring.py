@@ -86,7 +86,7 @@ class App:
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
         )
-        self.shelf = shelf
+        self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
         self._fitter = Fitter(
@@ -177,11 +177,11 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        return HookDoor(self.surfacer, HostSessions(self.shelf), self.config.hook)
+        return HookDoor(self.surfacer, HostSessions(self._shelf), self.config.hook)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""
-        found = [orjson.loads(item.value) for item in await self.shelf.scan(DECISIONS)]
+        found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
         return sorted(found, key=lambda decision: decision["at"])
 
     async def pings(self) -> dict[str, Ping]:
@@ -193,7 +193,7 @@ class App:
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
-            "shelf": await self.shelf.ping(),
+            "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
 

@@ -4,8 +4,6 @@ event may come in twice, under two hosts' names."""
 import hashlib
 from collections import OrderedDict
 
-import orjson
-
 from upwell.ground.limits import Clock
 from upwell.hook.events import Event
 
@@ -43,4 +41,4 @@ def _fingerprint(event: Event) -> bytes:
     said = event.text if event.kind != "session" else ""
     args = {key: value for key, value in event.args.items() if isinstance(value, str | int)}
     parts = [str(event.kind), event.cwd or "", said, sorted(map(str, args.values()))]
-    return hashlib.sha256(orjson.dumps(parts, default=str)).digest()
+    return hashlib.sha256(repr(parts).encode()).digest()
