@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,8 @@ from upwell.ground.sessions import HostSessions
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor
+from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.hook.events import Event, EventKind
 from upwell.learn.budgets import Budgets
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
@@ -177,7 +179,30 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        return HookDoor(self.surfacer, HostSessions(self._shelf), self.config.hook)
+        settle = self._capture if self.config.hook.capture else nothing_to_settle
+        sessions = HostSessions(self._shelf)
+        return HookDoor(self.surfacer, sessions, self.config.hook, settle=settle)
+
+    async def _capture(self, event: Event) -> None:
+        """Propose what a turn that ended may have left, in a thread of its own."""
+        from upwell.capture.inbox import Inbox
+        from upwell.capture.transcript import proposals_in
+
+        project = project_of(event.cwd)
+        if event.kind is not EventKind.STOP or not event.transcript or project is None:
+            return
+        propose = partial(
+            proposals_in,
+            event.transcript,
+            source=f"session:{event.session[:40]}",
+            project=project,
+            session=event.session,
+        )
+        inbox = Inbox(self.config.home.inbox_file, lambda text: redact(text)[0])
+        try:
+            await asyncio.to_thread(lambda: inbox.propose(propose()))
+        except (StoreError, TimeoutError) as error:
+            LOG.warning("nothing was captured: %s", error)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""

@@ -7,7 +7,18 @@ import typer
 from typer.exceptions import TyperException
 
 from upwell import __version__
-from upwell.cli import daemon, demo, home, hooks, memories, notes, servers, texts, transfer
+from upwell.cli import (
+    capturing,
+    daemon,
+    demo,
+    home,
+    hooks,
+    memories,
+    notes,
+    servers,
+    texts,
+    transfer,
+)
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
 
@@ -24,7 +35,7 @@ app = typer.Typer(
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "
     "does not need.",
 )
-for verbs in (demo, servers, memories, notes, transfer, texts, home, daemon, hooks):
+for verbs in (demo, servers, memories, notes, transfer, texts, home, daemon, hooks, capturing):
     verbs.register(app)
 
 

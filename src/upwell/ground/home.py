@@ -76,6 +76,10 @@ class Home:
         return self.root / "hooks.json"
 
     @property
+    def inbox_file(self) -> Path:
+        return self.root / "inbox.json"
+
+    @property
     def pause_file(self) -> Path:
         return self.root / "paused"
 
