@@ -61,6 +61,8 @@ def test_every_documented_key_exists():
         "stm.json",
         "hooks.json",
         "greeting.json",
+        "inbox.json",
+        "lexicon.toml",
     }
     assert set(documented) - files == set(keys())
 

@@ -1,7 +1,9 @@
 """Servers behind the gateway that are reached over HTTP."""
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,3 +115,31 @@ def test_add_with_an_address(home: Path, upwell: Upwell) -> None:
     assert SECRET in (home / "config.toml").read_text()
     assert upwell("add", "x").code == 2
     assert upwell("add", "x", "--url", "ftp://x").code == 2
+
+
+OLD = """
+import sys
+from mcp.server import MCPServer
+
+server = MCPServer("old")
+
+@server.tool()
+def echo(text: str) -> str:
+    return text
+
+server.run("sse", host="127.0.0.1", port=int(sys.argv[1]))
+"""
+
+
+def test_a_server_of_2024(gateway: Gateway, tmp_path: Path) -> None:
+    """HTTP with SSE, as the official SDK serves it."""
+    from tests.doors.conformance.run import free_port, program
+
+    port = free_port()
+    command = [sys.executable, "-c", OLD, str(port)]
+    with program(command, port, os.environ, tmp_path / "old.log"):
+        address = {"url": f"http://127.0.0.1:{port}/sse", "transport": "sse"}
+        limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
+        peer = gateway({"old": address}, gateway=limits)
+        peer.wait_for_tools("old__echo")
+        assert text_of(peer.call("old__echo", text="é 🌊")) == "é 🌊"

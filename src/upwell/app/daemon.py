@@ -17,7 +17,6 @@ from upwell.hook.control import Running, daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
 from upwell.hook.door import HookDoor
 from upwell.hook.place import Place
-from upwell.surface.journal import OUTCOMES
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
@@ -76,13 +75,14 @@ class Warm:
     def state(self) -> Mapping[str, Any]:
         return {
             "pid": os.getpid(),
-            "answered": self._door.answered if self._door else 0,
+            "answered": self._door.outcomes.total() if self._door else 0,
             "rss_bytes": _rss_bytes(),
         }
 
-    async def outcomes(self) -> dict[str, float]:
-        """How often surfacing spoke, and was silent for which reason, in this home."""
-        return {item.key: float(item.number) for item in await self.app.shelf.scan(OUTCOMES)}
+    @property
+    def door(self) -> HookDoor:
+        assert self._door is not None
+        return self._door
 
     async def aclose(self) -> None:
         if self._chores:
@@ -180,16 +180,13 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
 
 
 def _routes(warm: Warm) -> list[Any]:
-    from upwell.web.metrics import counts_by, gauge
+    from upwell.web.metrics import gauge, hook_metric
     from upwell.web.routes import health_routes, hook_routes
 
     async def metrics() -> Iterable[Any]:
-        state = warm.state()
-        said = "Surfacing decisions of this home by outcome"
         return [
-            counts_by("upwell_surfacing_total", said, "outcome", await warm.outcomes()),
-            gauge("upwell_hook_events", "Events of hooks since the start", state["answered"]),
-            gauge("upwell_resident_memory_bytes", "Resident memory", state["rss_bytes"]),
+            hook_metric(warm.door.outcomes),
+            gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
         ]
 
     return [

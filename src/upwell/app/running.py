@@ -12,10 +12,11 @@ from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
 from upwell.config import load
 from upwell.gateway.connection import probe
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import Hello
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import work
+from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
@@ -32,8 +33,6 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
-    await app.budgets.take_up()
-    await app.forget_notes()
     gateway = app.gateway()
     async with looked_after(app, gateway):
         await gateway.serve(lines, sink, hello)
@@ -43,6 +42,8 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
 async def looked_after(app: App, gateway: Gateway) -> AsyncIterator[None]:
     """While a gateway runs: chores are done and a changed configuration is taken up. Closes the
     app."""
+    await app.budgets.take_up()
+    await app.forget_notes()
     beside = [
         asyncio.create_task(keep_house(app)),
         asyncio.create_task(follow_config(app, gateway)),
@@ -63,8 +64,10 @@ async def keep_house(app: App) -> None:
     for minute in itertools.count():
         try:
             await app.budgets.take_up_if_asked()
+            await app.embeddings.catch_up()
         except StoreError as error:
-            LOG.warning("the ledger cannot be read: %s", error)
+            LOG.warning("what was learned cannot be looked at: %s", error)
+        await app.lessons.learned.take_up()
         if minute % CHORES_MINUTES == 0:
             await app.forget_notes()
             await app.keep_house()
@@ -76,13 +79,13 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     config = load()
     log_to(config.home.logs)
     files, private = Files(), private_shelf()
-    shortened: list[str] = []
+    shortened: list[Cut] = []
     fitter = Fitter(
         open_originals(config, open_shelf(config, files), private),
         config.compress_for,
-        tools=tools_of(config),
+        tools=tools_of(config, embedder_of(config.embed)),
         result_tokens=config.result_tokens(),
-        shortened=lambda _, keys: shortened.extend(keys),
+        shortened=lambda _, cut: shortened.append(cut),
     )
     try:
         await work(source, sink, fitter, private, shortened)

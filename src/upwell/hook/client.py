@@ -14,7 +14,6 @@ import os
 import select
 import sys
 import time
-from collections.abc import Sequence
 
 if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
@@ -24,7 +23,8 @@ from upwell.hook.place import Place, default_home, is_private, is_socket
 
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
-"""Hard deadlines, from the start of this file to its last byte."""
+"""Hard deadlines, from the start of this file to its last byte; `UPWELL_HOOK__PROMPT_MS` and
+`UPWELL_HOOK__TOOL_MS` move them."""
 MARGIN_SECONDS = 0.02
 """The daemon is told that much less, so that its answer comes in time."""
 MAX_EVENT_BYTES = 10_000_000
@@ -62,11 +62,11 @@ IGNORED_TOOLS = frozenset(
 OWN_TOOLS = ("mcp__upwell__", "mcp_upwell_", "upwell__", "upwell_", "upwell-")
 
 
-def main(args: Sequence[str]) -> int:
+def main(args: list[str]) -> int:
     """Answer one event from stdin on stdout. Always 0."""
     began = time.monotonic()
     try:
-        _answer_by(began + TOOL_SECONDS)
+        _answer_by(began + _seconds("TOOL_MS", TOOL_SECONDS))
         answer, asked = _answered(args, began)
         _disarm()
         _say(answer)
@@ -76,6 +76,12 @@ def main(args: Sequence[str]) -> int:
         _disarm()
         _say(NEUTRAL)
     return 0
+
+
+def _seconds(name: str, default: float) -> float:
+    """A deadline of the environment's, in milliseconds there."""
+    said = os.environ.get("UPWELL_HOOK__" + name, "")
+    return int(said) / 1000 if said.isdecimal() else default
 
 
 _said = False
@@ -113,15 +119,16 @@ def _disarm() -> None:
         return
 
 
-def _answered(args: Sequence[str], began: float) -> tuple[bytes, bool]:
+def _answered(args: list[str], began: float) -> tuple[bytes, bool]:
     """The answer, and whether there is nothing left to do (else a daemon is to be started)."""
-    event = _read(began + TOOL_SECONDS)
+    for_tools = _seconds("TOOL_MS", TOOL_SECONDS)
+    event = _read(began + for_tools)
     host = args[0] if args else ""
     name = args[1] if len(args) > 1 else _peek(event, b"hook_event_name")
     if not _eligible(host, name, event):
         return NEUTRAL, True
-    seconds = PROMPT_SECONDS if name in PROMPTS else TOOL_SECONDS
-    until = began + seconds
+    for_prompts = _seconds("PROMPT_MS", PROMPT_SECONDS)
+    until = began + (for_prompts if name in PROMPTS else for_tools)
     _answer_by(until)
     place = Place(default_home())
     answer = _ask(place, host, name, event, until - MARGIN_SECONDS)

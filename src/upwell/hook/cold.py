@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
+from upwell.ground.text.lexicon import shipped
 from upwell.ground.text.words import fold, informative, words
 from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.surface.frame import REMINDER, TAG, harmless_line
-from upwell.surface.messages import not_applicable
+from upwell.surface.messages import messages_of
 
 Payload = Mapping[str, object]
 Sure = tuple[int, float]
@@ -69,7 +70,7 @@ def _plain(db: sqlite3.Connection, name: str, payload: Payload) -> list[Sure]:
         return []
     if name in PROMPTS:
         prompt = payload.get("prompt")
-        usable = isinstance(prompt, str) and not not_applicable(prompt)
+        usable = isinstance(prompt, str) and not messages_of(shipped()).not_applicable(prompt)
         return _by_words(db, str(prompt), scopes) if usable else []
     return _by_file(db, payload, scopes)
 
@@ -77,18 +78,14 @@ def _plain(db: sqlite3.Connection, name: str, payload: Payload) -> list[Sure]:
 def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Sure]:
     asked = [fold(word) for word in words(prompt[:500])]
     telling = [word for word in informative(asked) if word.isalnum()][:MAX_WORDS]
-    holding = {stem: _holding(db, word, scopes) for word, stem in _stems(telling)}
-    marks = ",".join("?" * len(scopes))
-    count = db.execute(f"SELECT sum(memories) FROM scope WHERE no IN ({marks})", scopes).fetchone()
-    size = max(LEAST_MEMORIES, count[0] or 0)
-    rarity = {
-        stem: math.log(1 + (size - len(held) + 0.5) / (len(held) + 0.5))
-        for stem, held in holding.items()
-    }
+    by_stem = {stem: word for word, stem in _stems(telling)}
+    rarity, common = _rarity(db, list(by_stem), scopes)
     mass = sum(rarity.values())
     matched: dict[int, list[float]] = {}
-    for word, stem in _stems(telling):
-        for n in holding[stem] if word not in EVERYDAY_WORDS else ():
+    for stem, word in by_stem.items():
+        if stem in common or word in EVERYDAY_WORDS:
+            continue
+        for n in _holding(db, word, scopes):
             matched.setdefault(n, []).append(rarity[stem])
     sure = [
         (n, sum(parts) / mass)
@@ -96,6 +93,23 @@ def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Su
         if sum(parts) >= CLEAR.get(min(len(parts), max(CLEAR)), 2.0) * mass
     ]
     return sorted(sure, key=lambda one: (-one[1], -one[0]))
+
+
+def _rarity(
+    db: sqlite3.Connection, stems: list[str], scopes: list[int]
+) -> tuple[dict[str, float], set[str]]:
+    """The idf of each stem in these scopes, and those that too many memories hold."""
+    marks, places = ",".join("?" * len(stems)), ",".join("?" * len(scopes))
+    count = db.execute(f"SELECT sum(memories) FROM scope WHERE no IN ({places})", scopes).fetchone()
+    size = max(LEAST_MEMORIES, count[0] or 0)
+    rows = db.execute(
+        f"SELECT stem, sum(memories) FROM term WHERE stem IN ({marks}) AND scope IN ({places}) "
+        "GROUP BY stem",
+        (*stems, *scopes),
+    )
+    held = dict.fromkeys(stems, 0) | {stem: int(number) for stem, number in rows}
+    rarity = {stem: math.log(1 + (size - n + 0.5) / (n + 0.5)) for stem, n in held.items()}
+    return rarity, {stem for stem, n in held.items() if n > MAX_HOLDING}
 
 
 def _stems(found: Sequence[str]) -> list[tuple[str, str]]:
@@ -111,15 +125,12 @@ def _stems(found: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _holding(db: sqlite3.Connection, word: str, scopes: list[int]) -> list[int]:
-    """The newest memories that hold a word; one that very many hold counts as held by none."""
-    query = (
-        "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ? "
-        "ORDER BY rowid DESC LIMIT ?"
-    )
+    """The memories that hold a word."""
+    query = "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ? LIMIT ?"
     found: list[int] = []
     for low, high in _ranges(scopes):
         found += [row[0] for row in db.execute(query, (f'"{word}"', low, high, MAX_HOLDING))]
-    return found if len(found) < MAX_HOLDING else []
+    return found
 
 
 def _by_file(db: sqlite3.Connection, payload: Payload, scopes: list[int]) -> list[Sure]:
@@ -318,8 +329,9 @@ def _paused(home: str, session: str) -> bool:
 
 def _changed(home: str) -> bool:
     """Does the configuration say anything about what may be said? Then the daemon decides."""
-    if any(name.startswith("UPWELL_") and "__" in name for name in os.environ):
-        return True
+    for name in os.environ:
+        if name.startswith("UPWELL_") and "__" in name and not name.endswith("_MS"):
+            return True
     try:
         with open(os.path.join(home, "config.toml"), "rb") as file:
             text = file.read()

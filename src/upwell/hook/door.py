@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -56,7 +57,8 @@ class HookDoor:
         self._elsewhere = elsewhere
         self._once = Once(clock)
         self._behind: set[asyncio.Task[None]] = set()
-        self.answered = 0
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """What came of events, by host and outcome."""
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
@@ -65,25 +67,34 @@ class HookDoor:
 
         `left_ms` is what the caller can wait; `parent` the process that runs its hooks.
         """
-        self.answered += 1
         known = HOSTS.get(host)
-        payload = _payload(body)
-        if known is None or payload is None or not self._options.enabled:
-            return NEUTRAL
-        event = known.read(name, payload)
-        if event is None or self._elsewhere(host, payload) or not self._once.first(host, event):
+        event = self._event(known, name, body) if known else None
+        if known is None or event is None:
+            self.outcomes[host if known else "unknown", "not eligible"] += 1
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)):
             self._later(self._noted(event, parent))
             if event.kind not in _DOORS:
+                self.outcomes[host, str(event.kind)] += 1
                 self._later(self._settle(event))
                 return NEUTRAL
-            surfacing = await self._raced(event, self._patience(event, left_ms))
-            return NEUTRAL if surfacing is None else self._said(known, event, surfacing)
+            outcome = await self._raced(event, self._patience(event, left_ms))
+            self.outcomes[host, _name(outcome)] += 1
+            if not isinstance(outcome, Surfacing):
+                return NEUTRAL
+            return self._said(known, event, outcome)
 
     async def aclose(self) -> None:
         """Finish what was left for later."""
         await asyncio.gather(*self._behind, return_exceptions=True)
+
+    def _event(self, host: Host, name: str, body: bytes) -> Event | None:
+        """What happened, None where it is nothing to us."""
+        payload = _payload(body) if self._options.enabled else None
+        if payload is None or self._elsewhere(host.name, payload):
+            return None
+        event = host.read(name, payload)
+        return event if event and self._once.first(host.name, event) else None
 
     def _patience(self, event: Event, left_ms: int | None) -> float:
         """Seconds that may be used."""
@@ -91,16 +102,15 @@ class HookDoor:
         most = self._options.prompt_ms if prompt else self._options.tool_ms
         return min(most, most if left_ms is None else left_ms) / 1000
 
-    async def _raced(self, event: Event, seconds: float) -> Surfacing | None:
-        """What is to be said, if it is decided in time; else it is taken back when it comes."""
+    async def _raced(self, event: Event, seconds: float) -> Outcome | None:
+        """What was decided in time; else None, and it is taken back when it comes."""
         surfacing = asyncio.create_task(self._surfacer.surface(_cue(event)))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
         if not done:
             LOG.info("a hook's answer came too late (%s)", event.name)
             self._later(self._taken_back(surfacing))
             return None
-        outcome = await surfacing
-        return None if isinstance(outcome, Skip) else outcome
+        return await surfacing
 
     def _said(self, host: Host, event: Event, surfacing: Surfacing) -> bytes:
         """The answer within the host's limit; entries that do not fit are left for later."""
@@ -125,6 +135,12 @@ class HookDoor:
         task = asyncio.ensure_future(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
+
+
+def _name(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "late"
+    return str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
 
 
 def _payload(body: bytes) -> Mapping[str, Any] | None:

@@ -4,18 +4,17 @@ event may come in twice, under two hosts' names."""
 import hashlib
 from collections import OrderedDict
 
-import orjson
-
 from upwell.ground.limits import Clock
 from upwell.hook.events import Event
 
 TOGETHER_SECONDS = 5.0
 """Hosts run the hooks of one event side by side; the same prompt later is another event."""
+SHARING = frozenset({"claude", "cursor", "copilot", "vscode"})
 _KEPT = 200
 
 
 class Once:
-    """Remembers what was answered lately, and to which host."""
+    """Remembers what was answered lately, and to which of the hosts that share hooks."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -23,6 +22,8 @@ class Once:
 
     def first(self, host: str, event: Event) -> bool:
         """Is it the first time that this event is seen, or the same host's again?"""
+        if host not in SHARING:
+            return True
         now = self._clock.monotonic()
         key = _fingerprint(event)
         before = self._answered.get(key)
@@ -40,4 +41,4 @@ def _fingerprint(event: Event) -> bytes:
     said = event.text if event.kind != "session" else ""
     args = {key: value for key, value in event.args.items() if isinstance(value, str | int)}
     parts = [str(event.kind), event.cwd or "", said, sorted(map(str, args.values()))]
-    return hashlib.sha256(orjson.dumps(parts, default=str)).digest()
+    return hashlib.sha256(repr(parts).encode()).digest()

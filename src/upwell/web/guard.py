@@ -48,10 +48,14 @@ class Guard:
         if refusal is not None:
             await refusal(scope, receive, send)
             return
-        begun = False
-        left = self._max_body_bytes
+        await self._capped(scope, receive, send)
 
-        async def capped() -> Message:
+    async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; a body that grows over the limit is answered with 413, whatever the
+        application makes of the interruption."""
+        begun, left = False, self._max_body_bytes
+
+        async def counted() -> Message:
             nonlocal left
             message = await receive()
             left -= len(message.get("body", b""))
@@ -61,13 +65,15 @@ class Guard:
 
         async def sealed(message: Message) -> None:
             nonlocal begun
+            if left < 0 and not begun:
+                return
             if message["type"] == "http.response.start":
                 begun = True
                 message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
             await send(message)
 
         try:
-            await self._app(scope, capped, sealed)
+            await self._app(scope, counted, sealed)
         except TooLarge:
             if not begun:
                 await _refused(413, "the body is too large")(scope, receive, send)

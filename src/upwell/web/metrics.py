@@ -14,9 +14,13 @@ class Metric:
     samples: Mapping[tuple[tuple[str, str], ...], float] = field(default_factory=dict)
 
 
-def counts_by(name: str, help: str, label: str, counts: Mapping[str, float]) -> Metric:
-    """A figure with one label."""
-    return Metric(name, help, samples={((label, key),): value for key, value in counts.items()})
+def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
+    """Events of hooks by host and what came of them."""
+    samples: dict[tuple[tuple[str, str], ...], float] = {
+        (("host", host), ("outcome", outcome)): float(count)
+        for (host, outcome), count in outcomes.items()
+    }
+    return Metric("upwell_hook_events_total", "Events of hooks since the start", samples=samples)
 
 
 def gauge(name: str, help: str, value: float) -> Metric:

@@ -31,7 +31,8 @@ class Event:
 
     `text` is the prompt, or why a session begins (startup, resume, clear, compact). `tool` has the
     name under which surfacing knows it (`Read`, `server__tool`), `args` snake_case keys.
-    `reply_chars` is the size of the tool's answer where the event says it.
+    `reply_chars` is the size of the tool's answer where the event says it, `transcript` the file
+    that the host keeps of the session.
     """
 
     kind: EventKind
@@ -42,6 +43,7 @@ class Event:
     tool: str = ""
     args: Mapping[str, Any] = field(default_factory=dict)
     reply_chars: int | None = None
+    transcript: str = ""
 
 
 class Host(Protocol):

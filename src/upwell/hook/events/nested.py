@@ -43,7 +43,8 @@ class NestedHost:
             text = text_of(payload.get("prompt"))
         elif kind is EventKind.SESSION:
             text = text_of(payload.get("source"), 64)
-        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text)
+        kept = text_of(payload.get("transcript_path"), 4_096) if kind is EventKind.STOP else ""
+        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text, transcript=kept)
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return additional_context(event, text)

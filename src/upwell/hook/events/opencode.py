@@ -4,6 +4,7 @@ the names of OpenCode's own plugin hooks; the answer is the text alone."""
 from collections.abc import Mapping
 from typing import Any
 
+from upwell.hook.client import IGNORED_TOOLS
 from upwell.hook.events.base import (
     Event,
     EventKind,
@@ -23,9 +24,7 @@ _READERS = {
     "webfetch": "WebFetch",
     "websearch": "WebSearch",
 }
-_WRITERS = frozenset(
-    {"write", "edit", "patch", "multiedit", "apply_patch", "todowrite", "todoread", "task"}
-)
+_SILENT = IGNORED_TOOLS | {"task", "question", "skill", "lsp"}
 
 
 class OpenCodeHost:
@@ -69,7 +68,7 @@ class OpenCodeHost:
 def _tool(name: str) -> str:
     if name in _READERS:
         return _READERS[name]
-    if name in _WRITERS or name.startswith("upwell_") or "_" not in name:
+    if name in _SILENT or name.startswith("upwell_") or "_" not in name:
         return ""
     return name.replace("_", "__", 1)
 
