@@ -19,7 +19,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from upwell.compress.base import Options as CompressOptions
-from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
@@ -46,6 +46,7 @@ SECTIONS: Mapping[str, type] = {
     "stm": NotesOptions,
     "compress": CompressOptions,
     "gateway": GatewayOptions,
+    "cache": CacheOptions,
     "agent": AgentOptions,
     "llm": Endpoint,
     "embed": EmbedOptions,
@@ -80,6 +81,7 @@ class Config:
     stm: NotesOptions = field(default_factory=NotesOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
+    cache: CacheOptions = field(default_factory=CacheOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
     llm: Endpoint = field(default_factory=Endpoint)
     embed: EmbedOptions = field(default_factory=EmbedOptions)

@@ -5,6 +5,7 @@ import signal
 import time
 from pathlib import Path
 
+from tests.conftest import Upwell
 from tests.doors.conftest import QUICK, Gateway, script
 from tests.doors.peer import text_of
 from tests.doors.reading import complaint, everything
@@ -90,3 +91,20 @@ def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway) -> None:
     peer.process.send_signal(signal.SIGTERM)
     assert text_of(peer.reply(slow, 10)["result"]) == "slept"
     assert peer.process.wait(10) == 0
+
+
+def test_answers_are_kept_until_they_are_forgotten(gateway: Gateway, upwell: Upwell) -> None:
+    peer = gateway({"up": script("upstream")}, cache={"tools": ["up__read"]})
+    peer.wait_for_tools("up__read")
+
+    def answered(path: str) -> object:
+        """What the server saw: a call that was made again has another line."""
+        return json.loads(text_of(peer.call("up__read", path=path)))["line"]
+
+    first = answered("a")
+    peer.drain(0.5)
+    assert answered("a") == first
+    assert answered("b") != first
+    assert text_of(peer.call("up__received")) != text_of(peer.call("up__received"))
+    assert "kept answers" in upwell("cache", "clear").out
+    assert answered("a") != first

@@ -1,6 +1,14 @@
 """The only room that constructs: `build` makes an app of a home, `serve` runs the gateway."""
 
-from upwell.app.running import decisions, examine, pause, resume, run_workshop, serve
+from upwell.app.running import (
+    decisions,
+    examine,
+    forget_answers,
+    pause,
+    resume,
+    run_workshop,
+    serve,
+)
 from upwell.app.wiring import App, Settings, build
 
 __all__ = [
@@ -9,6 +17,7 @@ __all__ = [
     "build",
     "decisions",
     "examine",
+    "forget_answers",
     "pause",
     "resume",
     "run_workshop",

@@ -11,6 +11,7 @@ from pathlib import Path
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
+from upwell.gateway.cache import Cache
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
@@ -139,6 +140,7 @@ def open_shelf(config: Config, files: Files) -> Shelf:
         max_bytes={
             "original": config.compress.original_max_bytes,
             "decision": _JOURNAL_BYTES,
+            "response": config.cache.max_bytes,
             "query": _QUERIES_BYTES,
             "use": _USES_BYTES,
         }
@@ -171,13 +173,20 @@ def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
     return Originals(
         durable=shelf,
         private=private,
-        secret=_secret(config.home),
+        secret=secret_of(config.home),
         has_secret=has_secret,
         options=config.compress,
     )
 
 
-def _secret(home: Home) -> bytes:
+def open_cache(config: Config, shelf: Shelf) -> Cache | None:
+    """Where answers of servers are kept, if the user named any tool."""
+    if not config.cache.tools:
+        return None
+    return Cache(shelf, secret_of(config.home), config.cache, has_secret)
+
+
+def secret_of(home: Home) -> bytes:
     """The per-home secret of keys: made once, whole from the first moment it is there, 0600."""
     path = home.secret_file
     try:

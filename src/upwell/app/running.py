@@ -11,6 +11,7 @@ from upwell.app.files import Files, open_originals, open_shelf, private_shelf, t
 from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
 from upwell.config import load
+from upwell.gateway.cache import KIND
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import Hello
@@ -89,6 +90,17 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     )
     try:
         await work(source, sink, fitter, private, shortened)
+    finally:
+        for database in files.databases:
+            await database.aclose()
+
+
+async def forget_answers() -> int:
+    """`upwell cache clear`: how many there were."""
+    files = Files()
+    shelf = open_shelf(load(), files)
+    try:
+        return await shelf.drop(KIND)
     finally:
         for database in files.databases:
             await database.aclose()

@@ -12,6 +12,7 @@ from upwell.app.files import (
     Chore,
     Files,
     Memories,
+    open_cache,
     open_memory,
     open_originals,
     open_shelf,
@@ -180,6 +181,7 @@ class App:
             lambda server, tool: self.config.surface_for(server, tool),
             paused=self.pause.holds,
             cwd=self._cwd,
+            cache=open_cache(config, self._shelf),
         )
         return Gateway(
             config.servers,

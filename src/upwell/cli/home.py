@@ -1,5 +1,6 @@
-"""config show|check · doctor"""
+"""config show|check · cache clear · doctor"""
 
+import asyncio
 from typing import Annotated, Any
 
 import typer
@@ -10,10 +11,26 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
 
+cache = typer.Typer(help="Answers of servers that were kept.", no_args_is_help=True)
+
 
 def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
+    app.add_typer(cache, name="cache")
     app.command()(doctor)
+
+
+@cache.callback()
+def answers() -> None:
+    """Answers of servers that were kept (`cache.tools`)."""
+
+
+@cache.command("clear")
+def clear() -> None:
+    """Forget them all."""
+    from upwell.app import forget_answers
+
+    say(f"forgot {asyncio.run(forget_answers())} kept answers")
 
 
 @config.command("show")
@@ -48,7 +65,6 @@ def check() -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Look at every part and say what is wrong and what to do."""
-    import asyncio
 
     from upwell.app import examine
 

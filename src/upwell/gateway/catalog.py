@@ -37,6 +37,7 @@ class Target:
     upstream: Upstream | None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declares_query: bool = False
+    declared: str = ""
 
 
 def front_name(server: str, tool: str) -> str:
@@ -119,6 +120,7 @@ class Catalog:
             upstream=upstream,
             annotations=_mapping(tool, "annotations"),
             declares_query=_declares(tool, CONTEXT_QUERY),
+            declared=hashlib.sha256(raw).hexdigest(),
         )
 
 

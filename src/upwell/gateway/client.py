@@ -44,6 +44,11 @@ class Client(Protocol):
     def session(self) -> str: ...
 
     @property
+    def principal(self) -> str:
+        """Who was let in by the token; "" on stdio."""
+        ...
+
+    @property
     def modern(self) -> bool: ...
 
     @property
@@ -73,6 +78,7 @@ class Nobody:
     """Behind what the gateway itself asks of an upstream."""
 
     session = ""
+    principal = ""
     modern = True
     capabilities = b"{}"
     log_level = ""
@@ -184,6 +190,10 @@ class Caller:
     @property
     def session(self) -> str:
         return self._session.id
+
+    @property
+    def principal(self) -> str:
+        return self._session.principal
 
     @property
     def owner(self) -> Session:

@@ -174,7 +174,9 @@ class HttpFront:
             await respond(send, 202)
             return
         _check_headers(headers, message, params)
-        session = self._modern.setdefault(principal, Session(_NoStream(), modern=True))
+        session = self._modern.setdefault(
+            principal, Session(_NoStream(), principal=principal, modern=True)
+        )
         stream = Stream(Questions(), None)
         work = asyncio.create_task(self._answer(session, message, stream))
         leaving = asyncio.create_task(_left(receive, work))

@@ -24,6 +24,15 @@ class GatewayOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CacheOptions:
+    """`cache.*`: `tools` are patterns of `server__tool` whose answers may be kept."""
+
+    tools: tuple[str, ...] = ()
+    ttl_seconds: float = 300.0
+    max_bytes: int = 64_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
     """One upstream, `[server.NAME]`: a program to run, as a list of arguments, or an address and
     the headers that let us in. `prefix` false: its tools and prompts keep their own names in front;

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from upwell.gateway.cache import Cache
 from upwell.gateway.client import Client
 from upwell.gateway.eras import wants_input
 from upwell.gateway.relay import content_of, failure, text_block, with_content, with_meta
@@ -39,6 +40,7 @@ class Pipeline:
         *,
         paused: Callable[[str], bool],
         cwd: str | None = None,
+        cache: Cache | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -47,6 +49,7 @@ class Pipeline:
         self._options = options
         self._paused = paused
         self._cwd = cwd
+        self._cache = cache
         self._clock = clock
         self._behind: set[asyncio.Task[None]] = set()
 
@@ -77,8 +80,14 @@ class Pipeline:
 
     async def _asked(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         params = RawObject.parse(call.params)
-        try:
+
+        async def ask() -> Reply:
             return await upstream.call("tools/call", params, client, again=_harmless(call))
+
+        try:
+            if self._cache is None:
+                return await ask()
+            return await self._cache.through(call, upstream.server, client, ask)
         except UpstreamError as error:
             LOG.warning("%s", error)
             return failure(error)

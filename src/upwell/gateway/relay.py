@@ -31,6 +31,7 @@ def outgoing(params: RawObject, target: Target, trace_id: str) -> ToolCall:
         args={**args, CONTEXT_QUERY: query} if query else args,
         query=query,
         annotations=target.annotations,
+        declared=target.declared,
         trace_id=trace_id,
     )
 

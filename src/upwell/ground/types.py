@@ -355,7 +355,7 @@ class ToolCall:
     """A call of `tool` (the upstream's own name) on `server`.
 
     `params` are the raw JSON bytes to send, already without what is ours (`_context_query`);
-    `args` the same arguments decoded, for reading only.
+    `args` the same arguments decoded, for reading only; `declared` a digest of its declaration.
     """
 
     server: str
@@ -364,6 +364,7 @@ class ToolCall:
     args: Mapping[str, Any] = field(default_factory=dict)
     query: str = ""
     annotations: Mapping[str, Any] = field(default_factory=dict)
+    declared: str = ""
     trace_id: str = ""
 
 

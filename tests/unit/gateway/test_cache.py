@@ -1,0 +1,146 @@
+"""An answer is kept only where that is sound, and found only by who may have it."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from upwell.gateway.cache import Cache
+from upwell.gateway.client import Nobody
+from upwell.gateway.options import CacheOptions, ServerOptions
+from upwell.ground.redact import has_secret
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Reply, ToolCall
+
+ANSWER = b'{"content":[{"type":"text","text":"1.10"}]}'
+SERVER = ServerOptions(name="fs", command="fs", env={"REGION": "eu"})
+CALL = ToolCall(
+    server="fs",
+    tool="read",
+    params=b'{"name":"read","arguments":{"a":1,"b":2}}',
+    annotations={"readOnlyHint": True},
+    declared="d",
+)
+KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"
+
+
+class Client(Nobody):
+    def __init__(self, principal=""):
+        self.principal = principal
+
+
+class Server:
+    """Counts how often it was asked."""
+
+    def __init__(self, reply=None):
+        self.reply = reply or Reply(result=ANSWER)
+        self.asked = 0
+
+    async def ask(self):
+        self.asked += 1
+        await asyncio.sleep(0.01)
+        return self.reply
+
+
+@pytest.fixture
+def cache():
+    options = CacheOptions(tools=("fs__*",))
+    return Cache(MemoryShelf(), b"s" * 32, options, has_secret)
+
+
+async def asked(cache, server, call=CALL, options=SERVER, client=None):
+    reply = await cache.through(call, options, client or Client(), server.ask)
+    await cache.aclose()
+    return reply
+
+
+async def test_the_second_time_it_is_there(cache):
+    server = Server()
+    for _ in range(3):
+        assert (await asked(cache, server)).result == ANSWER
+    assert server.asked == 1
+
+
+SAME = [b'{"name":"read","arguments":{"b":2,"a":1}}', b'{"arguments":{"a":1, "b":2},"name":"read"}']
+
+
+@pytest.mark.parametrize("params", SAME)
+async def test_order_and_spaces_do_not_count(cache, params):
+    server = Server()
+    await asked(cache, server)
+    await asked(cache, server, replace(CALL, params=params))
+    assert server.asked == 1
+
+
+OTHER = [
+    {"call": replace(CALL, params=b'{"name":"read","arguments":{"a":1.0,"b":2}}')},
+    {"call": replace(CALL, params=b'{"name":"read","arguments":{"a":"1","b":2}}')},
+    {"call": replace(CALL, params=b'{"name":"read"}')},
+    {"call": replace(CALL, declared="another")},
+    {"call": replace(CALL, tool="list")},
+    {"options": replace(SERVER, env={"REGION": "us"})},
+    {"options": replace(SERVER, headers={"Authorization": "x"})},
+    {"client": Client("somebody else")},
+]
+
+
+@pytest.mark.parametrize("number", range(len(OTHER)))
+async def test_one_difference_is_a_miss(cache, number):
+    server = Server()
+    await asked(cache, server)
+    await asked(cache, server, **OTHER[number])
+    assert server.asked == 2
+
+
+NEVER = [
+    replace(CALL, annotations={}),
+    replace(CALL, annotations={"readOnlyHint": False}),
+    replace(CALL, annotations={"idempotentHint": True}),
+    replace(CALL, server="git"),
+    replace(CALL, params=b'{"name":"read","task":{}}'),
+    replace(CALL, params=b'{"name":"read","requestState":"x"}'),
+]
+
+
+@pytest.mark.parametrize("number", range(len(NEVER)))
+async def test_what_is_never_kept(cache, number):
+    server = Server()
+    for _ in range(2):
+        await asked(cache, server, NEVER[number])
+    assert server.asked == 2
+
+
+UNFIT = [
+    Reply(error=b'{"code":1,"message":"no"}'),
+    Reply(result=b'{"content":[],"isError":true}'),
+    Reply(result=b'{"resultType":"input_required","requestState":"s"}'),
+    Reply(result=b'{"task":{"taskId":"1"},"content":[]}'),
+    Reply(result=ANSWER, repaired=1),
+    Reply(result=b'{"content":[{"type":"text","text":"aws_key = %b"}]}' % KEY.encode()),
+    Reply(result=b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * 1_100_000)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(UNFIT)))
+async def test_answers_that_are_not_kept(cache, number):
+    server = Server(UNFIT[number])
+    for _ in range(2):
+        await asked(cache, server)
+    assert server.asked == 2
+
+
+async def test_the_same_calls_at_once_are_made_once(cache):
+    server = Server()
+    replies = await asyncio.gather(*(asked(cache, server) for _ in range(20)))
+    assert {reply.result for reply in replies} == {ANSWER}
+    assert server.asked == 1
+
+
+async def test_who_gives_up_does_not_spoil_it_for_the_others(cache):
+    server = Server()
+    first = asyncio.create_task(asked(cache, server))
+    second = asyncio.create_task(asked(cache, server))
+    await asyncio.sleep(0.001)
+    first.cancel()
+    assert (await second).result == ANSWER
+    assert server.asked == 1
