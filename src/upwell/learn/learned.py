@@ -27,6 +27,8 @@ from upwell.learn.uses import Uses
 BETWEEN_STEPS_SECONDS = 3600.0
 """Without a rating a threshold moves one step an hour at most."""
 
+_UNKNOWN = (-1, -1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -55,7 +57,7 @@ class Learned:
         self._clock = clock
         self._shifts: Mapping[str, float] = {}
         self._demoted: Mapping[str, float] = {}
-        self._version = (-1, -1)
+        self._version = _UNKNOWN
 
     def min_score(self, tool: str) -> float:
         """The threshold beside `tool` (or at that door)."""
@@ -69,6 +71,15 @@ class Learned:
     def demoted(self) -> Mapping[str, float]:
         """The memories that are not offered unasked, and what stands against each."""
         return self._demoted
+
+    async def version(self) -> tuple[int, int]:
+        """Differs when somebody has written to the memory; always the same when it cannot be
+        read."""
+        try:
+            return await self._ratings.version() if self._ratings else _UNKNOWN
+        except StoreError as error:
+            LOG.warning("the memory cannot be looked at: %s", error)
+            return _UNKNOWN
 
     async def take_up(self) -> None:
         """Bring what is in use up to date, if anything was written. A database that fails costs

@@ -118,7 +118,8 @@ class Surfacer:
             self._gate.unspoke(cue, query)
             if late:
                 self._journal.late(surfacing.id)
-                self._late.keep(cue, query, surfacing.hits)
+                version = await self._lessons.learned.version()
+                self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
             await self._seen.untold(surfacing.memories)
@@ -169,7 +170,7 @@ class Surfacer:
 
     async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
         """What came too late for the session's last call, where it is worth saying to this one."""
-        late = self._late.offered(cue, query)
+        late = await self._late.offered(cue, query, self._lessons.learned.version)
         worth = await self._sieve.sift(cue, late, intent) if late else []
         if isinstance(worth, Skip) or not worth:
             return []
