@@ -36,7 +36,7 @@ from upwell.memory.meaning import Meaning
 from upwell.memory.query import corpus
 from upwell.memory.rows import visible_scopes
 from upwell.memory.search import Asked, gather, judge
-from upwell.surface.context import query_of
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.options import Options
 
@@ -76,7 +76,7 @@ def found(
 
 def read(cue: Cue) -> Query | None:
     """What the product asks its memory for this cue; None where a gate stays shut before that."""
-    query = query_of(cue, {}, limit=10)
+    query = CueReader().query(cue, limit=10)
     return query if Gate(Options(), SYSTEM_CLOCK).refusal(cue, query, NO_INTENT) is None else None
 
 

@@ -27,6 +27,7 @@ from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
+from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
@@ -38,6 +39,7 @@ from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
+from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
@@ -91,6 +93,8 @@ class App:
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
+            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
             lessons=self.lessons,
         )
         self._shelf = shelf

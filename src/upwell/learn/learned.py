@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
+from upwell.ground.types import Door
 from upwell.learn.demotion import negatives
 from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings
 from upwell.learn.ratios import LearnOptions
@@ -168,15 +169,19 @@ class Learned:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: Ratings) -> dict[str, list[Sample]]:
-        """What was said of each tool's surfacings; where nothing was, what was seen of them."""
+        """What was said of each tool's surfacings; where nothing was, what was seen of them. What a
+        session begins with has no threshold."""
         since = self._clock.now() - WINDOW_SECONDS
         found = await ratings.by_tool(since)
+        found.pop(Door.SESSION, None)
         if not self._options.implicit_signals:
             return found
         rated = {(one.surfacing, one.memory) for samples in found.values() for one in samples}
         for seen in await self._uses.all():
             sample = seen.sample
-            if sample.at >= since and (sample.surfacing, sample.memory) not in rated:
+            if seen.tool == Door.SESSION or (sample.surfacing, sample.memory) in rated:
+                continue
+            if sample.at >= since:
                 found.setdefault(seen.tool, []).append(sample)
         return found
 

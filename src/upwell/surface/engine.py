@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from upwell.ground.errors import UpwellError
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
+from upwell.ground.llm import Chat
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, span
 from upwell.ground.types import (
@@ -26,12 +27,14 @@ from upwell.ground.types import (
 from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.behind import Behind
-from upwell.surface.context import query_of
+from upwell.surface.classify import Classifier
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
-from upwell.surface.intent import keyword_intent
+from upwell.surface.intent import detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.late import Late
 from upwell.surface.lessons import Lessons
+from upwell.surface.opening import Latest, Opening, nothing_lately
 from upwell.surface.options import Options
 from upwell.surface.ratings import rated
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
@@ -47,9 +50,10 @@ _OVERSAMPLING = 2
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` finds candidates, `pinned` the standing rules; `paused` says whether a session asked
-    for silence; `mask` takes secrets out of what the journal keeps; `lessons` is what was learned
-    and whoever learns.
+    `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
+    `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
+    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so; `lessons`
+    is what was learned, and whoever learns.
     """
 
     def __init__(
@@ -61,6 +65,8 @@ class Surfacer:
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
+        latest: Latest = nothing_lately,
+        chat: Chat | None = None,
         lessons: Lessons | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -68,6 +74,10 @@ class Surfacer:
         self._options = options
         self._paused = paused
         self._clock = clock
+        self._reader = CueReader(options.surface.templates, options.lexicon)
+        self._classifier = Classifier(
+            chat, shelf, options.intent, is_safe=lambda text: mask(text) == text, clock=clock
+        )
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
@@ -76,6 +86,9 @@ class Surfacer:
         self._sieve = Sieve(options, self._lessons, self._seen, clock)
         self._journal = Journal(shelf, options.surface, mask, clock)
         self._behind = Behind([self._journal.flush, *self._lessons.work()])
+        self._opening = Opening(
+            self._rules, self._lessons.welcome(latest), shelf, self._seen, options.surface
+        )
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
         )
@@ -92,7 +105,7 @@ class Surfacer:
         traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
         with span("upwell.surface", door=str(cue.door), **traced) as current:
             try:
-                outcome = await self._rules.beside(cue, await self._decide(cue))
+                outcome = await self._outcome(cue)
             except UpwellError as error:
                 LOG.warning("surfacing failed: %s", error)
                 outcome = Skip(reason=SkipReason.FAULT, detail=error.message)
@@ -105,6 +118,7 @@ class Surfacer:
 
     async def aclose(self) -> None:
         """Bring what is pending to the shelf."""
+        self._classifier.close()
         await self._behind.aclose()
 
     async def take_back(
@@ -148,25 +162,44 @@ class Surfacer:
         self._behind.soon()
         return said
 
+    async def _outcome(self, cue: Cue) -> Outcome:
+        if cue.door == Door.SESSION:
+            return await self._begun(cue)
+        return await self._rules.beside(cue, await self._decide(cue))
+
+    async def _begun(self, cue: Cue) -> Outcome:
+        """What a session begins with; nothing is searched."""
+        if not self._options.surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        if self._paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        return await self._opening.begin(cue, self._clock.now())
+
     async def _decide(self, cue: Cue) -> Outcome:
-        intent = keyword_intent(cue.text) if cue.text else NO_INTENT
+        intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
             return Skip(reason=SkipReason.PAUSED, intent=intent)
         query = self._query_of(cue, intent)
         refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
+            intent = await self._settled(cue, intent)
+            refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
         assert query is not None
-        worth = await self._left_over(cue, query, intent)
-        found: list[Hit] | Skip = worth or await self._found(query)
-        said = worth or await self._sieve.sift(cue, found, intent)
-        if isinstance(said, Skip):
-            return replace(said, intent=intent, queries=query.texts)
-        fit = fitting(said, query.texts, profile_of(cue.door, intent, self._options), FRAME_CHARS)
-        if not fit:
-            return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
-        candidates = () if isinstance(found, Skip) else found
-        return await self._speak(cue, query, intent, fit, candidates)
+        left_over = await self._left_over(cue, query, intent)
+        if left_over:
+            return await self._speak(cue, query, intent, left_over, left_over)
+        settling = asyncio.create_task(self._settled(cue, intent))
+        found = await self._found(query)
+        if isinstance(found, Skip):
+            settling.cancel()
+            return replace(found, intent=intent, queries=query.texts)
+        intent = await settling
+        worth = await self._sieve.sift(cue, found, intent)
+        if isinstance(worth, Skip):
+            return replace(worth, intent=intent, queries=query.texts)
+        return await self._speak(cue, query, intent, worth, found)
 
     async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
         """What came too late for the session's last call, where it is worth saying to this one."""
@@ -179,7 +212,15 @@ class Surfacer:
 
     def _query_of(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, self._options).items
-        return query_of(cue, self._options.surface.templates, items * _OVERSAMPLING)
+        return self._reader.query(cue, items * _OVERSAMPLING)
+
+    async def _settled(self, cue: Cue, intent: Intent) -> Intent:
+        """The intent of keywords, or what the model makes of it where one is asked."""
+        if intent.source != "keyword":
+            return intent
+        return await self._classifier.settled(
+            cue.text, intent, self._options.surface.timeout_seconds
+        )
 
     async def _found(self, query: Query) -> list[Hit] | Skip:
         """Candidates within the deadline, through the breaker."""
@@ -203,10 +244,14 @@ class Surfacer:
         return current
 
     async def _speak(
-        self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: Sequence[Hit]
-    ) -> Surfacing:
-        surfacing_id = f"s_{secrets.token_hex(6)}"
+        self, cue: Cue, query: Query, intent: Intent, worth: list[Hit], found: Sequence[Hit]
+    ) -> Outcome:
+        """As many of `worth` as fit the budget of the door, said."""
         profile = profile_of(cue.door, intent, self._options)
+        said = fitting(worth, query.texts, profile, FRAME_CHARS)
+        if not said:
+            return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
+        surfacing_id = f"s_{secrets.token_hex(6)}"
         text = (
             digest(said, query.texts, profile)
             if cue.door == Door.ASK

@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
-from upwell.ground.types import Cue, Rating, Skip, Surfacing
+from upwell.ground.types import Cue, Memory, Rating, Scope, Skip, Surfacing
 from upwell.learn.feedback import Rated
 from upwell.learn.implicit import Rare, Verdict, Watching
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.ratios import LearnOptions
 from upwell.learn.thresholds import Use
 from upwell.learn.uses import Uses
+from upwell.surface.opening import Latest
 from upwell.surface.options import SurfaceOptions
 from upwell.usage.counts import Counts, Event
 
@@ -69,6 +70,14 @@ class Lessons:
 
     def is_demoted(self, memory: str) -> bool:
         return self.learned.is_demoted(memory)
+
+    def welcome(self, latest: Latest) -> Latest:
+        """`latest` without what was rated down again and again."""
+
+        async def still(scope: Scope) -> Sequence[Memory]:
+            return [one for one in await latest(scope) if not self.is_demoted(one.id)]
+
+        return still
 
     def noticed(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """A decision was made."""
