@@ -97,7 +97,7 @@ class Lessons:
             self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
             self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
         if self._watching:
-            self._watching.unsaid(surfacing.id)
+            self._watching.unsaid(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
         """What had come too late is considered after all."""
