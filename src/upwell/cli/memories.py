@@ -98,9 +98,10 @@ def recall(
     async def work(app: "App") -> list[Hit]:
         if query is None:
             return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
-        if not as_json and await app.memory.store.pinned(Scope(), limit=1):
+        hits = await _recall(app, query, limit or MOST_FOUND, names, show)
+        if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
             note("upwell: standing rules are not searched: `upwell recall --pinned` lists them")
-        return await _recall(app, query, limit or MOST_FOUND, names, show)
+        return hits
 
     with progress("reading documents") as show:
         hits = with_app(work)
