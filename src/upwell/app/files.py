@@ -14,7 +14,7 @@ from upwell.config import Config
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
-from upwell.ground.embed import embedder_of
+from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
@@ -23,11 +23,14 @@ from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
 from upwell.ground.types import Trust
+from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
+from upwell.learn.feedback import Ratings
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
 from upwell.memory.documents import Documents
 from upwell.memory.imports import Imports
 from upwell.memory.library import Library
+from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.qmd import FallBack, QmdRecall
@@ -37,10 +40,13 @@ from upwell.memory.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
+from upwell.memory.vectors import OWNER as VECTORS_OWNER
 
 HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
+_QUERIES_BYTES = 8_000_000
+_USES_BYTES = 4_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 
@@ -57,45 +63,54 @@ class Files:
     chores: list[Chore] = field(default_factory=list)
 
 
-def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sources]:
-    """The store, and the list of what is read where it stands."""
-    owners = [MEMORY_OWNER, SOURCES_OWNER]
+def open_store(
+    home: Home, files: Files, questions: Questions | None, *, tolerant: bool
+) -> tuple[Store, Sources, Ratings | None]:
+    """The store, the list of what is read where it stands, and what was said of surfacings."""
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     try:
         database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("the memory cannot be used: %s", error)
-        return AbsentStore(error), Sources(None)
-    store = SqliteStore(database)
+        return AbsentStore(error), Sources(None), None
+    store = SqliteStore(database, questions=questions)
     files.databases.append(database)
     files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
-    return store, Sources(database)
+    return store, Sources(database), Ratings(database)
 
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """Everything that remembers: what is kept, short notes, what stands in files, and how it comes
-    in."""
+    """Everything that remembers: what is kept, short notes, what stands in files, how it comes in,
+    and what was thought of it."""
 
     library: Library
     notes: ShortTerm
     documents: Documents
     imports: Imports
     qmd: QmdRecall | None
+    ratings: Ratings | None
 
 
-def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool) -> Memories:
-    store, sources = open_store(config.home, files, tolerant=tolerant)
+def open_memory(
+    config: Config, files: Files, cwd: str | None, embedder: Embedder | None, *, tolerant: bool
+) -> Memories:
+    questions = Questions(embedder) if embedder else None
+    store, sources, ratings = open_store(config.home, files, questions, tolerant=tolerant)
     notes = open_notes(config, cwd)
     index = config.home.index_db
-    documents = Documents(index, sources, notes=notes, opened=files.indexed.append)
+    documents = Documents(
+        index, sources, notes=notes, opened=files.indexed.append, questions=questions
+    )
     qmd = open_qmd(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
     library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
-    return Memories(library, notes, documents, Imports(library, documents, sources), qmd)
+    imports = Imports(library, documents, sources)
+    return Memories(library, notes, documents, imports, qmd, ratings)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:
@@ -121,7 +136,12 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 
 def open_shelf(config: Config, files: Files) -> Shelf:
     options = shelves.Options(
-        max_bytes={"original": config.compress.original_max_bytes, "decision": _JOURNAL_BYTES}
+        max_bytes={
+            "original": config.compress.original_max_bytes,
+            "decision": _JOURNAL_BYTES,
+            "query": _QUERIES_BYTES,
+            "use": _USES_BYTES,
+        }
     )
     try:
         database = open_database(config.home.ledger_db, [shelves.OWNER], synchronous="NORMAL")
@@ -134,10 +154,10 @@ def open_shelf(config: Config, files: Files) -> Shelf:
     return shelf
 
 
-def tools_of(config: Config) -> Tools:
+def tools_of(config: Config, embedder: Embedder | None) -> Tools:
     """What compression may use beside the text: what is configured."""
     return Tools(
-        embedder=embedder_of(config.embed),
+        embedder=embedder,
         chat=OpenAIChat(config.llm) if config.llm.base_url else None,
         may_send=lambda text: not has_secret(text),
     )

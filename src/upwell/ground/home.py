@@ -36,6 +36,10 @@ class Home:
         return self.root / "config.toml"
 
     @property
+    def lexicon_file(self) -> Path:
+        return self.root / "lexicon.toml"
+
+    @property
     def memory_db(self) -> Path:
         return self.root / "memory.db"
 
