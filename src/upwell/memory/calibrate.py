@@ -25,6 +25,7 @@ def features(signals: Mapping[str, float]) -> dict[str, float]:
     path = get("path_join", 0.0) * get("path_rarity", 0.0)
     meaning = max(-2.0, min(6.0, get("meaning", 0.0)))
     return {
+        "intercept": 1.0,
         "bm25": math.log1p(bm25),
         "per_term": get("bm25_per_term", 0.0),
         "margin": math.log1p(max(0.0, get("margin", 0.0))),
@@ -100,7 +101,7 @@ def probability(signals: Mapping[str, float]) -> float:
     """How probable it is, in 0..1, that a memory with these signals is relevant."""
     fitted = _fitted(signals)
     weights = fitted.turn if signals.get("turn") else fitted.note
-    logit = weights["intercept"] + _dot(weights, features(signals))
+    logit = _dot(weights, features(signals))
     return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, logit))))
 
 
@@ -116,4 +117,4 @@ def _fitted(signals: Mapping[str, float]) -> Coefficients:
 
 
 def _dot(weights: Mapping[str, float], values: Mapping[str, float]) -> float:
-    return sum(weights.get(name, 0.0) * value for name, value in values.items())
+    return sum([weight * values[name] for name, weight in weights.items()])

@@ -16,6 +16,7 @@ from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
 from upwell.memory.signals import (
     Candidate,
+    Part,
     candidates,
     frequencies,
     join_signals,
@@ -146,16 +147,26 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
 
 def judge(pool: Pool) -> list[Judged]:
     """The candidates that something speaks for."""
-    by_words = [_words(pool, reading) for reading in _widest(pool.readings)]
+    by_words = {reading.text: _words(pool, reading) for reading in _widest(pool.readings)}
     judged = []
     for n, candidate in pool.candidates.items():
         best = max(
-            [signals[n] for signals in by_words], key=lambda signals: signals["bm25"], default={}
+            [signals[n] for signals in by_words.values()],
+            key=lambda signals: signals["bm25"],
+            default={},
         )
         signals = best | join_signals(pool.joins, pool.within, candidate)
         if pool.likeness:
             signals |= meaning_signals(pool.likeness, n, bool(candidate.speaker))
-        matched = tuple(r.text for r in pool.readings if frequencies(r, candidate))
+        matched = tuple(
+            reading.text
+            for reading in pool.readings
+            if (
+                by_words[reading.text][n]["matched_words"]
+                if reading.text in by_words
+                else frequencies(reading, candidate)
+            )
+        )
         joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
         if not matched and not joined and not signals.get("meaning"):
             continue
@@ -176,9 +187,10 @@ def _widest(readings: Sequence[Reading]) -> list[Reading]:
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     """The word signals of every candidate for one text, the margin among them."""
     shared = query_signals(reading, pool.within, pool.background)
+    parts = {n: Part(one, frequencies(reading, one)) for n, one in pool.candidates.items()}
     signals = {
-        n: shared | word_signals(reading, pool.within, candidate, _near(pool, n, candidate))
-        for n, candidate in pool.candidates.items()
+        n: shared | word_signals(reading, pool.within, part, _near(parts, n))
+        for n, part in parts.items()
     }
     ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)
     others = ranked[BACKGROUND_FROM:BACKGROUND_TO]
@@ -188,13 +200,14 @@ def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     return signals
 
 
-def _near(pool: Pool, n: int, candidate: Candidate) -> list[Candidate]:
+def _near(parts: Mapping[int, Part], n: int) -> list[Part]:
     """The turns before and after a turn of a conversation."""
-    if not candidate.speaker:
+    turn = parts[n].candidate
+    if not turn.speaker:
         return []
-    around = (pool.candidates.get(other) for other in (n - 1, n + 1))
+    around = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
     return [
-        other
-        for other in around
-        if other and other.speaker and other.namespace == candidate.namespace
+        part
+        for part in around
+        if part.candidate.speaker and part.candidate.namespace == turn.namespace
     ]

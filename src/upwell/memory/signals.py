@@ -28,6 +28,7 @@ B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Of a longer memory only the beginning is looked at closely."""
+MAX_REMEMBERED_CHARS = 2_000
 _TEXT, _NAMESPACE, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at", "pinned")
 )
@@ -108,18 +109,29 @@ def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Cand
 def _candidate(row: Sequence[Any]) -> Candidate:
     n, extra, keys, *columns = row
     text = text_of(columns[_TEXT])[:MAX_COUNTED_CHARS]
-    body = counted(sound(text))
+    count = _counted if len(text) <= MAX_REMEMBERED_CHARS else _count
+    body, words, who = count(text)
     return Candidate(
         n=n,
         row=columns,
         namespace=columns[_NAMESPACE],
         expires_at=columns[_EXPIRES],
         body=body,
-        words=body.total(),
+        words=words,
         extra=counted(extra) if extra else {},
         keys=tuple(keys.split("\n")) if keys else (),
-        speaker="" if keys else speaker(text[:100]),
+        speaker="" if keys else who,
     )
+
+
+def _count(text: str) -> tuple[Mapping[str, int], int, str]:
+    """The stems of a text, how many words they are, and who says it."""
+    body = counted(sound(text))
+    return body, body.total(), speaker(text[:100])
+
+
+_counted = lru_cache(maxsize=4_096)(_count)
+"""The texts that were looked at last: the same few are candidates again and again."""
 
 
 def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
@@ -131,12 +143,20 @@ def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
     return found
 
 
-def bm25(reading: Reading, within: Corpus, parts: Sequence[Candidate]) -> float:
-    """BM25 of the query over these candidates read as one text."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A candidate, and how often it holds each stem of one query."""
+
+    candidate: Candidate
+    held: Mapping[str, float]
+
+
+def bm25(reading: Reading, within: Corpus, parts: Sequence[Part]) -> float:
+    """BM25 of the query over these parts read as one text."""
     norm = _norm(within, parts)
-    summed: dict[str, float] = {}
-    for part in parts:
-        for stem, times in frequencies(reading, part).items():
+    summed = dict(parts[0].held)
+    for part in parts[1:]:
+        for stem, times in part.held.items():
             summed[stem] = summed.get(stem, 0.0) + times
     return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
 
@@ -145,8 +165,8 @@ def _term(idf: float, frequency: float, norm: float) -> float:
     return idf * frequency * (K1 + 1.0) / (frequency + norm)
 
 
-def _norm(within: Corpus, parts: Sequence[Candidate]) -> float:
-    words = sum(part.words for part in parts)
+def _norm(within: Corpus, parts: Sequence[Part]) -> float:
+    words = sum([part.candidate.words for part in parts])
     return K1 * (1.0 - B + B * words / (within.mean_words * len(parts)))
 
 
@@ -163,26 +183,26 @@ def query_signals(reading: Reading, within: Corpus, background: Background) -> d
 
 
 def word_signals(
-    reading: Reading, within: Corpus, candidate: Candidate, near: Sequence[Candidate]
+    reading: Reading, within: Corpus, part: Part, near: Sequence[Part]
 ) -> dict[str, float]:
     """What the words of one query say about one candidate; `near` are the turns around it."""
-    norm = _norm(within, [candidate])
-    held = sorted(frequencies(reading, candidate).items())
-    own = sum([_term(reading.idf[stem], times, norm) for stem, times in held])
-    covered = sum([reading.idf[stem] for stem, _ in held])
-    rarest = max([reading.idf[stem] for stem, _ in held], default=0.0)
-    named = max([reading.idf[stem] for stem, _ in held if stem in reading.names], default=0.0)
+    candidate, held = part.candidate, sorted(part.held)
+    rare = [reading.idf[stem] for stem in held]
+    own = bm25(reading, within, [part])
+    covered = sum(rare)
+    rarest = max(rare, default=0.0)
+    named = max([reading.idf[stem] for stem in held if stem in reading.names], default=0.0)
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
         "idf_coverage": covered / reading.mass if reading.mass else 0.0,
         "coverage_mass": covered,
         "matched_words": float(len(held)),
-        "telling_words": float(sum([stem in reading.telling for stem, _ in held])),
+        "telling_words": float(sum([stem in reading.telling for stem in held])),
         "name_rarity": named / within.rarest,
         "rarest": rarest / within.rarest,
         "turn": float(bool(candidate.speaker)),
-        "window": bm25(reading, within, [candidate, *near]) if near else own,
+        "window": bm25(reading, within, [part, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
     }
 
@@ -191,7 +211,8 @@ def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequen
     """The best BM25 that a query text gets from these memories; 0 where there are none."""
     reading = read(db, text, within)
     found = candidates(db, numbers).values()
-    return max((bm25(reading, within, [candidate]) for candidate in found), default=0.0)
+    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in found]
+    return max((bm25(reading, within, [part]) for part in parts), default=0.0)
 
 
 def join_signals(
