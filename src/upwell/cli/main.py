@@ -7,7 +7,7 @@ import typer
 from typer.exceptions import TyperException
 
 from upwell import __version__
-from upwell.cli import demo, home, memories, notes, servers, texts, transfer
+from upwell.cli import demo, home, learning, memories, notes, servers, stats, texts, transfer
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
 
@@ -24,7 +24,7 @@ app = typer.Typer(
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "
     "does not need.",
 )
-for verbs in (demo, servers, memories, notes, transfer, texts, home):
+for verbs in (demo, servers, memories, notes, transfer, texts, learning, stats, home):
     verbs.register(app)
 
 
@@ -66,7 +66,7 @@ def main(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        LOG.exception("the command failed: %s", " ".join(args))
+        LOG.exception("the command failed: %s", " ".join(args[:1]))
         return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
 
