@@ -245,5 +245,5 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(outcome.text)
     elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
-    for line in account_of(outcome, app.config.surface.min_score, cue.door):
+    for line in account_of(outcome, app.surfacer.threshold(cue), cue.door):
         note(line)
