@@ -1,11 +1,11 @@
 """upwell puts what an agent already knows in front of it, and keeps out of its context
 what it does not need.
 
-Names are loaded when first used, so that `import upwell` costs nothing.
+Names are loaded when first used, so that `import upwell` costs nothing: not even `typing`, which
+would be most of the time of a hook.
 """
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from upwell.ground.types import Cue, Hit, Memory, Skip, Surfacing
 
@@ -13,7 +13,7 @@ __all__ = ["Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"]
 __version__ = "0.1.0"
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in __all__:
         from upwell.ground import types
 

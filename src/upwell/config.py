@@ -27,6 +27,7 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
+from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
 from upwell.memory.options import MemoryOptions, NotesOptions
 from upwell.surface.options import (
@@ -49,6 +50,7 @@ SECTIONS: Mapping[str, type] = {
     "llm": Endpoint,
     "embed": EmbedOptions,
     "learn": LearnOptions,
+    "hook": HookOptions,
 }
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
@@ -83,6 +85,7 @@ class Config:
     embed: EmbedOptions = field(default_factory=EmbedOptions)
     learn: LearnOptions = field(default_factory=LearnOptions)
     lexicon: Lexicon = field(default_factory=shipped)
+    hook: HookOptions = field(default_factory=HookOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upwell.app.capturing import capture
 from upwell.app.files import (
     Chore,
     Files,
@@ -31,9 +32,11 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
+from upwell.ground.sessions import HostSessions
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
+from upwell.hook.door import HookDoor, nothing_to_settle
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -186,6 +189,13 @@ class App:
             may_compress=lambda server, tool: config.compress_for(server, tool).strategy != "none",
             environment=config.environment,
         )
+
+    def hooks(self) -> HookDoor:
+        """The door of agents' hooks."""
+        inbox = self.config.home.inbox_file
+        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
+        sessions = HostSessions(self._shelf)
+        return HookDoor(self.surfacer, sessions, self.config.hook, settle=settle)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""

@@ -7,7 +7,20 @@ import typer
 from typer.exceptions import TyperException
 
 from upwell import __version__
-from upwell.cli import demo, home, learning, memories, notes, servers, stats, texts, transfer
+from upwell.cli import (
+    capturing,
+    daemon,
+    demo,
+    home,
+    hooks,
+    learning,
+    memories,
+    notes,
+    servers,
+    stats,
+    texts,
+    transfer,
+)
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
 
@@ -24,7 +37,20 @@ app = typer.Typer(
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "
     "does not need.",
 )
-for verbs in (demo, servers, memories, notes, transfer, texts, learning, stats, home):
+for verbs in (
+    demo,
+    servers,
+    memories,
+    notes,
+    transfer,
+    texts,
+    learning,
+    stats,
+    home,
+    daemon,
+    hooks,
+    capturing,
+):
     verbs.register(app)
 
 

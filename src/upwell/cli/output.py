@@ -51,7 +51,7 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
 
 
 def _harmless(text: str) -> str:
-    from upwell.surface.render import harmless
+    from upwell.surface.frame import harmless
 
     return harmless(text)
 

@@ -24,8 +24,8 @@ def add_server(
     """
     check_server_name(name)
     files = Home(home or default_home()).prepare()
-    with _locked(files):
-        document = _read(files.config_file)
+    with locked(files):
+        document = read_document(files.config_file)
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
         if name in servers:
             raise UsageError(
@@ -40,7 +40,7 @@ def add_server(
             table.update(env)
             entry["env"] = table
         servers[name] = entry
-        _write(files.config_file, document)
+        write_document(files.config_file, document)
     return files.config_file
 
 
@@ -51,23 +51,29 @@ def remove_server(name: str, home: Path | None = None) -> Path:
         ConfigError: there is no such server.
     """
     files = Home(home or default_home()).prepare()
-    with _locked(files):
-        document = _read(files.config_file)
+    with locked(files):
+        document = read_document(files.config_file)
         servers = document.get("server", {})
         if name not in servers:
             raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
         del servers[name]
         if not servers:
             del document["server"]
-        _write(files.config_file, document)
+        write_document(files.config_file, document)
     return files.config_file
 
 
-def _locked(files: Home) -> FileLock:
+def locked(files: Home) -> FileLock:
+    """The lock of `config.toml`, held while it is changed."""
     return FileLock(files.root / ".config.lock", timeout=10, mode=0o600)
 
 
-def _read(path: Path) -> tomlkit.TOMLDocument:
+def read_document(path: Path) -> tomlkit.TOMLDocument:
+    """`config.toml` with its comments, empty where there is none.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
     try:
         return tomlkit.parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -80,7 +86,12 @@ def _read(path: Path) -> tomlkit.TOMLDocument:
         ) from error
 
 
-def _write(path: Path, document: tomlkit.TOMLDocument) -> None:
+def write_document(path: Path, document: tomlkit.TOMLDocument) -> None:
+    """Write it whole.
+
+    Raises:
+        StoreUnwritable: it cannot be written.
+    """
     try:
         write_whole(path, tomlkit.dumps(document))
     except OSError as error:

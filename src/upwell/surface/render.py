@@ -5,7 +5,6 @@ frame, move the cursor or turn the text around is made harmless (DESIGN 4.12).
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,20 +14,15 @@ from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
 from upwell.memory.quote import quoted
+from upwell.surface.frame import REMINDER, TAG, harmless, harmless_line
 from upwell.surface.options import Options
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
-REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
 MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
-_TAG = "upwell-memories"
-_OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
-"""What could pass for the end of our frame or the start of another: tags with two-part names."""
-_SPACE = re.compile(r"\s+")
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
-_KEPT_CONTROLS = "\n\t"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,32 +73,9 @@ def citation(memory: Memory) -> str:
     return memory_uri(memory.id)
 
 
-def harmless(text: str) -> str:
-    """`text` without what could act on a terminal or a reader: control, bidi, zero-width and
-    private characters become spaces or visible escapes; our own frame's tag is escaped."""
-    if text.isascii() and text.isprintable():
-        return _OWN_TAG.sub("\\\\u003c", text)
-    shown = "".join(
-        char
-        if char in _KEPT_CONTROLS
-        or (unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") and char not in "＜＞﹤﹥")
-        else _visible(char)
-        for char in text
-    )
-    return _OWN_TAG.sub("\\\\u003c", shown)
-
-
-def _harmless_line(text: str) -> str:
-    return harmless(_SPACE.sub(" ", text)).strip()
-
-
-def _visible(char: str) -> str:
-    return " " if char in "\r\x0b\x0c\x85" else f"\\u{ord(char):04x}"
-
-
 def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
     """One line of at most `limit` characters: the whole text, or the stretch that matches."""
-    line = _harmless_line(text[:MAX_READ_CHARS])
+    line = harmless_line(text[:MAX_READ_CHARS])
     if len(line) <= limit:
         return line
     start = _best_start(line, query_texts, limit - 2)
@@ -153,13 +124,13 @@ def block(
 ) -> str:
     """The fenced block of automatic doors. It carries the surfacing's id for feedback."""
     lines = _lines(hits, query_texts, profile)
-    return "\n".join([f'<{_TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{_TAG}>"])
+    return "\n".join([f'<{TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{TAG}>"])
 
 
 def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
     """More lines at the end of the block `text`; a block of their own where there is none."""
-    end = f"</{_TAG}>"
-    begun = text.removesuffix(end) or f'<{_TAG} id="{surfacing_id}">\n{REMINDER}\n'
+    end = f"</{TAG}>"
+    begun = text.removesuffix(end) or f'<{TAG} id="{surfacing_id}">\n{REMINDER}\n'
     return "\n".join([begun.rstrip("\n"), *lines, end])
 
 
@@ -194,4 +165,4 @@ def fitting(
     return kept
 
 
-FRAME_CHARS = len(f'<{_TAG} id="s_0123456789ab">\n{REMINDER}\n</{_TAG}>')
+FRAME_CHARS = len(f'<{TAG} id="s_0123456789ab">\n{REMINDER}\n</{TAG}>')

@@ -10,7 +10,8 @@ from upwell.ground.names import MEMORY_URI
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
-from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
+from upwell.surface.frame import harmless
+from upwell.surface.render import EMPTY_DIGEST, citation, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
 

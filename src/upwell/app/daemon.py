@@ -1,0 +1,213 @@
+"""The warm process behind hooks, and everything over HTTP: an app that takes up what changes."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from upwell import __version__
+from upwell.app.wiring import App, Settings, build
+from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.trace import LOG, export_spans
+from upwell.hook.control import Running, daemon_at, end
+from upwell.hook.daemon import AlreadyRunning, Daemon
+from upwell.hook.door import HookDoor
+from upwell.hook.place import Place
+
+CHORES_SECONDS = 3600.0
+WARM_AFTER_SECONDS = 1.0
+
+
+class Warm:
+    """An app that stays loaded, and its hooks' door. A changed `config.toml` makes a new one; a
+    wrong one leaves the old at work."""
+
+    def __init__(self, home: Path | None = None) -> None:
+        self._home = home
+        self._app: App | None = None
+        self._door: HookDoor | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._chores: asyncio.Task[None] | None = None
+
+    @property
+    def app(self) -> App:
+        assert self._app is not None
+        return self._app
+
+    async def open(self) -> None:
+        """Load everything.
+
+        Raises:
+            ConfigError: the configuration is wrong.
+        """
+        self._app = await build(Settings(home=self._home, tolerant=True))
+        self._door = self._app.hooks()
+        self._stamp = self._seen()
+        self._chores = asyncio.create_task(self._keep_house())
+
+    async def answer(
+        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+    ) -> bytes:
+        assert self._door is not None
+        return await self._door.answer(host, name, body, left_ms=left_ms, parent=parent)
+
+    async def refresh(self) -> None:
+        """Take up a changed configuration."""
+        if self._seen() == self._stamp:
+            return
+        self._stamp = self._seen()
+        try:
+            fresh = await build(Settings(home=self._home, tolerant=True))
+        except (ConfigError, StoreError) as error:
+            LOG.warning("the configuration was changed and is wrong; the old one holds: %s", error)
+            return
+        old, door = self._app, self._door
+        self._app, self._door = fresh, fresh.hooks()
+        if old and door:
+            await door.aclose()
+            await old.aclose()
+        LOG.info("the configuration was changed and holds now")
+
+    def state(self) -> Mapping[str, Any]:
+        return {
+            "pid": os.getpid(),
+            "answered": self._door.outcomes.total() if self._door else 0,
+            "rss_bytes": _rss_bytes(),
+        }
+
+    @property
+    def door(self) -> HookDoor:
+        assert self._door is not None
+        return self._door
+
+    async def aclose(self) -> None:
+        if self._chores:
+            self._chores.cancel()
+            await asyncio.gather(self._chores, return_exceptions=True)
+        if self._door:
+            await self._door.aclose()
+        if self._app:
+            await self._app.aclose()
+
+    async def _keep_house(self) -> None:
+        await asyncio.sleep(WARM_AFTER_SECONDS)
+        while True:
+            try:
+                await self.app.documents.refresh()
+                await self.app.forget_notes()
+                await self.app.keep_house()
+            except UpwellError as error:
+                LOG.warning("housekeeping: %s", error)
+            await asyncio.sleep(CHORES_SECONDS)
+
+    def _seen(self) -> tuple[int, int] | None:
+        """What tells that the configuration was written."""
+        if self._app is None:
+            return None
+        try:
+            found = self._app.config.home.config_file.stat()
+        except OSError:
+            return (0, 0)
+        return (found.st_mtime_ns, found.st_size)
+
+
+@asynccontextmanager
+async def opened(home: Path | None = None) -> AsyncIterator[Warm]:
+    """A warm app, closed at the end."""
+    warm = Warm(home)
+    await warm.open()
+    try:
+        yield warm
+    finally:
+        await warm.aclose()
+
+
+async def run_daemon(home: Path | None = None) -> bool:
+    """Be the daemon of a home until there is a reason to end. False where there is one already.
+
+    Raises:
+        UpwellError: it cannot start.
+    """
+    async with opened(home) as warm:
+        config = warm.app.config
+        export_spans(config.environment)
+        place = Place(str(config.home.root))
+        daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, daemon.stop)
+        serving: list[asyncio.Task[None]] = []
+
+        async def http() -> None:
+            if config.hook.port:
+                serving.append(asyncio.create_task(_serve_hooks(warm, config.hook.port)))
+
+        try:
+            await daemon.run(beside=http)
+        except AlreadyRunning:
+            return False
+        finally:
+            for task in serving:
+                task.cancel()
+            await asyncio.gather(*serving, return_exceptions=True)
+    return True
+
+
+def replace_hung(home: Path | None = None) -> bool:
+    """End a daemon that holds its lock and does not answer. True where there was one."""
+    from upwell.config import load
+
+    daemon = daemon_at(str(load(home).home.root))
+    return daemon is not None and not daemon.answers and end(daemon)
+
+
+async def _serve_hooks(warm: Warm, port: int) -> None:
+    """Hooks that are HTTP requests, on loopback. A port that is taken costs those, no more."""
+    from upwell.web.routes import http_app
+    from upwell.web.server import http_server, listen
+
+    try:
+        app = http_app(_routes(warm), _token(warm))
+        server = http_server(app)
+        with contextlib.closing(listen("127.0.0.1", port)) as listening:
+            await server.serve(sockets=[listening])
+    except UpwellError as error:
+        LOG.error("hooks over HTTP are not answered: %s", error)
+
+
+def _routes(warm: Warm) -> list[Any]:
+    from upwell.web.metrics import gauge, hook_metric
+    from upwell.web.routes import health_routes, hook_routes
+
+    async def metrics() -> Iterable[Any]:
+        return [
+            hook_metric(warm.door.outcomes),
+            gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
+        ]
+
+    return [
+        *hook_routes(lambda host, name, body: warm.answer(host, name, body)),
+        *health_routes(lambda: {"version": __version__}, metrics),
+    ]
+
+
+def _token(warm: Warm) -> str:
+    from upwell.web.token import token_of
+
+    return token_of(warm.app.config.home.token_file)
+
+
+def _rss_bytes() -> int:
+    """Resident memory now; 0 where /proc does not tell."""
+    try:
+        pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+__all__ = ["Running", "Warm", "opened", "replace_hung", "run_daemon"]

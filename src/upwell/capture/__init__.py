@@ -1,0 +1,1 @@
+"""Proposals of memories: from commits and, with consent, from sessions. People keep them."""

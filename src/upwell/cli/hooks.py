@@ -1,0 +1,119 @@
+"""hook install|uninstall|export|hosts. An agent's event itself goes to `hook/client.py`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import note, raw, say, say_json, table
+
+if TYPE_CHECKING:
+    from upwell.hosts.base import Where
+    from upwell.hosts.install import Hooks, Plan
+
+hook = typer.Typer(
+    help="What agents run at their events: `upwell hook HOST [EVENT]` answers one, from stdin to "
+    "stdout. These set it up.",
+    no_args_is_help=True,
+)
+Host = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write it; else it is only shown.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(hook, name="hook")
+
+
+@hook.command("install")
+def install(host: Host, apply: Apply = False) -> None:
+    """Put our hooks into an agent's configuration. Shows the change; writes it with --apply."""
+    hooks = _hooks()
+    plan = hooks.installing(host)
+    if not plan.changes:
+        say(f"{plan.path} has them already")
+        return
+    _show(hooks, plan, apply)
+    if apply and plan.todo:
+        say(f"now: {plan.todo}")
+
+
+@hook.command("uninstall")
+def uninstall(host: Host, apply: Apply = False) -> None:
+    """Take our hooks out of an agent's configuration, and nothing else."""
+    hooks = _hooks()
+    plan = hooks.uninstalling(host)
+    if not plan.changes:
+        say(f"{plan.path} has none of ours")
+        return
+    _show(hooks, plan, apply)
+
+
+@hook.command("export")
+def export(host: Host, apply: Apply = False) -> None:
+    """Print the instruction for an agent without hooks, and for Claude Code a plugin folder; with
+    --apply they are written below this folder."""
+    from upwell.hosts.export import exported, shown, write
+
+    files = exported(host, _where())
+    if not apply:
+        raw(shown(files))
+        return
+    for path in write(files, Path(os.getcwd())):
+        say(f"wrote {path}")
+
+
+@hook.command("hosts")
+def hosts(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Show the agents we know, which of them are here, and where our hooks are."""
+    from upwell.hosts.agents import AGENTS
+
+    hooks = _hooks()
+    present, installed = hooks.present(), hooks.installed()
+    rows = [
+        {
+            "host": name,
+            "present": name in present,
+            "installed": name in installed,
+            "file": str(hooks.path_of(name)),
+        }
+        for name in AGENTS
+    ]
+    if as_json:
+        say_json({"hosts": rows})
+    else:
+        table(("host", "present", "installed", "file"), rows, "No hosts.")
+
+
+def _show(hooks: "Hooks", plan: "Plan", apply: bool) -> None:
+    raw(plan.diff)
+    if not apply:
+        note("upwell: nothing was written; --apply writes it")
+        return
+    backup = hooks.apply(plan)
+    say(f"wrote {plan.path}" if plan.after is not None else f"removed {plan.path}")
+    if backup:
+        say(f"what it was is in {backup}")
+
+
+def _hooks() -> "Hooks":
+    from upwell.config import load
+    from upwell.hosts.install import Hooks
+
+    return Hooks(_where(), load().home.prepare().hooks_file)
+
+
+def _where() -> "Where":
+    from upwell.config import load
+    from upwell.hook import client
+    from upwell.hook.place import Place
+    from upwell.hosts.base import Where
+
+    config = load()
+    return Where(
+        folder=Path.home(),
+        environment=config.environment,
+        command=(sys.executable, "-I", "-S", str(Path(client.__file__).resolve())),
+        socket=Place(str(config.home.root)).socket,
+    )

@@ -1,0 +1,73 @@
+"""Which host session a process belongs to: a hook tells, the gateway of the same host asks.
+
+Both are children of the agent, so the agent's process is what they share; where that is not to be
+seen (a wrapper in between), the folder they run in.
+"""
+
+import os
+from pathlib import Path
+
+from upwell.ground.shelf import Shelf
+
+KIND = "host_session"
+TTL_SECONDS = 86_400.0
+_WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
+_MAX_WRAPPERS = 3
+
+
+class HostSessions:
+    """The sessions that hooks told of, on the shelf, by process and by folder."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+
+    async def record(self, parent: int, cwd: str | None, session: str) -> None:
+        """A hook that is a child of `parent` was called in this session."""
+        if not session:
+            return
+        value = session.encode(errors="replace")
+        keys = [_process(pid) for pid in (agent_of(parent),) if pid > 1]
+        keys += [_folder(cwd)] if cwd else []
+        await self._shelf.put(KIND, dict.fromkeys(keys, value), ttl_seconds=TTL_SECONDS)
+
+    async def joined(self, parent: int, cwd: str | None) -> str:
+        """The session of the agent that started a child of `parent`; "" when none is known."""
+        keys = [_process(agent_of(parent))] + ([_folder(cwd)] if cwd else [])
+        found = await self._shelf.get(KIND, keys)
+        for key in keys:
+            if key in found:
+                return found[key].value.decode(errors="replace")
+        return ""
+
+
+def agent_of(pid: int) -> int:
+    """The process behind shells and launchers; `pid` itself where that cannot be seen (macOS)."""
+    for _ in range(_MAX_WRAPPERS):
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return pid
+        name, _, rest = stat.partition("(")[2].rpartition(")")
+        if name not in _WRAPPERS:
+            return pid
+        pid = int(rest.split()[1])
+    return pid
+
+
+def own_parent() -> int:
+    """The process that started this one."""
+    return os.getppid()
+
+
+def _process(pid: int) -> str:
+    """A process by its number and the time it began, since numbers are used again."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        began = stat.rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        began = ""
+    return f"pid:{pid}:{began}"
+
+
+def _folder(cwd: str) -> str:
+    return f"cwd:{cwd}"

@@ -1,0 +1,129 @@
+"""Asking a daemon about itself, and ending it: what `upwell daemon` does."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from upwell import __version__
+from upwell.hook.daemon import CONTROL
+from upwell.hook.place import ROOT, Place, folder_of_user, is_private, is_socket
+
+ASK_SECONDS = 2.0
+END_SECONDS = 5.0
+_LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A daemon of this user. `state` is what it says of itself, empty when it does not answer."""
+
+    place: Place
+    pid: int
+    home: str
+    version: str
+    started_at: float
+    state: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def answers(self) -> bool:
+        return bool(self.state)
+
+
+def running(root: str = ROOT) -> list[Running]:
+    """Every daemon of this user, whatever home it serves and wherever it was started."""
+    folder = folder_of_user(root)
+    if not is_private(folder):
+        return []
+    found = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]
+    return [daemon for daemon in found if daemon]
+
+
+def daemon_at(home: str, root: str = ROOT) -> Running | None:
+    """The daemon of a home, None where there is none."""
+    place = Place(home, root)
+    if not home or not is_private(place.folder) or not is_held(place):
+        return None
+    card = _card(Path(place.card))
+    return Running(
+        place=place,
+        pid=int(card.get("pid", 0)),
+        home=place.home,
+        version=str(card.get("version", "")),
+        started_at=float(card.get("started_at", 0.0)),
+        state=ask(place, "status"),
+    )
+
+
+def ask(place: Place, what: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
+    """What the daemon says to `status` or `stop`; empty when it says nothing."""
+    if not is_socket(place.socket):
+        return {}
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
+            peer.settimeout(seconds)
+            peer.connect(place.socket)
+            peer.sendall(f"upwell/1 {__version__} {CONTROL} {what} 0 0 0\n".encode())
+            with peer.makefile("rb") as reply:
+                _, _, body = reply.read().partition(b"\n")
+        said = orjson.loads(body)
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def is_held(place: Place) -> bool:
+    """Does a daemon of this home live? It holds the lock as long as it does."""
+    try:
+        lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
+def end(daemon: Running) -> bool:
+    """Ask it to end, then make it. Gives whether it is gone."""
+    if ask(daemon.place, "stop") and _gone(daemon.place):
+        return True
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        if daemon.pid > 1 and is_held(daemon.place):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(daemon.pid, number)
+        if _gone(daemon.place):
+            return True
+    return False
+
+
+def _gone(place: Place) -> bool:
+    until = time.monotonic() + END_SECONDS
+    while is_held(place):
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
+
+
+def _card(path: Path) -> Mapping[str, Any]:
+    try:
+        card = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return card if isinstance(card, dict) else {}
+
+
+def _home_of(card: Path) -> str:
+    return str(_card(card).get("home", ""))

@@ -1,0 +1,182 @@
+"""The hooks' door: a host's event in, what the host takes as an answer out."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from upwell.ground.errors import StoreError
+from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.sessions import HostSessions
+from upwell.ground.trace import LOG, new_trace_id, span
+from upwell.ground.types import Cue, Door, Skip, Surfacing
+from upwell.hook.events import HOSTS, Event, EventKind, Host
+from upwell.hook.once import Once
+from upwell.hook.options import HookOptions
+from upwell.surface.engine import Outcome, Surfacer
+
+NEUTRAL = b"{}"
+_ENTRY = "- ["
+_DOORS = {
+    EventKind.SESSION: Door.SESSION,
+    EventKind.PROMPT: Door.PROMPT,
+    EventKind.TOOL: Door.TOOL,
+}
+Settle = Callable[[Event], Awaitable[None]]
+"""What is done when a turn or a session ends, or before the agent forgets."""
+
+
+async def nothing_to_settle(_: Event) -> None:
+    """Nothing."""
+
+
+class HookDoor:
+    """Answers events within a deadline, neutrally where there is nothing to say or no time left.
+
+    `elsewhere(host, payload)` says that another hook of ours answers this host's event.
+    """
+
+    def __init__(
+        self,
+        surfacer: Surfacer,
+        sessions: HostSessions,
+        options: HookOptions,
+        *,
+        settle: Settle = nothing_to_settle,
+        elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._surfacer = surfacer
+        self._sessions = sessions
+        self._options = options
+        self._settle = settle
+        self._elsewhere = elsewhere
+        self._once = Once(clock)
+        self._behind: set[asyncio.Task[None]] = set()
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        """What came of events, by host and outcome."""
+
+    async def answer(
+        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+    ) -> bytes:
+        """The JSON that `host` takes for its event `name` ("" when the payload says it).
+
+        `left_ms` is what the caller can wait; `parent` the process that runs its hooks.
+        """
+        known = HOSTS.get(host)
+        event = self._event(known, name, body) if known else None
+        if known is None or event is None:
+            self.outcomes[host if known else "unknown", "not eligible"] += 1
+            return NEUTRAL
+        with span("upwell.hook", host=host, kind=str(event.kind)):
+            self._later(self._noted(event, parent))
+            if event.kind not in _DOORS:
+                self.outcomes[host, str(event.kind)] += 1
+                self._later(self._settle(event))
+                return NEUTRAL
+            outcome = await self._raced(event, self._patience(event, left_ms))
+            self.outcomes[host, _name(outcome)] += 1
+            if not isinstance(outcome, Surfacing):
+                return NEUTRAL
+            return self._said(known, event, outcome)
+
+    async def aclose(self) -> None:
+        """Finish what was left for later."""
+        await asyncio.gather(*self._behind, return_exceptions=True)
+
+    def _event(self, host: Host, name: str, body: bytes) -> Event | None:
+        """What happened, None where it is nothing to us."""
+        payload = _payload(body) if self._options.enabled else None
+        if payload is None or self._elsewhere(host.name, payload):
+            return None
+        event = host.read(name, payload)
+        return event if event and self._once.first(host.name, event) else None
+
+    def _patience(self, event: Event, left_ms: int | None) -> float:
+        """Seconds that may be used."""
+        prompt = event.kind is EventKind.PROMPT
+        most = self._options.prompt_ms if prompt else self._options.tool_ms
+        return min(most, most if left_ms is None else left_ms) / 1000
+
+    async def _raced(self, event: Event, seconds: float) -> Outcome | None:
+        """What was decided in time; else None, and it is taken back when it comes."""
+        surfacing = asyncio.create_task(self._surfacer.surface(_cue(event)))
+        done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
+        if not done:
+            LOG.info("a hook's answer came too late (%s)", event.name)
+            self._later(self._taken_back(surfacing))
+            return None
+        return await surfacing
+
+    def _said(self, host: Host, event: Event, surfacing: Surfacing) -> bytes:
+        """The answer within the host's limit; entries that do not fit are left for later."""
+        text, left_out = _within(surfacing.text, host.max_bytes)
+        if left_out:
+            rest = replace(surfacing, hits=surfacing.hits[-left_out:])
+            self._later(self._surfacer.take_back(rest))
+        return orjson.dumps(host.said(event, text)) if text else NEUTRAL
+
+    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]") -> None:
+        outcome = await surfacing
+        if isinstance(outcome, Surfacing):
+            await self._surfacer.take_back(outcome)
+
+    async def _noted(self, event: Event, parent: int) -> None:
+        try:
+            await self._sessions.record(parent, event.cwd, event.session)
+        except StoreError as error:
+            LOG.warning("a session was not noted: %s", error)
+
+    def _later(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+
+def _name(outcome: Outcome | None) -> str:
+    if outcome is None:
+        return "late"
+    return str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
+
+
+def _payload(body: bytes) -> Mapping[str, Any] | None:
+    """The event as a table, None for anything else. Lone surrogates are read, too."""
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        try:
+            payload = json.loads(body) if b"\\u" in body else None
+        except (ValueError, RecursionError):
+            return None
+    return payload if isinstance(payload, dict) else None
+
+
+def _cue(event: Event) -> Cue:
+    return Cue(
+        door=_DOORS[event.kind],
+        text=event.text,
+        tool=event.tool or None,
+        args=event.args,
+        session=event.session,
+        cwd=event.cwd,
+        reply_chars=event.reply_chars,
+        trace_id=new_trace_id(),
+    )
+
+
+def _within(text: str, max_bytes: int) -> tuple[str, int]:
+    """`text` without as many of its last entries as do not fit, and how many those were; nothing
+    where not even one does."""
+    lines = text.split("\n")
+    entries = [place for place, line in enumerate(lines) if line.startswith(_ENTRY)]
+    left_out = 0
+    while len("\n".join(lines).encode("utf-8", "replace")) > max_bytes:
+        if not entries:
+            return "", left_out
+        del lines[entries.pop()]
+        left_out += 1
+    return ("\n".join(lines) if entries or not left_out else ""), left_out

@@ -1,0 +1,66 @@
+"""Events in the shape that Claude Code began: the event's name, session, folder and tool stand at
+the top. Codex, Gemini CLI and VS Code took it over, each with names of its own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.hook.events.base import (
+    Event,
+    EventKind,
+    additional_context,
+    folder_of,
+    plain_args,
+    session_of,
+    size_of,
+    surfacing_tool,
+    table_of,
+    text_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedHost:
+    """A host of that shape. `readers` map its tools that look at something to surfacing's names."""
+
+    name: str
+    max_bytes: int
+    events: Mapping[str, EventKind]
+    readers: Mapping[str, str]
+    servers: Sequence[str] = ("mcp__",)
+    answer_key: str = "tool_response"
+
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        name = name or text_of(payload.get("hook_event_name"), 64)
+        kind = self.events.get(name)
+        if kind is None:
+            return None
+        session, cwd = session_of(payload.get("session_id")), folder_of(payload.get("cwd"))
+        if kind is EventKind.TOOL:
+            return self._call(name, payload, session, cwd)
+        text = ""
+        if kind is EventKind.PROMPT:
+            text = text_of(payload.get("prompt"))
+        elif kind is EventKind.SESSION:
+            text = text_of(payload.get("source"), 64)
+        kept = text_of(payload.get("transcript_path"), 4_096) if kind is EventKind.STOP else ""
+        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text, transcript=kept)
+
+    def said(self, event: Event, text: str) -> Mapping[str, Any]:
+        return additional_context(event, text)
+
+    def _call(
+        self, name: str, payload: Mapping[str, Any], session: str, cwd: str | None
+    ) -> Event | None:
+        tool = surfacing_tool(text_of(payload.get("tool_name"), 200), self.readers, self.servers)
+        if not tool:
+            return None
+        return Event(
+            kind=EventKind.TOOL,
+            name=name,
+            session=session,
+            cwd=cwd,
+            tool=tool,
+            args=plain_args(table_of(payload.get("tool_input"))),
+            reply_chars=size_of(payload.get(self.answer_key)),
+        )

@@ -1,0 +1,1 @@
+"""Agents' own configuration files: what is not ours keeps its bytes."""

@@ -1,0 +1,145 @@
+"""OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
+
+Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
+`tool.execute.after` and `event`. Nothing is started for an event while the daemon runs.
+"""
+
+import json
+from pathlib import Path
+
+from upwell.ground.errors import ConfigError
+from upwell.hosts.base import Where
+
+MARK = "// Made by `upwell hook install opencode`. Remove it with `upwell hook uninstall opencode`."
+_PLUGIN = """\
+import net from "node:net"
+import { spawn } from "node:child_process"
+
+const SOCKET = __SOCKET__
+const COMMAND = __COMMAND__
+const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
+
+function viaSocket(event, body, deadline) {
+  return new Promise((resolve, reject) => {
+    const peer = net.connect(SOCKET)
+    const chunks = []
+    peer.setTimeout(deadline, () => peer.destroy(new Error("late")))
+    peer.on("error", reject)
+    peer.on("data", (chunk) => chunks.push(chunk))
+    peer.on("end", () => {
+      const reply = Buffer.concat(chunks)
+      const at = reply.indexOf(10)
+      const fine = at > 0 && reply.subarray(0, 3).toString() === "ok "
+      if (!fine) return reject(new Error("odd"))
+      resolve(reply.subarray(at + 1).toString())
+    })
+    const words = ["upwell/1", "__VERSION__", "opencode", event, deadline, process.pid, body.length]
+    peer.write(Buffer.concat([Buffer.from(words.join(" ") + "\\n"), body]))
+  })
+}
+
+function viaProcess(event, body) {
+  return new Promise((resolve) => {
+    const child = spawn(COMMAND[0], [...COMMAND.slice(1), "opencode", event], {
+      stdio: ["pipe", "pipe", "ignore"],
+    })
+    const chunks = []
+    child.on("error", () => resolve("{}"))
+    child.stdin.on("error", () => {})
+    child.stdout.on("data", (chunk) => chunks.push(chunk))
+    child.on("close", () => resolve(Buffer.concat(chunks).toString() || "{}"))
+    child.stdin.end(body)
+  })
+}
+
+async function ask(event, payload) {
+  try {
+    const body = Buffer.from(JSON.stringify(payload))
+    const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? 300).catch(() =>
+      viaProcess(event, body),
+    )
+    return JSON.parse(reply).text ?? ""
+  } catch {
+    return ""
+  }
+}
+
+export const Upwell = async ({ directory }) => {
+  const args = new Map()
+  const begun = new Map()
+  return {
+    event: async ({ event }) => {
+      const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
+      if (event?.type === "session.created") {
+        const payload = { sessionID, cwd: directory, source: "startup" }
+        begun.set(sessionID, ask("session.created", payload))
+      } else if (event?.type === "session.idle") {
+        await ask("session.idle", { sessionID, cwd: directory })
+      }
+    },
+    "chat.message": async (input, output) => {
+      const texts = (output?.parts ?? []).filter((part) => part.type === "text")
+      if (!texts.length) return
+      const prompt = texts.map((part) => part.text).join("\\n")
+      const sessionID = input?.sessionID ?? ""
+      const opening = await (begun.get(sessionID) ?? "")
+      begun.delete(sessionID)
+      const said = await ask("chat.message", { sessionID, cwd: directory, prompt })
+      const added = [opening, said].filter(Boolean).join("\\n")
+      if (added) texts[texts.length - 1].text += "\\n\\n" + added
+    },
+    "tool.execute.before": async (input, output) => {
+      args.set(input.callID, output?.args ?? {})
+      if (args.size > 100) args.delete(args.keys().next().value)
+    },
+    "tool.execute.after": async (input, output) => {
+      const given = input.args ?? args.get(input.callID) ?? {}
+      args.delete(input.callID)
+      if (typeof output?.output !== "string") return
+      const said = await ask("tool.execute.after", {
+        sessionID: input.sessionID,
+        cwd: directory,
+        tool_name: input.tool,
+        args: given,
+      })
+      if (said) output.output += "\\n\\n" + said
+    },
+  }
+}
+"""
+
+
+class OpenCode:
+    """The whole file is ours, or it is not touched."""
+
+    name = "opencode"
+    todo = "start OpenCode anew"
+
+    def path(self, where: Where) -> Path:
+        return self._folder(where) / "plugins" / "upwell.js"
+
+    def present(self, where: Where) -> bool:
+        return self._folder(where).is_dir()
+
+    def added(self, text: str, where: Where) -> str:
+        from upwell import __version__
+
+        self.removed(text)
+        filled = _PLUGIN.replace("__SOCKET__", json.dumps(where.socket))
+        filled = filled.replace("__COMMAND__", json.dumps(list(where.command)))
+        return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
+
+    def removed(self, text: str) -> str:
+        if text and not text.startswith(MARK):
+            raise ConfigError(
+                "plugins/upwell.js was not made by upwell", hint="move it away; it was not touched"
+            )
+        return ""
+
+    def _folder(self, where: Where) -> Path:
+        if named := where.environment.get("OPENCODE_CONFIG_DIR"):
+            return Path(named).expanduser()
+        return where.base("XDG_CONFIG_HOME", ".config") / "opencode"
+
+
+HOST = OpenCode()

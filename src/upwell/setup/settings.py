@@ -1,0 +1,22 @@
+"""Setting a key of `config.toml`, comments and order kept."""
+
+from pathlib import Path
+
+import tomlkit
+
+from upwell.ground.home import Home, default_home
+from upwell.setup.servers import locked, read_document, write_document
+
+
+def set_setting(section: str, name: str, value: bool | int | str, home: Path | None = None) -> Path:
+    """Write `name = value` into `[section]`. Gives the file.
+
+    Raises:
+        ConfigError: the file is not TOML; it is left alone.
+    """
+    files = Home(home or default_home()).prepare()
+    with locked(files):
+        document = read_document(files.config_file)
+        document.setdefault(section, tomlkit.table())[name] = value
+        write_document(files.config_file, document)
+    return files.config_file

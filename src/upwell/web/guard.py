@@ -1,0 +1,113 @@
+"""One guard before every route: who asks, from where, and how much they send.
+
+A web page may send requests to 127.0.0.1, and a name of its own may lead there (DNS rebinding): so
+the `Host` must be one of ours, an `Origin` too where there is one, and nothing is answered without
+the token but `/healthz`.
+"""
+
+import secrets
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+MAX_BODY_BYTES = 4_194_304
+OPEN_PATHS = frozenset({"/healthz"})
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+)
+
+
+class TooLarge(Exception):
+    """The body is over the limit."""
+
+
+class Guard:
+    """ASGI middleware. `hosts` are the names and addresses under which we are reached."""
+
+    def __init__(
+        self, app: ASGIApp, token: str, hosts: Iterable[str], max_body_bytes: int = MAX_BODY_BYTES
+    ) -> None:
+        self._app = app
+        self._token = token.encode()
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            return
+        headers = Headers(scope=scope)
+        refusal = self._refusal(scope, headers)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._capped(scope, receive, send)
+
+    async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Run the application; a body that grows over the limit is answered with 413, whatever the
+        application makes of the interruption."""
+        begun, left = False, self._max_body_bytes
+
+        async def counted() -> Message:
+            nonlocal left
+            message = await receive()
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise TooLarge
+            return message
+
+        async def sealed(message: Message) -> None:
+            nonlocal begun
+            if left < 0 and not begun:
+                return
+            if message["type"] == "http.response.start":
+                begun = True
+                message = {**message, "headers": [*message.get("headers", ()), *_HEADERS]}
+            await send(message)
+
+        try:
+            await self._app(scope, counted, sealed)
+        except TooLarge:
+            if not begun:
+                await _refused(413, "the body is too large")(scope, receive, send)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+        """Why not, or None."""
+        if _name_of(headers.get("host", "")) not in self._hosts:
+            return _refused(421, "this is not the host of that name")
+        origin = headers.get("origin")
+        if origin is not None and _name_of(urlsplit(origin).netloc) not in self._hosts:
+            return _refused(403, "not from that origin")
+        if not headers.get("content-length", "0").isdigit():
+            return _refused(400, "content-length is no number")
+        if int(headers.get("content-length", "0")) > self._max_body_bytes:
+            return _refused(413, "the body is too large")
+        if scope["path"] in OPEN_PATHS:
+            return None
+        if not self._knows(headers.get("authorization", "")):
+            return _refused(401, "the token in UPWELL_HOME/token is needed", ask=True)
+        return None
+
+    def _knows(self, authorization: str) -> bool:
+        scheme, _, given = authorization.partition(" ")
+        said = given.strip().encode("utf-8", "replace")
+        return scheme.lower() == "bearer" and secrets.compare_digest(said, self._token)
+
+
+def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:
+    headers = {"www-authenticate": "Bearer"} if ask else None
+    return JSONResponse({"error": why}, status_code=status, headers=headers)
+
+
+def _name_of(netloc: str) -> str:
+    """The host without its port: `[::1]:80` and `localhost:80`."""
+    if netloc.startswith("["):
+        return netloc.partition("]")[0].lstrip("[").lower()
+    return netloc.partition(":")[0].lower()

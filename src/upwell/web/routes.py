@@ -1,0 +1,52 @@
+"""The HTTP application: routes of each door, behind the guard."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp
+
+from upwell.web.guard import Guard
+from upwell.web.metrics import Metric, exposition
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+AnswerHook = Callable[[str, str, bytes], Awaitable[bytes]]
+"""Host, event name ("" when the body says it) and body in, JSON out."""
+
+
+def http_app(routes: Sequence[BaseRoute], token: str, hosts: Iterable[str] = ()) -> ASGIApp:
+    """Every route behind one guard. `hosts` are names beside loopback's."""
+    return Guard(Starlette(routes=list(routes)), token, {*LOOPBACK, *hosts})
+
+
+def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
+    """`POST /hook/HOST` and `/hook/HOST/EVENT`: an event in, what the host takes out."""
+
+    async def hook(request: Request) -> Response:
+        names = request.path_params
+        said = await answer(names["host"], names.get("event", ""), await request.body())
+        return Response(said, media_type="application/json")
+
+    return [
+        Route("/hook/{host}", hook, methods=["POST"]),
+        Route("/hook/{host}/{event}", hook, methods=["POST"]),
+    ]
+
+
+def health_routes(
+    state: Callable[[], Mapping[str, Any]], metrics: Callable[[], Awaitable[Iterable[Metric]]]
+) -> list[BaseRoute]:
+    """`/healthz` for everybody, `/metrics` for Prometheus."""
+
+    async def healthz(_: Request) -> Response:
+        return JSONResponse({"ok": True, **state()})
+
+    async def figures(_: Request) -> Response:
+        return PlainTextResponse(exposition(await metrics()), media_type=METRICS_TYPE)
+
+    return [Route("/healthz", healthz), Route("/metrics", figures)]

@@ -1,0 +1,70 @@
+"""Serving an ASGI application: uvicorn, on a socket of ours, without its signals and its log."""
+
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from upwell.ground.errors import UsageError
+
+MAX_CONNECTIONS = 256
+KEEP_ALIVE_SECONDS = 30
+
+
+class HttpServer(uvicorn.Server):
+    """Ends when `should_exit` is set; signals are the business of whoever runs it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def http_server(app: ASGIApp) -> HttpServer:
+    """A server for `app`; run it with `serve(sockets=[…])`."""
+    return HttpServer(
+        uvicorn.Config(
+            app,
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=MAX_CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=2,
+            ws="none",
+        )
+    )
+
+
+def address_of(text: str) -> tuple[str, int]:
+    """`HOST:PORT`, `[::1]:PORT`, or a port on loopback.
+
+    Raises:
+        UsageError: it is none of these.
+    """
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65_535:
+        raise UsageError(f"{text[:60]!r} is no HOST:PORT", hint="like 127.0.0.1:8765")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket.
+
+    Raises:
+        UsageError: the address is taken, or not ours.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"cannot listen on {host}:{port}: {error.strerror}", hint="choose another port"
+        ) from error
+    return listening

@@ -1,0 +1,35 @@
+"""The token of a home: who has it may use its HTTP doors."""
+
+import os
+import secrets
+from pathlib import Path
+
+from upwell.ground.errors import StoreUnwritable
+
+MIN_CHARS = 16
+
+
+def token_of(path: Path) -> str:
+    """The token in the file at `path`, made at first (0600) and kept from then on.
+
+    Raises:
+        StoreUnwritable: it cannot be read or written, or is too short to protect anything.
+    """
+    try:
+        try:
+            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
+            with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        except FileExistsError:
+            pass
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreUnwritable(
+            f"cannot use {path}: {error}", hint="remove it: it is made anew"
+        ) from error
+    if len(token) < MIN_CHARS:
+        raise StoreUnwritable(
+            f"the token in {path} has fewer than {MIN_CHARS} characters",
+            hint="remove the file: a new one is made",
+        )
+    return token

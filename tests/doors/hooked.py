@@ -1,0 +1,115 @@
+"""A home with memories, a daemon of its own, and the hook as an agent runs it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from upwell.hook import client
+from upwell.hook.control import daemon_at, end
+from upwell.hook.place import Place
+
+QUICK = [sys.executable, "-I", "-S", str(Path(client.__file__))]
+START_SECONDS = 30.0
+HANG_SECONDS = 20.0
+PATIENCE = {"UPWELL_HOOK__PROMPT_MS": "8000", "UPWELL_HOOK__TOOL_MS": "8000"}
+"""The machine may be busy: what is answered matters here, not how soon."""
+
+
+class House:
+    """One home below `folder`, and a repository to work in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.project = folder / "project"
+        (self.project / ".git").mkdir(parents=True)
+        (self.project / "src").mkdir()
+        (folder / "user").mkdir()
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder / "user"),
+            "UPWELL_HOME": str(self.home),
+            "LANG": "C.UTF-8",
+            **PATIENCE,
+        }
+        self.place = Place(str(self.home))
+
+    def file(self, name: str) -> str:
+        return str(self.project / "src" / name)
+
+    def keep(self, memories: Sequence[Mapping[str, Any]]) -> None:
+        """Import memories of this project."""
+        lines = [json.dumps({"project": str(self.project), **memory}) for memory in memories]
+        listed = self.project.parent / "memories.jsonl"
+        listed.write_text("\n".join(lines))
+        self.upwell("import", str(listed))
+
+    def upwell(self, *args: str, input: bytes = b"") -> str:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "upwell", *args],
+            input=input,
+            env=self.environment,
+            cwd=self.project,
+            capture_output=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout.decode()
+
+    def start(self) -> None:
+        """Start the daemon as a hook would, and wait until it answers."""
+        self.upwell("daemon", "start")
+        until = time.monotonic() + START_SECONDS
+        while not ((daemon := daemon_at(str(self.home))) and daemon.answers):
+            assert time.monotonic() < until, "no daemon"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End the daemon, and wait for one that a hook has just started."""
+        until = time.monotonic() + START_SECONDS
+        while os.path.exists(self.place.starting) and time.monotonic() < until:
+            if daemon_at(str(self.home)):
+                break
+            time.sleep(0.05)
+        if daemon := daemon_at(str(self.home)):
+            assert end(daemon)
+
+    def hook(
+        self,
+        *args: str,
+        event: bytes | Mapping[str, Any],
+        env: Mapping[str, str | None] | None = None,
+    ) -> "Answer":
+        """Run the hook on one event, as an agent does."""
+        changed = {**self.environment, **(env or {})}
+        body = event if isinstance(event, bytes) else json.dumps(event).encode()
+        began = time.monotonic()
+        done = subprocess.run(
+            [*QUICK, *args],
+            input=body,
+            env={name: value for name, value in changed.items() if value is not None},
+            cwd=self.project,
+            capture_output=True,
+            timeout=HANG_SECONDS,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr, time.monotonic() - began)
+
+
+class Answer:
+    """What a hook left behind."""
+
+    def __init__(self, code: int, out: bytes, err: bytes, seconds: float) -> None:
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The one JSON object on stdout; it must have gone well."""
+        assert self.code == 0, self.err.decode()
+        assert self.err == b""
+        value = json.loads(self.out or b"{}")
+        assert isinstance(value, dict)
+        return value

@@ -1,0 +1,136 @@
+"""Documented events of every host, through the real executable and a real daemon."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.doors.hook_events import HOSTS
+from tests.doors.hooked import House
+
+TOPICS = {
+    "claude": "harbour tide gauge calibration",
+    "codex": "glacier moraine sampling",
+    "gemini": "orchard grafting calendar",
+    "cursor": "lighthouse lens rotation",
+    "opencode": "vineyard frost sensors",
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("hooks"))
+    files = [
+        {
+            "id": f"file-{host}",
+            "text": f"The {host} billing client retries with the same idempotency key",
+            "paths": [f"src/{host}_billing.py"],
+        }
+        for host in HOSTS
+    ]
+    prompts = [
+        {"id": f"prompt-{host}", "text": f"The {topic} runs every Tuesday at 06:40 by cron"}
+        for host, topic in TOPICS.items()
+    ]
+    others = [
+        {"text": f"Unrelated note {number} about {word} and its {other}"}
+        for number, word in enumerate("maps paint rivers ladders engines forms keys".split())
+        for other in "colour weight owner".split()
+    ]
+    house.keep([*files, *prompts, *others])
+    house.upwell("remember", "--pin", "Never commit to the main branch")
+    house.start()
+    yield house
+    house.stop()
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_session_begins_with_the_rules(house: House, host: str) -> None:
+    told = HOSTS[host]
+    answer = house.hook(host, *told.args("session"), event=told.session(str(house.project / host)))
+    assert "Never commit to the main branch" in told.text(
+        answer.json, told.words.get("session", "")
+    )
+
+
+@pytest.mark.parametrize("host", [host for host in HOSTS if HOSTS[host].prompt])
+def test_a_prompt_gets_what_bears_on_it(house: House, host: str) -> None:
+    told = HOSTS[host]
+    assert told.prompt is not None
+    asked = told.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
+    answer = house.hook(host, *told.args("prompt"), event=asked)
+    text = told.text(answer.json, told.words.get("prompt", ""))
+    assert "Tuesday at 06:40" in text
+    assert "Unrelated" not in text
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_file_that_is_read_brings_up_its_memory_once(house: House, host: str) -> None:
+    told = HOSTS[host]
+    read = told.tool(str(house.project), house.file(f"{host}_billing.py"))
+    answer = house.hook(host, *told.args("tool"), event=read)
+    text = told.text(answer.json, told.words.get("tool", ""))
+    assert f"The {host} billing client retries" in text
+    assert house.hook(host, *told.args("tool"), event=read).json == {}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_what_writes_gets_nothing(house: House, host: str) -> None:
+    told = HOSTS[host]
+    write = told.write(str(house.project), house.file(f"{host}_billing.py"))
+    assert house.hook(host, *told.args("write"), event=write).json == {}
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_greeting_and_a_strange_file_get_nothing(house: House, host: str) -> None:
+    told = HOSTS[host]
+    read = told.tool("/somewhere/else", "/somewhere/else/zebra.py")
+    assert house.hook(host, *told.args("tool"), event=read).json == {}
+    if told.prompt is not None:
+        hello = told.prompt(str(house.project), "thanks!")
+        assert house.hook(host, *told.args("prompt"), event=hello).json == {}
+
+
+def test_tools_behind_the_gateway_are_left_to_it(house: House) -> None:
+    event = HOSTS["claude"].tool(str(house.project), house.file("zebra_billing.py"))
+    for name in ("mcp__upwell__fs__read_file", "mcp__upwell__upwell__memory_search"):
+        assert house.hook("claude", event={**event, "tool_name": name}).json == {}
+
+
+def test_a_tool_of_another_server_is_spoken_to(house: House) -> None:
+    house.upwell("remember", "Ferry timetables come from the port API", "--path", "src/ferry.py")
+    event = HOSTS["claude"].tool(str(house.project), house.file("ferry.py"))
+    called = {**event, "tool_name": "mcp__fs__read_text", "tool_input": {"path": "src/ferry.py"}}
+    assert "port API" in str(house.hook("claude", event=called).json)
+    writing = {**called, "tool_name": "mcp__fs__write_file", "session_id": "other"}
+    assert house.hook("claude", event=writing).json == {}
+
+
+def test_one_event_under_two_hosts_names_is_answered_once(house: House) -> None:
+    """Cursor and VS Code also run Claude Code's hooks."""
+    cwd = str(house.project)
+    first = house.hook("cursor", event=HOSTS["cursor"].session(cwd)).json
+    assert first
+    assert house.hook("claude", event=HOSTS["claude"].session(cwd)).json == {}
+
+
+@pytest.mark.parametrize("name", ["PreCompact", "Stop", "SessionEnd", "PreToolUse", "Notification"])
+def test_other_events_are_taken_without_a_word(house: House, name: str) -> None:
+    event = {"session_id": "8f14e45f", "cwd": str(house.project), "hook_event_name": name}
+    assert house.hook("claude", event=event).json == {}
+
+
+def test_it_decides_as_the_command_line_does(house: House) -> None:
+    house.keep([{"id": "ferry-rope", "text": "The mooring rope winch needs grease every 40 hours"}])
+    asked = "How often does the mooring rope winch need grease?"
+    shown = house.upwell("context", asked, "--door", "prompt", "--format", "json")
+    assert '"found": 1' in shown or "ferry-rope" in shown
+    event = HOSTS["claude"].prompt
+    assert event is not None
+    said = house.hook("claude", event=event(str(house.project), asked)).json
+    assert "every 40 hours" in str(said)
+
+
+def test_why_it_spoke_is_explained(house: House) -> None:
+    explained = house.upwell("explain", "-n", "200", "--json")
+    assert "file-claude" in explained
+    assert "below_min_score" in explained or "no_candidates" in explained

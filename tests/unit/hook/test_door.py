@@ -1,0 +1,184 @@
+"""The hooks' door over the real surfacing pipeline, with memories that are given."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from upwell.ground.limits import Deadline
+from upwell.ground.sessions import HostSessions, agent_of
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Door, Hit, Memory, Query
+from upwell.hook.client import EVENTS, IGNORED_TOOLS
+from upwell.hook.door import HookDoor
+from upwell.hook.events import HOSTS, EventKind
+from upwell.hook.events.base import plain_args, size_of
+from upwell.hook.options import HookOptions
+from upwell.surface.engine import Surfacer
+from upwell.surface.gate import writes
+from upwell.surface.options import Options
+from upwell.testing import FakeRecall, ManualClock
+
+SAID = "The mooring winch needs grease every 40 hours"
+
+
+def hits(*texts: str) -> list[Hit]:
+    return [
+        Hit(memory=Memory(text=text, id=f"m{place}", content_hash=f"h{place}"), score=0.9)
+        for place, text in enumerate(texts)
+    ]
+
+
+class SlowRecall(FakeRecall):
+    """Takes its time."""
+
+    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+        await asyncio.sleep(0.2)
+        return await super().search(query, deadline)
+
+
+def door_over(
+    recall: FakeRecall, clock: ManualClock | None = None, **options: Any
+) -> tuple[HookDoor, MemoryShelf]:
+    shelf = MemoryShelf()
+    surfacer = Surfacer(recall.search, shelf, Options())
+    sessions = HostSessions(shelf)
+    made = HookDoor(surfacer, sessions, HookOptions(**options), clock=clock or ManualClock())
+    return made, shelf
+
+
+def prompt(said: str = "How often does the winch need grease?", **more: Any) -> bytes:
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "UserPromptSubmit", "prompt": said}
+    return json.dumps({**event, **more}).encode()
+
+
+async def test_what_is_found_is_said_in_the_hosts_shape() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    answer = json.loads(await door.answer("claude", "", prompt()))
+    assert SAID in answer["hookSpecificOutput"]["additionalContext"]
+    assert door.outcomes["claude", "surfaced"] == 1
+
+
+async def test_nothing_found_is_the_neutral_answer() -> None:
+    door, _ = door_over(FakeRecall())
+    assert await door.answer("claude", "", prompt()) == b"{}"
+    assert door.outcomes["claude", "no_candidates"] == 1
+
+
+async def test_switched_off_it_is_neutral() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)), enabled=False)
+    assert await door.answer("claude", "", prompt()) == b"{}"
+
+
+async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
+    recall = SlowRecall(hits(SAID))
+    door, shelf = door_over(recall, prompt_ms=50)
+    assert await door.answer("claude", "", prompt()) == b"{}"
+    assert door.outcomes["claude", "late"] == 1
+    await door.aclose()
+    assert not await shelf.scan("seen")
+    patient, _ = door_over(FakeRecall(hits(SAID)))
+    assert SAID.encode() in await patient.answer("claude", "", prompt("Which winch needs grease?"))
+
+
+async def test_the_callers_patience_counts() -> None:
+    door, _ = door_over(SlowRecall(hits(SAID)), prompt_ms=5_000)
+    assert await door.answer("claude", "", prompt(), left_ms=20) == b"{}"
+    await door.aclose()
+
+
+async def test_entries_over_the_hosts_limit_are_left_for_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    texts = [f"Note {n}: " + "grease of the winch " * 9 for n in range(5)]
+    monkeypatch.setattr(type(HOSTS["cursor"]), "max_bytes", 700)
+    door, shelf = door_over(FakeRecall(hits(*texts)))
+    event = {"conversation_id": "s", "hook_event_name": "beforeSubmitPrompt"}
+    body = json.dumps({**event, "prompt": "How often does the winch need grease?"}).encode()
+    said = json.loads(await door.answer("cursor", "", body))["additional_context"]
+    assert len(said.encode()) <= 700
+    assert said.endswith("</upwell-memories>")
+    await door.aclose()
+    kept = said.count("\n- [")
+    assert 0 < kept < 5
+    assert len(await shelf.scan("seen")) == kept
+
+
+async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
+    clock = ManualClock()
+    door, _ = door_over(FakeRecall(hits(SAID)), clock)
+    assert SAID.encode() in await door.answer("claude", "", prompt())
+    event = {"conversation_id": "x", "hook_event_name": "beforeSubmitPrompt", "cwd": "/p"}
+    same = json.dumps({**event, "prompt": "How often does the winch need grease?"}).encode()
+    assert await door.answer("cursor", "", same) == b"{}"
+    assert door.outcomes["cursor", "not eligible"] == 1
+    clock.advance(6)
+    await door.answer("cursor", "", same)
+    assert door.outcomes["cursor", "repeated"] + door.outcomes["cursor", "cooldown"] == 1
+    await door.answer("codex", "", prompt(session_id="other"))
+    assert door.outcomes["codex", "not eligible"] == 0
+
+
+ODD: Sequence[bytes] = (
+    b"",
+    b"[]",
+    b"3",
+    b'{"hook_event_name":["Stop"]}',
+    b'{"hook_event_name":"PostToolUse","tool_name":{},"tool_input":7,"cwd":3,"session_id":[]}',
+    b'{"hook_event_name":"UserPromptSubmit","prompt":{"a":1}}',
+    b'{"hook_event_name":"UserPromptSubmit","prompt":"\\ud800 and more words"}',
+    b'{"hook_event_name":"postToolUse","workspace_roots":[7],"tool_name":"MCP:x"}',
+    b'{"toolName":"bash","toolArgs":"{","toolResult":"no"}',
+    b'{"sessionID":5,"args":[],"tool_name":"read"}',
+)
+
+
+@pytest.mark.parametrize("body", ODD)
+@pytest.mark.parametrize("host", [*HOSTS, "nobody"])
+async def test_odd_events_are_answered_by_every_host(host: str, body: bytes) -> None:
+    door, _ = door_over(FakeRecall())
+    for name in ["", *(HOSTS[host].events if host in HOSTS else ["Stop"])]:
+        assert json.loads(await door.answer(host, name, body)) == {}
+    await door.aclose()
+
+
+async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
+    door, shelf = door_over(FakeRecall())
+    me = agent_of(1)
+    await door.answer("claude", "", prompt(), parent=4_000_000)
+    await door.aclose()
+    sessions = HostSessions(shelf)
+    assert await sessions.joined(4_000_000, "/elsewhere") == "s"
+    assert await sessions.joined(4_000_001, "/p") == "s"
+    assert await sessions.joined(4_000_001, "/q") == ""
+    assert me == 1
+
+
+def test_the_client_lets_every_event_of_every_host_through() -> None:
+    answered = {name for host in HOSTS.values() for name in host.events}
+    assert answered == set(EVENTS)
+
+
+def test_the_client_stops_no_tool_that_a_host_would_answer() -> None:
+    for host in HOSTS.values():
+        for name, kind in host.events.items():
+            for tool in IGNORED_TOOLS if kind is EventKind.TOOL else ():
+                event = {"hook_event_name": name, "tool_name": tool, "toolName": tool}
+                read = host.read(name, event)
+                said = Cue(door=Door.TOOL, tool=read.tool) if read else None
+                assert said is None or writes(said), (host.name, tool)
+
+
+def test_arguments_get_the_names_that_surfacing_knows() -> None:
+    given = {"filePath": "a.py", "startLine": 3, "command": ["bash", "-lc", "rg tide"]}
+    assert plain_args(given) == {"file_path": "a.py", "start_line": 3, "command": "rg tide"}
+    assert plain_args({"command": ["rg", "tide"]}) == {"command": "rg tide"}
+    assert plain_args({"absolute_path": "/a", "file_path": "/b"}) == {"file_path": "/a"}
+    assert plain_args(None) == {}
+
+
+def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
+    assert size_of({"a": ["xx", {"b": "yyy"}], "n": 5}) == 5
+    assert size_of(None) is None

@@ -1,0 +1,224 @@
+"""Hooks in agents' own files: shown first, written whole, taken out without a trace."""
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.errors import ConfigError, UsageError
+from upwell.hosts.agents import AGENTS
+from upwell.hosts.base import Where, is_ours
+from upwell.hosts.install import Hooks
+from upwell.hosts.jsonc import parse
+
+COMMAND = ("/opt/my tools/python", "-I", "-S", "/opt/lib/upwell/hook/client.py")
+JSON_AGENTS = [name for name in AGENTS if name != "opencode"]
+FOREIGN = {
+    "claude": """{
+    // my own settings
+    "model": "opus",
+    "hooks": {
+        "PostToolUse": [
+            {"matcher": "Edit", "hooks": [{"type": "command", "command": "prettier"}]}, // mine
+        ],
+        "Stop": [],
+    },
+    "env": {"N": 1.50}
+}
+""",
+    "codex": '{"hooks":{"Stop":[{"hooks":[{"type":"command","command":"say done"}]}]}}',
+    "gemini": '{\n\t"theme": "GitHub", /* dark */\n\t"mcpServers": {}\n}',
+    "cursor": '{\n  "version": 1,\n  "hooks": {"stop": [{"command": "upwell-like hook x"}]}\n}\n',
+    "copilot": '{"version": 1, "hooks": {}}',
+    "vscode": '{"hooks": {"Stop": [{"type": "command", "command": "./stop.sh"}]}}\n',
+}
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Where:
+    return Where(folder=tmp_path / "me", environment={}, command=COMMAND, socket="/tmp/s.sock")
+
+
+@pytest.fixture
+def hooks(where: Where, tmp_path: Path) -> Hooks:
+    (tmp_path / "home").mkdir()
+    return Hooks(where, tmp_path / "home" / "hooks.json")
+
+
+def put(hooks: Hooks, host: str, text: str) -> Path:
+    path = hooks.path_of(host)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("host", AGENTS)
+def test_from_nothing_and_back(hooks: Hooks, host: str) -> None:
+    plan = hooks.installing(host)
+    assert plan.changes
+    assert not plan.path.exists()
+    assert str(plan.path) in plan.diff
+    assert hooks.apply(plan) == ""
+    assert hooks.installed().keys() == {host}
+    assert not hooks.installing(host).changes
+    assert plan.todo
+    hooks.apply(hooks.uninstalling(host))
+    assert not plan.path.exists()
+    assert not hooks.installed()
+
+
+@pytest.mark.parametrize("host", JSON_AGENTS)
+def test_a_file_of_others_gets_its_bytes_back(hooks: Hooks, host: str) -> None:
+    path = put(hooks, host, FOREIGN[host])
+    before = parse(FOREIGN[host]).value
+    copy = hooks.apply(hooks.installing(host))
+    assert Path(copy).read_text() == FOREIGN[host]
+    value = parse(path.read_text()).value
+    kept = [entry for entries in before.get("hooks", {}).values() for entry in entries]
+    now = [entry for entries in value["hooks"].values() for entry in entries]
+    assert all(entry in now for entry in kept)
+    assert {k: v for k, v in before.items() if k != "hooks"}.items() <= value.items()
+    hooks.apply(hooks.uninstalling(host))
+    assert path.read_text() == FOREIGN[host]
+
+
+@pytest.mark.parametrize("host", JSON_AGENTS)
+def test_a_file_changed_since_loses_our_entries_only(hooks: Hooks, host: str) -> None:
+    path = put(hooks, host, FOREIGN[host])
+    hooks.apply(hooks.installing(host))
+    path.write_text(path.read_text().rstrip().removesuffix("}") + ', "later": true}')
+    hooks.apply(hooks.uninstalling(host))
+    left = parse(path.read_text()).value
+    assert left.pop("later") is True
+    wanted = parse(FOREIGN[host]).value
+    assert {k: v for k, v in left.get("hooks", {}).items() if v} == {
+        k: v for k, v in wanted.get("hooks", {}).items() if v
+    }
+    assert not hooks.installed()
+
+
+def test_an_entry_of_an_older_place_is_replaced(hooks: Hooks, where: Where, tmp_path: Path) -> None:
+    old = Where(
+        folder=where.folder,
+        environment={},
+        command=("/old/python", "-I", "-S", "/old/upwell/hook/client.py"),
+    )
+    hooks_of_old = Hooks(old, tmp_path / "home" / "hooks.json")
+    hooks_of_old.apply(hooks_of_old.installing("claude"))
+    hooks.apply(hooks.installing("claude"))
+    text = hooks.path_of("claude").read_text()
+    assert "/old/" not in text
+    assert text.count("client.py") == len(AGENTS["claude"].events)  # type: ignore[attr-defined]
+    hooks.apply(hooks.uninstalling("claude"))
+    assert not hooks.path_of("claude").exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": 1}}', "\xff"])
+def test_what_cannot_be_read_is_not_touched(hooks: Hooks, text: str) -> None:
+    path = put(hooks, "claude", "")
+    path.write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigError):
+        hooks.installing("claude")
+    assert path.read_bytes() == text.encode("latin-1")
+
+
+def test_a_plugin_that_is_not_ours_is_not_touched(hooks: Hooks) -> None:
+    put(hooks, "opencode", "export const Mine = 1\n")
+    with pytest.raises(ConfigError):
+        hooks.installing("opencode")
+
+
+def test_a_link_stays_a_link_and_a_mode_its_mode(hooks: Hooks, tmp_path: Path) -> None:
+    real = tmp_path / "dotfiles.json"
+    real.write_text("{}")
+    real.chmod(0o640)
+    path = hooks.path_of("claude")
+    path.parent.mkdir(parents=True)
+    path.symlink_to(real)
+    hooks.apply(hooks.installing("claude"))
+    assert path.is_symlink()
+    assert "client.py" in real.read_text()
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+
+
+def test_copies_never_replace_copies(hooks: Hooks) -> None:
+    path = put(hooks, "claude", '{"a": 1}')
+    first = hooks.apply(hooks.installing("claude"))
+    path.write_text('{"a": 2}')
+    second = hooks.apply(hooks.installing("claude"))
+    assert first != second
+    assert Path(first).read_text() == '{"a": 1}'
+    hooks.apply(hooks.uninstalling("claude"))
+    assert path.read_text() == '{"a": 2}'
+
+
+def test_a_change_in_between_is_noticed(hooks: Hooks) -> None:
+    path = put(hooks, "claude", "{}")
+    plan = hooks.installing("claude")
+    path.write_text('{"new": 1}')
+    with pytest.raises(ConfigError):
+        hooks.apply(plan)
+    assert path.read_text() == '{"new": 1}'
+
+
+@pytest.mark.parametrize(
+    ("host", "variable", "end"),
+    [
+        ("claude", "CLAUDE_CONFIG_DIR", "x/settings.json"),
+        ("codex", "CODEX_HOME", "x/hooks.json"),
+        ("copilot", "COPILOT_HOME", "x/hooks/upwell.json"),
+        ("gemini", "GEMINI_CLI_HOME", "x/.gemini/settings.json"),
+        ("opencode", "OPENCODE_CONFIG_DIR", "x/plugins/upwell.js"),
+        ("opencode", "XDG_CONFIG_HOME", "x/opencode/plugins/upwell.js"),
+    ],
+)
+def test_the_hosts_own_variables_count(where: Where, host: str, variable: str, end: str) -> None:
+    moved = Where(folder=where.folder, environment={variable: "/x"}, command=COMMAND)
+    assert str(AGENTS[host].path(moved)).endswith(end)
+
+
+def test_an_unknown_host_is_named() -> None:
+    where = Where(folder=Path("/nowhere"), environment={}, command=COMMAND)
+    with pytest.raises(UsageError, match="claude"):
+        Hooks(where, Path("/nowhere/hooks.json")).installing("emacs")
+
+
+@pytest.mark.parametrize(
+    ("handler", "ours"),
+    [
+        ({"command": "'/a b/python' -I -S /x/upwell/hook/client.py claude || true"}, True),
+        ({"command": "/usr/bin/upwell hook claude"}, True),
+        ({"exec": "/p", "args": ["-I", "-S", "/x/upwell/hook/client.py", "copilot"]}, True),
+        ({"command": "echo /x/upwell/hook/client.py"}, False),
+        ({"command": "upwell-lint hook"}, False),
+        ({"command": "upwell serve"}, False),
+        ({"command": "echo 'open"}, False),
+        ({"command": 3}, False),
+        ("upwell hook claude", False),
+    ],
+)
+def test_our_entries_are_known_by_their_words(handler: object, ours: bool) -> None:
+    assert is_ours(handler) is ours
+
+
+def test_the_shell_cannot_make_a_failing_hook_block(hooks: Hooks) -> None:
+    hooks.apply(hooks.installing("claude"))
+    written = json.loads(hooks.path_of("claude").read_text())["hooks"]
+    for groups in written.values():
+        for group in groups:
+            assert [h["command"].endswith(" || true") for h in group["hooks"]] == [True]
+
+
+def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Hooks) -> None:
+    if os.getuid() == 0:
+        pytest.skip("root may write everywhere")
+    path = put(hooks, "claude", "{}")
+    path.parent.chmod(0o500)
+    try:
+        with pytest.raises(Exception, match="cannot write"):
+            hooks.apply(hooks.installing("claude"))
+    finally:
+        path.parent.chmod(0o700)
+    assert path.read_text() == "{}"

@@ -1,0 +1,165 @@
+"""The guard before every HTTP route, without a server: ASGI in, ASGI out."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upwell.ground.errors import StoreUnwritable
+from upwell.web.guard import Guard
+from upwell.web.metrics import exposition, gauge, hook_metric
+from upwell.web.routes import health_routes, hook_routes, http_app
+from upwell.web.token import token_of
+
+TOKEN = "t" * 43
+GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
+
+
+async def answer(host: str, event: str, body: bytes) -> bytes:
+    return b'{"host":"%s","event":"%s","size":%d}' % (host.encode(), event.encode(), len(body))
+
+
+async def metrics() -> list[Any]:
+    return [gauge("upwell_up", "Up", 1)]
+
+
+def application() -> Any:
+    routes = [*hook_routes(answer), *health_routes(lambda: {"version": "1"}, metrics)]
+    return http_app(routes, TOKEN, ["gateway.lan"])
+
+
+async def asked(
+    path: str,
+    headers: Mapping[str, str],
+    body: bytes = b"{}",
+    method: str = "POST",
+    app: Any = None,
+    chunks: int = 1,
+) -> tuple[int, bytes, dict[str, str]]:
+    """Status, body and headers of one request, its body in so many chunks."""
+    step = max(1, -(-len(body) // chunks))
+    parts = [body[at : at + step] for at in range(0, len(body), step)] or [b""]
+    said: list[dict[str, Any]] = []
+
+    async def receive() -> dict[str, Any]:
+        if not parts:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "http_version": "1.1",
+        "headers": [(name.encode(), value.encode("latin-1")) for name, value in headers.items()],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 8765),
+    }
+    await (app or application())(scope, receive, send)
+    head = {name.decode(): value.decode() for name, value in said[0]["headers"]}
+    return said[0]["status"], b"".join(part.get("body", b"") for part in said[1:]), head
+
+
+async def test_who_has_the_token_is_answered() -> None:
+    status, body, head = await asked("/hook/claude", GOOD)
+    assert (status, body) == (200, b'{"host":"claude","event":"","size":2}')
+    assert head["x-content-type-options"] == "nosniff"
+    status, body, _ = await asked("/hook/copilot/postToolUse", GOOD, b"12345", chunks=3)
+    assert body == b'{"host":"copilot","event":"postToolUse","size":5}'
+
+
+@pytest.mark.parametrize(
+    ("status", "change"),
+    [
+        (401, {"authorization": ""}),
+        (401, {"authorization": "Bearer"}),
+        (401, {"authorization": f"Basic {TOKEN}"}),
+        (401, {"authorization": f"Bearer {TOKEN}x"}),
+        (401, {"authorization": f"Bearer {TOKEN[:-1]}"}),
+        (401, {"authorization": "Bearer \xff\xfe"}),
+        (421, {"host": "evil.example"}),
+        (421, {"host": "127.0.0.1.evil.example:8765"}),
+        (421, {"host": ""}),
+        (403, {"origin": "https://evil.example"}),
+        (403, {"origin": "null"}),
+        (403, {"origin": "http://localhost.evil.example:8765"}),
+        (400, {"content-length": "-1"}),
+        (413, {"content-length": "999999999"}),
+    ],
+)
+async def test_everybody_else_is_refused(status: int, change: Mapping[str, str]) -> None:
+    found, body, _ = await asked("/hook/claude", {**GOOD, **change})
+    assert found == status
+    assert b"size" not in body
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"host": "localhost"},
+        {"host": "[::1]:8765"},
+        {"host": "GATEWAY.lan:80"},
+        {"origin": "http://localhost:8765"},
+        {"authorization": f"bearer  {TOKEN} "},
+    ],
+)
+async def test_our_own_names_are_fine(change: Mapping[str, str]) -> None:
+    assert (await asked("/hook/claude", {**GOOD, **change}))[0] == 200
+
+
+async def test_a_body_that_grows_is_cut_off() -> None:
+    status, _, _ = await asked("/hook/claude", GOOD, b"x" * 5_000_000, chunks=50)
+    assert status == 413
+
+
+async def test_health_needs_no_token_and_figures_do() -> None:
+    bare = {"host": "127.0.0.1"}
+    status, body, _ = await asked("/healthz", bare, method="GET")
+    assert (status, body) == (200, b'{"ok":true,"version":"1"}')
+    assert (await asked("/metrics", bare, method="GET"))[0] == 401
+    _, body, _ = await asked("/metrics", GOOD, method="GET")
+    assert body == b"# HELP upwell_up Up\n# TYPE upwell_up gauge\nupwell_up 1\n"
+    assert (await asked("/healthz", {"host": "evil.example"}, method="GET"))[0] == 421
+
+
+async def test_unknown_paths_and_methods() -> None:
+    assert (await asked("/nothing", GOOD))[0] == 404
+    assert (await asked("/hook/claude", GOOD, method="GET"))[0] == 405
+
+
+async def test_websockets_are_not_let_in() -> None:
+    async def never(*_: Any) -> None:
+        raise AssertionError("let in")
+
+    await Guard(never, TOKEN, ["localhost"])({"type": "websocket"}, never, never)
+
+
+def test_labels_are_escaped() -> None:
+    text = exposition([hook_metric({("claude", 'a"\n\\'): 3})])
+    assert text.splitlines()[-1] == (
+        'upwell_hook_events_total{host="claude",outcome="a\\"\\n\\\\"} 3'
+    )
+
+
+def test_the_token_is_made_once_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = token_of(path)
+    assert len(token) > 40
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert token_of(path) == token
+
+
+def test_a_token_that_protects_nothing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    for content in (b"", b"short\n", b"\xff" * 40):
+        path.write_bytes(content)
+        with pytest.raises(StoreUnwritable):
+            token_of(path)
