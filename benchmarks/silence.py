@@ -1,6 +1,10 @@
 """When it speaks and when it keeps silent: every cue through the product's own surfacer.
 
-    python benchmarks/silence.py [--data DIR] [--only coding|conversations] [--share 0.35]
+    python benchmarks/silence.py [--data DIR] [--only coding|conversations|together] [--share 0.35]
+    python benchmarks/silence.py --own
+
+`--own` takes the small set of this repository (`benchmarks/own`, a made-up harbour's booking
+system), which CI holds to bounds; the others need development data that are not part of it.
 
 Each store is an empty home into which its memories are put as a user would; every cue is a session
 of its own. FIR is the share of cues with nothing relevant that were answered; cover that of the
@@ -90,6 +94,21 @@ def conversations(data: Path) -> list[Store]:
         cue = Cue(door="prompt", text=row["prompt"], session=str(place))
         stores[row["store"]].cues.append((row["class"], cue, set(row["gold"] or ())))
     return list(stores.values())
+
+
+def own() -> list[Store]:
+    """The repository's own set. Cues of one `session` follow one another."""
+    folder = Path(__file__).parent / "own"
+    store = Store("harbour", lines(folder / "memories.jsonl"))
+    for place, row in enumerate(lines(folder / "cues.jsonl")):
+        session = row.get("session", str(place))
+        cue = (
+            Cue(door="prompt", text=row["prompt"], session=session)
+            if "prompt" in row
+            else Cue(door="tool", tool=row["tool"], args=row["args"], session=session)
+        )
+        store.cues.append((row["class"], cue, set(row["gold"])))
+    return [store]
 
 
 def together(stores: Sequence[Store]) -> list[Store]:
@@ -247,6 +266,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--only", choices=["coding", "conversations", "together"])
+    parser.add_argument("--own", action="store_true", help="the repository's own set")
     parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
     parser.add_argument("--minilm", action="store_true", help="cosine too (see minilm.py)")
     options = parser.parse_args()
@@ -255,6 +275,9 @@ async def main() -> None:
         from minilm import MiniLm
 
         model = MiniLm()
+    if options.own:
+        await report("own", own(), 1.0, model)
+        return
     made = {
         "coding": lambda: coding(options.data),
         "conversations": lambda: conversations(options.data),

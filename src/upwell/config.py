@@ -25,6 +25,7 @@ from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
+from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
@@ -84,6 +85,7 @@ class Config:
     embed: EmbedOptions = field(default_factory=EmbedOptions)
     learn: LearnOptions = field(default_factory=LearnOptions)
     hook: HookOptions = field(default_factory=HookOptions)
+    lexicon: Lexicon = field(default_factory=shipped)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -92,7 +94,10 @@ class Config:
     def surfacing(self) -> Options:
         """What the surfacing pipeline obeys."""
         return Options(
-            surface=self._scaled(), intent=self.intent, memory_context=self.memory_context
+            surface=self._scaled(),
+            intent=self.intent,
+            memory_context=self.memory_context,
+            lexicon=self.lexicon,
         )
 
     def shows_status(self) -> bool:
@@ -144,7 +149,7 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the configuration of a home.
+    """Read the configuration of a home, and its lexicon.
 
     `flags` are dotted keys. Raises ConfigError naming the key, where it stands, and the nearest
     known one.
@@ -182,6 +187,7 @@ def load(
         values.update({f"{section}.{name}": entry for name, entry in table.items()})
     return Config(
         home=files,
+        lexicon=extended(files.lexicon_file),
         servers=tuple(servers),
         overrides=overrides,
         values=values,

@@ -62,3 +62,28 @@ def test_a_project_does_not_see_another(upwell: Upwell, tmp_path: Path) -> None:
     assert "7431" in upwell("context", question, cwd=here).out
     assert "7431" not in upwell("context", question, cwd=there).out
     assert len(upwell("recall", "tide service port", "--json", cwd=there).json["hits"]) == 1
+
+
+def test_a_session_begins_with_rules_and_notes_of_its_project(
+    upwell: Upwell, tmp_path: Path
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for project in (here, there):
+        (project / ".git").mkdir(parents=True)
+    upwell("remember", "Never force-push to main", "--pin", cwd=here)
+    upwell("remember", "The tide service listens on port 7431", cwd=here)
+    upwell("remember", "Bread needs salt", cwd=there)
+    begin = ("context", "--door", "session")
+    said = upwell(*begin, cwd=here).out
+    assert "force-push" in said
+    assert "7431" in said
+    assert "Bread" not in said
+    assert len(said.encode()) <= 1201
+    first = upwell(*begin, "--session", "s", "--json", cwd=here).json
+    again = upwell(*begin, "--session", "s", "--json", cwd=here).json
+    assert len(first["entries"]) == 2
+    assert [entry["pinned"] for entry in again["entries"]] == [True]
+
+
+def test_context_needs_a_message(upwell: Upwell) -> None:
+    assert upwell("context").code == 2

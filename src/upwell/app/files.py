@@ -14,7 +14,7 @@ from upwell.config import Config
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
-from upwell.ground.embed import embedder_of
+from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
@@ -28,6 +28,7 @@ from upwell.memory.base import Store
 from upwell.memory.documents import Documents
 from upwell.memory.imports import Imports
 from upwell.memory.library import Library
+from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.qmd import FallBack, QmdRecall
@@ -37,6 +38,7 @@ from upwell.memory.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
+from upwell.memory.vectors import OWNER as VECTORS_OWNER
 
 HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
@@ -57,9 +59,11 @@ class Files:
     chores: list[Chore] = field(default_factory=list)
 
 
-def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sources]:
+def open_store(
+    home: Home, files: Files, questions: Questions | None, *, tolerant: bool
+) -> tuple[Store, Sources]:
     """The store, and the list of what is read where it stands."""
-    owners = [MEMORY_OWNER, SOURCES_OWNER]
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER]
     try:
         database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
@@ -67,7 +71,7 @@ def open_store(home: Home, files: Files, *, tolerant: bool) -> tuple[Store, Sour
             raise
         LOG.error("the memory cannot be used: %s", error)
         return AbsentStore(error), Sources(None)
-    store = SqliteStore(database)
+    store = SqliteStore(database, questions=questions)
     files.databases.append(database)
     files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
@@ -87,11 +91,16 @@ class Memories:
     qmd: QmdRecall | None
 
 
-def open_memory(config: Config, files: Files, cwd: str | None, *, tolerant: bool) -> Memories:
-    store, sources = open_store(config.home, files, tolerant=tolerant)
+def open_memory(
+    config: Config, files: Files, cwd: str | None, embedder: Embedder | None, *, tolerant: bool
+) -> Memories:
+    questions = Questions(embedder) if embedder else None
+    store, sources = open_store(config.home, files, questions, tolerant=tolerant)
     notes = open_notes(config, cwd)
     index = config.home.index_db
-    documents = Documents(index, sources, notes=notes, opened=files.indexed.append)
+    documents = Documents(
+        index, sources, notes=notes, opened=files.indexed.append, questions=questions
+    )
     qmd = open_qmd(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
     library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
@@ -134,10 +143,10 @@ def open_shelf(config: Config, files: Files) -> Shelf:
     return shelf
 
 
-def tools_of(config: Config) -> Tools:
+def tools_of(config: Config, embedder: Embedder | None) -> Tools:
     """What compression may use beside the text: what is configured."""
     return Tools(
-        embedder=embedder_of(config.embed),
+        embedder=embedder,
         chat=OpenAIChat(config.llm) if config.llm.base_url else None,
         may_send=lambda text: not has_secret(text),
     )

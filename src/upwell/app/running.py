@@ -12,6 +12,7 @@ from upwell.config import load
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Fitter
 from upwell.gateway.workshop import work
+from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
@@ -46,8 +47,9 @@ async def _keep_house(app: App) -> None:
     for minute in itertools.count():
         try:
             await app.budgets.take_up_if_asked()
+            await app.embeddings.catch_up()
         except StoreError as error:
-            LOG.warning("the ledger cannot be read: %s", error)
+            LOG.warning("what was learned cannot be looked at: %s", error)
         if minute % CHORES_MINUTES == 0:
             await app.forget_notes()
             await app.keep_house()
@@ -63,7 +65,7 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     fitter = Fitter(
         open_originals(config, open_shelf(config, files), private),
         config.compress_for,
-        tools=tools_of(config),
+        tools=tools_of(config, embedder_of(config.embed)),
         result_tokens=config.result_tokens(),
         shortened=lambda _, keys: shortened.extend(keys),
     )

@@ -18,13 +18,16 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
+from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
+from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
+from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
@@ -35,10 +38,12 @@ from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.hook.door import HookDoor, nothing_to_settle
 from upwell.hook.events import Event, EventKind
 from upwell.learn.budgets import Budgets
+from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.journal import DECISIONS
+from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.feedback import compression_feedback_tool
@@ -70,6 +75,7 @@ class App:
         shelf: Shelf,
         private: Shelf,
         files: Files,
+        tools: Tools,
         cwd: str | None,
     ) -> None:
         self.config = config
@@ -77,6 +83,7 @@ class App:
         self.notes = memory.notes
         self.documents = memory.documents
         self.imports = memory.imports
+        self.embeddings = Embeddings(memory.library.store, memory.documents)
         self._qmd = memory.qmd
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
@@ -87,6 +94,8 @@ class App:
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
+            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
@@ -94,7 +103,7 @@ class App:
         self._fitter = Fitter(
             self._originals,
             config.compress_for,
-            tools=tools_of(config),
+            tools=tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
             shortened=self._served,
@@ -185,7 +194,7 @@ class App:
 
     async def _capture(self, event: Event) -> None:
         """Propose what a turn that ended may have left, in a thread of its own."""
-        from upwell.capture.inbox import Inbox
+        from upwell.capture.inbox import FILE, Inbox
         from upwell.capture.transcript import proposals_in
 
         project = project_of(event.cwd)
@@ -198,7 +207,7 @@ class App:
             project=project,
             session=event.session,
         )
-        inbox = Inbox(self.config.home.inbox_file, lambda text: redact(text)[0])
+        inbox = Inbox(self.config.home.root / FILE, lambda text: redact(text)[0])
         try:
             await asyncio.to_thread(lambda: inbox.propose(propose()))
         except (StoreError, TimeoutError) as error:
@@ -213,11 +222,13 @@ class App:
         """The health of every part."""
         paused = self.pause.anybody()
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
+        meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
+            **({"meaning": meaning} if meaning else {}),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
         }
@@ -250,6 +261,7 @@ class App:
         try:
             await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
+            await self.embeddings.catch_up()
         except StoreError as error:
             LOG.warning("what is remembered cannot be looked at: %s", error)
 
@@ -277,5 +289,7 @@ async def build(settings: Settings | None = None) -> App:
     log_to(config.home.logs)
     files = Files()
     shelf = open_shelf(config, files)
-    memory = open_memory(config, files, settings.cwd, tolerant=settings.tolerant)
-    return App(config, memory, shelf, private_shelf(), files, settings.cwd)
+    embedder = embedder_of(config.embed)
+    memory = open_memory(config, files, settings.cwd, embedder, tolerant=settings.tolerant)
+    tools = tools_of(config, embedder)
+    return App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)

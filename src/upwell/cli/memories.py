@@ -138,6 +138,7 @@ async def _recall(
         await app.documents.refresh(progress=show)
     except StoreError as error:
         note(f"upwell: documents are left out: {error}")
+    await app.embeddings.load()
     return await app.memory.search(query, limit=limit, namespaces=names)
 
 
@@ -207,19 +208,24 @@ def topics(as_json: Json = False) -> None:
 
 
 def context(
-    message: Annotated[str, typer.Argument(help="What the user said. `-` reads stdin.")],
-    door: Annotated[str, typer.Option(help="ask or prompt.")] = "ask",
+    message: Annotated[
+        str | None,
+        typer.Argument(help="What the user said, `-` reads stdin; with --door session, nothing."),
+    ] = None,
+    door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",
     form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
     session: Annotated[str, typer.Option(help="Tell this session; without one, only look.")] = "",
     as_json: Json = False,
 ) -> None:
     """Show what would be said to a message, or why nothing would."""
-    if door not in (Door.ASK, Door.PROMPT):
-        raise UsageError(f"--door {door!r} is not a door", hint="ask or prompt")
+    if door not in (Door.ASK, Door.PROMPT, Door.SESSION):
+        raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):
         raise UsageError(f"--format {form!r} is not a format", hint="digest or json")
+    if message is None and door != Door.SESSION:
+        raise UsageError("context needs a message", hint="only --door session has none")
     said = typer.get_text_stream("stdin").read() if message == "-" else message
-    cue = Cue(door=Door(door), text=said, session=session, cwd=os.getcwd())
+    cue = Cue(door=Door(door), text=said or "", session=session, cwd=os.getcwd())
     with_app(lambda app: _show_context(app, cue, as_json or form == "json"))
 
 

@@ -85,6 +85,7 @@ async def _take(
 ) -> None:
     for path in paths:
         done.append(await app.imports.take(path, Path(os.getcwd()), form, show))
+    await app.embeddings.catch_up(show)
 
 
 async def _let_go(app: "App", paths: list[Path]) -> None:

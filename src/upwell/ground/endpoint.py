@@ -6,7 +6,9 @@ Blocking, for worker threads. Whatever goes wrong comes out as one `LlmError`.
 import http.client
 import json
 import ssl
+from contextlib import closing
 from dataclasses import dataclass
+from socket import socket as Socket
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -48,7 +50,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         raise LlmError(
             f"the endpoint {endpoint.base_url} failed: {reason or type(error).__name__}",
-            hint="check llm.base_url and that it is running",
+            hint="check its base_url and that it is running",
         ) from error
 
 
@@ -61,26 +63,32 @@ def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) ->
     try:
         connection.request("POST", parts.path.rstrip("/") + path, body, headers)
         socket = connection.sock
-        reply = connection.getresponse()
-        raw = bytearray()
-        while True:
-            if deadline.passed():
-                raise TimeoutError
-            socket.settimeout(max(_LEAST_SECONDS, deadline.remaining()))
-            piece = reply.read1(_READ)
-            if not piece:
-                break
-            raw += piece
-            if len(raw) > _MAX_REPLY_BYTES:
-                raise LlmError(f"the endpoint {endpoint.base_url} answers without end")
+        with closing(connection.getresponse()) as reply:
+            raw = _read(reply, socket, endpoint, deadline)
         if reply.status != http.client.OK:
             raise LlmError(
                 f"the endpoint {endpoint.base_url} answered {reply.status} {reply.reason}",
                 hint="check the model's name and the key",
             )
-        return Answer(bytes(raw), reply.getheader("content-type") or "")
+        return Answer(raw, reply.getheader("content-type") or "")
     finally:
         connection.close()
+
+
+def _read(
+    reply: http.client.HTTPResponse, socket: Socket, endpoint: Endpoint, deadline: Deadline
+) -> bytes:
+    raw = bytearray()
+    while True:
+        if deadline.passed():
+            raise TimeoutError
+        socket.settimeout(max(_LEAST_SECONDS, deadline.remaining()))
+        piece = reply.read1(_READ)
+        if not piece:
+            return bytes(raw)
+        raw += piece
+        if len(raw) > _MAX_REPLY_BYTES:
+            raise LlmError(f"the endpoint {endpoint.base_url} answers without end")
 
 
 def _connect(

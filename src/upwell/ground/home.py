@@ -36,6 +36,10 @@ class Home:
         return self.root / "config.toml"
 
     @property
+    def lexicon_file(self) -> Path:
+        return self.root / "lexicon.toml"
+
+    @property
     def memory_db(self) -> Path:
         return self.root / "memory.db"
 
@@ -70,14 +74,6 @@ class Home:
     @property
     def token_file(self) -> Path:
         return self.root / "token"
-
-    @property
-    def hooks_file(self) -> Path:
-        return self.root / "hooks.json"
-
-    @property
-    def inbox_file(self) -> Path:
-        return self.root / "inbox.json"
 
     @property
     def pause_file(self) -> Path:

@@ -17,7 +17,6 @@ from contextlib import closing
 from upwell.ground.text.words import fold, informative, words
 from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.surface.frame import REMINDER, TAG, harmless_line
-from upwell.surface.messages import not_applicable
 
 Payload = Mapping[str, object]
 Sure = tuple[int, float]
@@ -30,6 +29,8 @@ FILE_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file")
 CHANGED = (b"[surface", b"[hook", b"[intent", b"surface.", b"[tool", b"[stm", b"[memory")
 MAX_SAID = 3
 MAX_PREVIEW_CHARS = 300
+MIN_WORDS = 3
+"""Shorter messages without a question are not looked at (seed 003)."""
 MAX_WORDS = 12
 MAX_HOLDING = 400
 MAX_ABOUT = 8
@@ -69,13 +70,14 @@ def _plain(db: sqlite3.Connection, name: str, payload: Payload) -> list[Sure]:
         return []
     if name in PROMPTS:
         prompt = payload.get("prompt")
-        usable = isinstance(prompt, str) and not not_applicable(prompt)
-        return _by_words(db, str(prompt), scopes) if usable else []
+        return _by_words(db, prompt, scopes) if isinstance(prompt, str) else []
     return _by_file(db, payload, scopes)
 
 
 def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Sure]:
     asked = [fold(word) for word in words(prompt[:500])]
+    if prompt.lstrip().startswith("/") or (len(asked) < MIN_WORDS and "?" not in prompt):
+        return []
     telling = [word for word in informative(asked) if word.isalnum()][:MAX_WORDS]
     by_stem = {stem: word for word, stem in _stems(telling)}
     rarity, common = _rarity(db, list(by_stem), scopes)

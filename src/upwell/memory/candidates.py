@@ -25,7 +25,8 @@ FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.3
 """How much a join is worth by what was equal: the whole path, its last two parts, the file's
 name, its stem (a test and what it tests), a symbol."""
 EVERYWHERE = 0.3
-"""What is left of a join on a file that every project has: a README, a manifest, a licence."""
+"""What is left of a join on a file that every project has: a README, a manifest, a licence, and
+what begins with a dot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +141,7 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
         forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]
     if stem not in COMMON_STEMS:
         forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME), (f"t:{stem}", STEM)]
-    if stem in PROJECT_FILES:
+    if stem in PROJECT_FILES or parts[-1].startswith("."):
         return [(key, worth * EVERYWHERE) for key, worth in forms]
     return forms
 

@@ -11,6 +11,7 @@ from upwell.ground.limits import Clock
 from upwell.ground.types import Scope
 from upwell.memory import background, derived
 from upwell.memory.derived import Reading
+from upwell.memory.meaning import Questions
 from upwell.memory.scan import Known
 from upwell.memory.signals import best_bm25
 from upwell.memory.sqlite import SqliteStore
@@ -20,13 +21,20 @@ class Catalog:
     """The index of one tenant's files. Every method raises StoreError when the file fails."""
 
     def __init__(
-        self, path: Path, tenant: str, clock: Clock, opened: Callable[[Database], None]
+        self,
+        path: Path,
+        tenant: str,
+        clock: Clock,
+        opened: Callable[[Database], None],
+        questions: Questions | None,
     ) -> None:
         self._path = path
         self._opened = opened
         self._tenant = tenant
         self._clock = clock
+        self._questions = questions
         self._database: Database | None = None
+        self._store: SqliteStore | None = None
         self._known: tuple[tuple[int, int], Mapping[str, Known]] | None = None
 
     @property
@@ -37,7 +45,8 @@ class Catalog:
         """What it holds, as memories; None where there is nothing."""
         if not self.exists:
             return None
-        return SqliteStore(await self._open(), tenant=self._tenant, clock=self._clock)
+        await self._open()
+        return self._store
 
     async def known(self) -> Mapping[str, Known]:
         """The files it was made of, kept at hand until anybody changes it."""
@@ -93,6 +102,9 @@ class Catalog:
     async def _open(self) -> Database:
         if self._database is None:
             self._database = await asyncio.to_thread(_open_index, self._path)
+            self._store = SqliteStore(
+                self._database, tenant=self._tenant, clock=self._clock, questions=self._questions
+            )
             self._opened(self._database)
         return self._database
 

@@ -14,6 +14,7 @@ from upwell.ground.types import Memory
 from upwell.memory import index
 from upwell.memory.scan import Found, Known
 from upwell.memory.schema import OWNER as MEMORY_OWNER
+from upwell.memory.vectors import OWNER as VECTORS_OWNER
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,4 +175,5 @@ def _nothing(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 OWNERS = (
     Owner(MEMORY_OWNER.name, MEMORY_OWNER.migrations, _nothing),
     Owner("documents", [_create], _nothing),
+    VECTORS_OWNER,
 )

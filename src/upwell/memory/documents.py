@@ -17,6 +17,7 @@ from upwell.ground.redact import redact
 from upwell.ground.trace import LOG
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query
 from upwell.memory.catalog import Catalog
+from upwell.memory.meaning import Questions
 from upwell.memory.quote import lines_for
 from upwell.memory.reading import Notes, Reader
 from upwell.memory.scan import (
@@ -69,13 +70,14 @@ class Documents:
         *,
         notes: Notes | None = None,
         opened: Callable[[Database], None] = lambda _: None,
+        questions: Questions | None = None,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._sources = sources
         self._reader = Reader(tenant, notes)
         self._clock = clock
-        self._catalog = Catalog(path, tenant, clock, opened)
+        self.catalog = Catalog(path, tenant, clock, opened, questions)
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._looked: dict[str | None, tuple[float, float]] = {}
@@ -89,7 +91,7 @@ class Documents:
         """
         try:
             await self._catch_up(query, deadline)
-            store = await self._catalog.store()
+            store = await self.catalog.store()
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
         return [_cited(hit) for hit in await store.search(query, deadline)] if store else []
@@ -100,12 +102,12 @@ class Documents:
         Raises:
             StoreError: the index failed.
         """
-        store = await self._catalog.store()
+        store = await self.catalog.store()
         return await store.get(memory_id) if store else None
 
     async def ping(self) -> Ping:
         try:
-            files, chunks = await self._catalog.counts()
+            files, chunks = await self.catalog.counts()
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         return Ping(ok=True, detail=f"{files} files, {chunks} chunks")
@@ -120,13 +122,13 @@ class Documents:
         async with self._checking:
             problems = await self._check(project, progress)
         seconds = self._clock.monotonic() - began
-        files, chunks = await self._catalog.counts()
-        said = [Problem(path, why) for path, why in await self._catalog.problems()]
+        files, chunks = await self.catalog.counts()
+        said = [Problem(path, why) for path, why in await self.catalog.problems()]
         return State(files=files, chunks=chunks, seconds=seconds, problems=(*problems, *said))
 
     async def counts(self, source: Source) -> tuple[int, int]:
         """How many files and chunks there are of a source."""
-        return await self._catalog.counts(source.path)
+        return await self.catalog.counts(source.path)
 
     async def lines(self, cited: str, project: str | None) -> list[str]:
         """The lines of an imported file as it is now, secrets masked. `cited` is its path as
@@ -137,7 +139,7 @@ class Documents:
         """
         await _finish(self._start(project), LOOK_SECONDS)
         wanted = cited.removeprefix("./")
-        found = await self._catalog.file_cited(wanted, project)
+        found = await self.catalog.file_cited(wanted, project)
         if found is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",
@@ -154,7 +156,7 @@ class Documents:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._catalog.aclose()
+        await self.catalog.aclose()
 
     async def _catch_up(self, query: Query, deadline: Deadline) -> None:
         """Look for changes, and wait for them as long as this query may."""
@@ -189,19 +191,19 @@ class Documents:
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self._catalog.exists or (notes is not None and notes.path.exists())
+        return self.catalog.exists or (notes is not None and notes.path.exists())
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""
         every = [*await self._sources.all(), *self._reader.sources()]
         within = [one for one in every if project is None or one.project in (None, project)]
         paths = [one.path for one in every]
-        known = await self._catalog.known() if self._catalog.exists else {}
+        known = await self.catalog.known() if self.catalog.exists else {}
         began = self._clock.monotonic()
         look = await asyncio.to_thread(scan, within, paths, known)
         self._looked[project] = (began, self._clock.monotonic() - began)
         keys = {one.key for one in within}
-        await self._catalog.drop(_gone(known, look, keys, {one.key for one in every}))
+        await self.catalog.drop(_gone(known, look, keys, {one.key for one in every}))
         await self._take_in(look.changed, known, progress)
         return look.problems
 
@@ -213,13 +215,13 @@ class Documents:
             now_ns = int(self._clock.now() * 1e9)
             readings = await asyncio.to_thread(self._reader.read_all, batch, known, now_ns)
             if readings:
-                await self._catalog.put(readings)
+                await self.catalog.put(readings)
                 news = True
             done += len(batch)
             if progress:
                 progress(done, len(changed))
         if news:
-            await self._catalog.measure()
+            await self.catalog.measure()
 
 
 async def _finish(task: asyncio.Task[None], seconds: float) -> None:

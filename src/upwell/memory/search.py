@@ -1,25 +1,33 @@
 """Search: candidates by words and by exact joins, looked at closely, judged, ordered."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from upwell.ground.embed import Vector
 from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query
 from upwell.memory.background import Background, load
 from upwell.memory.calibrate import probability, relevance
 from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
+from upwell.memory.meaning import Meaning
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
 from upwell.memory.signals import (
     Candidate,
+    Part,
     candidates,
     frequencies,
     join_signals,
+    meaning_signals,
     query_signals,
     word_signals,
 )
 from upwell.memory.successors import newest_first
+
+if TYPE_CHECKING:
+    from upwell.memory.nearness import Likeness
 
 MAX_TEXTS = 3
 STEP = 1e-6
@@ -31,23 +39,39 @@ BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a query means, and where memories are compared with it."""
+
+    vector: Vector
+    meaning: Meaning
+
+
+@dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of one query, by number, and what they are judged against."""
+    """The candidates of one query, by number, and what they are judged against. `likeness` is
+    None where no model tells what texts mean."""
 
     candidates: Mapping[int, Candidate]
     joins: Mapping[str, Join]
     readings: Sequence[Reading]
     within: Corpus
     background: Background
+    likeness: "Likeness | None" = None
 
 
-def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline) -> list[Hit]:
+def search(
+    db: sqlite3.Connection,
+    query: Query,
+    now: float,
+    deadline: Deadline,
+    asked: Asked | None = None,
+) -> list[Hit]:
     """The hits of `query`, most probable first. Past the deadline, none."""
     within = corpus(db, visible_scopes(db, query.scope))
     if not within.memories:
         return []
     keep = Filter(query.scope.namespaces, now)
-    pool = gather(db, query, within, keep, deadline)
+    pool = gather(db, query, within, keep, deadline, asked)
     if deadline.passed():
         return []
     judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
@@ -55,7 +79,12 @@ def search(db: sqlite3.Connection, query: Query, now: float, deadline: Deadline)
 
 
 def gather(
-    db: sqlite3.Connection, query: Query, within: Corpus, keep: Filter, deadline: Deadline
+    db: sqlite3.Connection,
+    query: Query,
+    within: Corpus,
+    keep: Filter,
+    deadline: Deadline,
+    asked: Asked | None = None,
 ) -> Pool:
     """Everything the query could mean, with the neighbours of conversational turns."""
     readings = [read(db, text, within) for text in query.texts[:MAX_TEXTS] if text.strip()]
@@ -65,17 +94,28 @@ def gather(
             numbers.update(dict.fromkeys(by_words(db, reading, within, keep)))
     joins = wanted_joins(db, query.paths, query.symbols, within, query.scope.project)
     numbers.update(dict.fromkeys(by_anchors(db, joins, within, keep)))
+    likeness = _alike(db, asked, within, keep, numbers) if asked else None
     found = candidates(db, numbers)
+    if likeness:
+        found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys()), keep)
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
         near = neighbours(db, turns) - found.keys()
-        found |= {
-            n: turn
-            for n, turn in candidates(db, near).items()
-            if turn.may_be_seen(keep.namespaces, keep.now)
-        }
+        found |= _seen(candidates(db, near), keep)
     background = load(db, query.scope, within)
-    return Pool(found, joins, readings, within, background)
+    return Pool(found, joins, readings, within, background, likeness)
+
+
+def _alike(
+    db: sqlite3.Connection, asked: Asked, within: Corpus, keep: Filter, found: Iterable[int]
+) -> "Likeness | None":
+    others = set(found)
+    others |= neighbours(db, others)
+    return asked.meaning.look(db, asked.vector, within.scopes, keep.namespaces, others)
+
+
+def _seen(found: Mapping[int, Candidate], keep: Filter) -> dict[int, Candidate]:
+    return {n: one for n, one in found.items() if one.may_be_seen(keep.namespaces, keep.now)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +147,28 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
 
 def judge(pool: Pool) -> list[Judged]:
     """The candidates that something speaks for."""
-    by_words = [_words(pool, reading) for reading in _widest(pool.readings)]
+    by_words = {reading.text: _words(pool, reading) for reading in _widest(pool.readings)}
     judged = []
     for n, candidate in pool.candidates.items():
         best = max(
-            [signals[n] for signals in by_words], key=lambda signals: signals["bm25"], default={}
+            [signals[n] for signals in by_words.values()],
+            key=lambda signals: signals["bm25"],
+            default={},
         )
         signals = best | join_signals(pool.joins, pool.within, candidate)
-        matched = tuple(r.text for r in pool.readings if frequencies(r, candidate))
+        if pool.likeness:
+            signals |= meaning_signals(pool.likeness, n, bool(candidate.speaker))
+        matched = tuple(
+            reading.text
+            for reading in pool.readings
+            if (
+                by_words[reading.text][n]["matched_words"]
+                if reading.text in by_words
+                else frequencies(reading, candidate)
+            )
+        )
         joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
-        if not matched and not joined:
+        if not matched and not joined and not signals.get("meaning"):
             continue
         judged.append(Judged(candidate, relevance(signals), signals, matched))
     return judged
@@ -135,9 +187,10 @@ def _widest(readings: Sequence[Reading]) -> list[Reading]:
 def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     """The word signals of every candidate for one text, the margin among them."""
     shared = query_signals(reading, pool.within, pool.background)
+    parts = {n: Part(one, frequencies(reading, one)) for n, one in pool.candidates.items()}
     signals = {
-        n: shared | word_signals(reading, pool.within, candidate, _near(pool, n, candidate))
-        for n, candidate in pool.candidates.items()
+        n: shared | word_signals(reading, pool.within, part, _near(parts, n))
+        for n, part in parts.items()
     }
     ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)
     others = ranked[BACKGROUND_FROM:BACKGROUND_TO]
@@ -147,13 +200,14 @@ def _words(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
     return signals
 
 
-def _near(pool: Pool, n: int, candidate: Candidate) -> list[Candidate]:
+def _near(parts: Mapping[int, Part], n: int) -> list[Part]:
     """The turns before and after a turn of a conversation."""
-    if not candidate.speaker:
+    turn = parts[n].candidate
+    if not turn.speaker:
         return []
-    around = (pool.candidates.get(other) for other in (n - 1, n + 1))
+    around = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
     return [
-        other
-        for other in around
-        if other and other.speaker and other.namespace == candidate.namespace
+        part
+        for part in around
+        if part.candidate.speaker and part.candidate.namespace == turn.namespace
     ]

@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell.ground.types import Memory
 from upwell.memory.background import Background
@@ -20,11 +20,15 @@ from upwell.memory.query import Corpus, Reading, read
 from upwell.memory.rows import COLUMNS, from_row, text_of
 from upwell.memory.terms import counted, sound, speaker, stemmer, word_list
 
+if TYPE_CHECKING:
+    from upwell.memory.nearness import Likeness
+
 K1 = 1.2
 B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Of a longer memory only the beginning is looked at closely."""
+MAX_REMEMBERED_CHARS = 2_000
 _TEXT, _NAMESPACE, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at", "pinned")
 )
@@ -54,7 +58,9 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
-"""Every name that stands in `Hit.signals`; `superseded` may be beside them (`successors.py`)."""
+MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
+"""The names that stand in `Hit.signals`: the first always, the others where a model tells what
+texts mean; `superseded` may be beside them (`successors.py`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +109,29 @@ def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Cand
 def _candidate(row: Sequence[Any]) -> Candidate:
     n, extra, keys, *columns = row
     text = text_of(columns[_TEXT])[:MAX_COUNTED_CHARS]
-    body = counted(sound(text))
+    count = _counted if len(text) <= MAX_REMEMBERED_CHARS else _count
+    body, words, who = count(text)
     return Candidate(
         n=n,
         row=columns,
         namespace=columns[_NAMESPACE],
         expires_at=columns[_EXPIRES],
         body=body,
-        words=body.total(),
+        words=words,
         extra=counted(extra) if extra else {},
         keys=tuple(keys.split("\n")) if keys else (),
-        speaker="" if keys else speaker(text[:100]),
+        speaker="" if keys else who,
     )
+
+
+def _count(text: str) -> tuple[Mapping[str, int], int, str]:
+    """The stems of a text, how many words they are, and who says it."""
+    body = counted(sound(text))
+    return body, body.total(), speaker(text[:100])
+
+
+_counted = lru_cache(maxsize=4_096)(_count)
+"""The texts that were looked at last: the same few are candidates again and again."""
 
 
 def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
@@ -126,12 +143,20 @@ def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
     return found
 
 
-def bm25(reading: Reading, within: Corpus, parts: Sequence[Candidate]) -> float:
-    """BM25 of the query over these candidates read as one text."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A candidate, and how often it holds each stem of one query."""
+
+    candidate: Candidate
+    held: Mapping[str, float]
+
+
+def bm25(reading: Reading, within: Corpus, parts: Sequence[Part]) -> float:
+    """BM25 of the query over these parts read as one text."""
     norm = _norm(within, parts)
-    summed: dict[str, float] = {}
-    for part in parts:
-        for stem, times in frequencies(reading, part).items():
+    summed = dict(parts[0].held)
+    for part in parts[1:]:
+        for stem, times in part.held.items():
             summed[stem] = summed.get(stem, 0.0) + times
     return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
 
@@ -140,8 +165,8 @@ def _term(idf: float, frequency: float, norm: float) -> float:
     return idf * frequency * (K1 + 1.0) / (frequency + norm)
 
 
-def _norm(within: Corpus, parts: Sequence[Candidate]) -> float:
-    words = sum(part.words for part in parts)
+def _norm(within: Corpus, parts: Sequence[Part]) -> float:
+    words = sum([part.candidate.words for part in parts])
     return K1 * (1.0 - B + B * words / (within.mean_words * len(parts)))
 
 
@@ -158,26 +183,26 @@ def query_signals(reading: Reading, within: Corpus, background: Background) -> d
 
 
 def word_signals(
-    reading: Reading, within: Corpus, candidate: Candidate, near: Sequence[Candidate]
+    reading: Reading, within: Corpus, part: Part, near: Sequence[Part]
 ) -> dict[str, float]:
     """What the words of one query say about one candidate; `near` are the turns around it."""
-    norm = _norm(within, [candidate])
-    held = sorted(frequencies(reading, candidate).items())
-    own = sum([_term(reading.idf[stem], times, norm) for stem, times in held])
-    covered = sum([reading.idf[stem] for stem, _ in held])
-    rarest = max([reading.idf[stem] for stem, _ in held], default=0.0)
-    named = max([reading.idf[stem] for stem, _ in held if stem in reading.names], default=0.0)
+    candidate, held = part.candidate, sorted(part.held)
+    rare = [reading.idf[stem] for stem in held]
+    own = bm25(reading, within, [part])
+    covered = sum(rare)
+    rarest = max(rare, default=0.0)
+    named = max([reading.idf[stem] for stem in held if stem in reading.names], default=0.0)
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
         "idf_coverage": covered / reading.mass if reading.mass else 0.0,
         "coverage_mass": covered,
         "matched_words": float(len(held)),
-        "telling_words": float(sum([stem in reading.telling for stem, _ in held])),
+        "telling_words": float(sum([stem in reading.telling for stem in held])),
         "name_rarity": named / within.rarest,
         "rarest": rarest / within.rarest,
         "turn": float(bool(candidate.speaker)),
-        "window": bm25(reading, within, [candidate, *near]) if near else own,
+        "window": bm25(reading, within, [part, *near]) if near else own,
         "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
     }
 
@@ -186,7 +211,8 @@ def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequen
     """The best BM25 that a query text gets from these memories; 0 where there are none."""
     reading = read(db, text, within)
     found = candidates(db, numbers).values()
-    return max((bm25(reading, within, [candidate]) for candidate in found), default=0.0)
+    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in found]
+    return max((bm25(reading, within, [part]) for part in parts), default=0.0)
 
 
 def join_signals(
@@ -211,6 +237,19 @@ def join_signals(
                 signals["path_named"] = _named(join.name, candidate)
                 signals["path_focus"] = 1.0 / math.sqrt(_files(candidate))
     return signals
+
+
+def meaning_signals(likeness: "Likeness", n: int, turn: bool) -> dict[str, float]:
+    """What a memory means beside the question: its cosine, and how far it stands above the store
+    and above the next best, in deviations; of a turn also the better one of its neighbours."""
+    near = [found for other in (n - 1, n + 1) if turn and (found := likeness.deviations(other))]
+    own = likeness.deviations(n)
+    return {
+        "cosine": likeness.cosines.get(n, 0.0),
+        "meaning": own or 0.0,
+        "meaning_margin": likeness.margin(n) if own is not None else 0.0,
+        "meaning_near": max(near, default=0.0),
+    }
 
 
 def damped(holding: int, memories: int) -> float:

@@ -11,8 +11,9 @@ from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope
 from upwell.memory import background, index
 from upwell.memory.base import Added
 from upwell.memory.duplicates import find_duplicates
+from upwell.memory.meaning import Meaning, Questions
 from upwell.memory.rows import check, from_json, stamped, to_json, visible_scopes
-from upwell.memory.search import search
+from upwell.memory.search import Asked, search
 from upwell.memory.signals import best_bm25
 from upwell.memory.successors import successors
 
@@ -20,14 +21,24 @@ TRASH_SECONDS = 30 * 86_400.0
 
 
 class SqliteStore:
-    """`Store` over one database. Ids belong to a tenant; `get` and its like speak of `tenant`'s."""
+    """`Store` over one database. Ids belong to a tenant; `get` and its like speak of `tenant`'s.
+
+    With `questions` it also finds what means the same. Vectors are made by `meaning.catch_up`,
+    never while something is added.
+    """
 
     name = "builtin"
 
     def __init__(
-        self, database: Database, *, tenant: str = DEFAULT_TENANT, clock: Clock = SYSTEM_CLOCK
+        self,
+        database: Database,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        clock: Clock = SYSTEM_CLOCK,
+        questions: Questions | None = None,
     ) -> None:
         self._database = database
+        self.meaning = Meaning(questions, database) if questions else None
         self._tenant = tenant
         self._clock = clock
 
@@ -177,10 +188,17 @@ class SqliteStore:
             RecallUnavailable: the database failed.
         """
         now = self._clock.now()
+        asked = await self._asked(query, deadline)
         try:
-            return await self._database.read(lambda db: search(db, query, now, deadline))
+            return await self._database.read(lambda db: search(db, query, now, deadline, asked))
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+
+    async def _asked(self, query: Query, deadline: Deadline) -> Asked | None:
+        if self.meaning is None or not query.texts:
+            return None
+        vector = await self.meaning.vector(query.texts[0], deadline)
+        return None if vector is None else Asked(vector, self.meaning)
 
     async def ping(self) -> Ping:
         try:

@@ -7,13 +7,17 @@ they say more than words do.
 import fnmatch
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.text.words import informative, path_words, split_identifier, terms
+from upwell.ground.text.lexicon import Lexicon, shipped
+from upwell.ground.text.words import informative, split_identifier, terms
 from upwell.ground.types import AUTOMATIC_DOORS, Cue, Query, QuerySource, Scope
-from upwell.surface.messages import derive_queries
+from upwell.memory.everyday import EVERYDAY_WORDS
+from upwell.surface.messages import messages_of
+from upwell.surface.spoken import MAX_VALUE_CHARS, Speech, speech_of
 
 PATH_KEYS = ("path", "file", "filepath", "file_path", "filename")
 OTHER_PATH_KEYS = ("paths", "files", "notebook_path", "directory", "dir", "folder", "repo_path")
@@ -30,55 +34,122 @@ SEMANTIC_KEYS = (
     "symbol",
     "url",
     "uri",
+    "description",
     "prompt",
     "text",
 )
 CONTEXT_QUERY = "_context_query"
+COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script"})
 TEMPLATES: Mapping[str, str] = {
     "Grep": "{pattern} {glob}",
-    "*search_files": "{pattern}",
+    "Glob": "{pattern}",
     "Bash": "{command}",
-    "*shell*": "{command}",
+    "BashOutput": "{filter}",
     "WebFetch": "{url} {prompt}",
+    "WebSearch": "{query}",
+    "Task": "{description} {prompt}",
+    "Agent": "{description} {prompt}",
+    "NotebookRead": "{notebook_path}",
+    "*shell*": "{command} {cmd}",
+    "*run_command": "{command} {cmd}",
+    "*execute_command": "{command} {cmd}",
+    "*search_files": "{pattern} {query} {regex}",
+    "*search_code": "{query} {q} {pattern}",
+    "*search_issues": "{query} {q}",
+    "*search_repositories": "{query} {q}",
+    "*grep*": "{pattern} {query} {regex}",
+    "*find_symbol": "{name_path} {name} {symbol}",
+    "*fetch": "{url} {prompt}",
+    "*navigate": "{url}",
+    "*resolve-library-id": "{libraryName} {query}",
+    "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
 }
+"""Tool pattern → query with places for arguments (seed 000, level 1). `surface.templates` come
+before these; a place may be dotted (`{filter.title}`)."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is where they look, not what they look at."""
-UNTELLING_KEYS = ("description", "output_mode", "repo", "owner", "type", "branch")
-BOILERPLATE = frozenset(
-    """home users user usr var opt tmp root src lib libs app apps dev workspace workspaces projects
-    project repo repos code git github main master index init mod test tests spec specs unit
-    packages package pkg internal cmd bin dist build node modules vendor site""".split()
-)
-_MAX_VALUE_CHARS = 400
+UNTELLING_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
+OF_EVERY_TOOL = EVERYDAY_WORDS | shipped().commands | shipped().boilerplate
 _MAX_ANCHORS = 12
-_PLACE = re.compile(r"\{(\w+)\}")
-_COMMAND_WORDS = re.compile(
-    r"(?<![\w./-])(?:python3?|pytest|cargo|go|git|npx?|npm|pnpm|yarn|rg|grep|egrep|cat|sed|awk|head|"
-    r"tail|less|find|xargs|test|tests|log|blame|diff|show|status|run|build|install|make|uv|cd|ls|echo|"
-    r"bash|sh|node|vitest|jest|tsc|wc|sort|uniq|true|false)(?![\w./-])"
-    r"|(?<!\w)-{1,2}[\w-]+(?:=\S+)?|[|&;<>$'\"\\(){}]"
-)
-_PATH_SHAPED = re.compile(r"^~?/?[\w.@+ -]+(?:[\\/][\w.@+ -]*)*$")
+_PLACE = re.compile(r"\{([\w.-]+)\}")
 
 
-def query_of(cue: Cue, templates: Mapping[str, str], limit: int) -> Query | None:
-    """What to look for, or None when the cue gives nothing to look for."""
-    scope = Scope(project=_project(cue))
-    if cue.tool is None:
-        return _message_query(cue, scope, limit)
-    text, source = _five_levels(cue.tool, cue.args, templates)
-    paths, symbols = anchors_of(cue.tool, cue.args)
-    if not text and not paths and not symbols:
-        return None
-    return Query(
-        texts=(text,) if text else (),
-        paths=paths,
-        symbols=symbols,
-        scope=scope,
-        limit=limit,
-        source=source,
-        awaited=cue.door not in AUTOMATIC_DOORS,
-    )
+@dataclass(frozen=True, slots=True)
+class CueReader:
+    """Reads cues: what to look for. `templates` are the user's, and come first."""
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+    lexicon: Lexicon = field(default_factory=shipped)
+
+    def query(self, cue: Cue, limit: int) -> Query | None:
+        """What to look for, or None when the cue gives nothing to look for."""
+        scope = Scope(project=_project(cue))
+        if cue.tool is None:
+            return self._of_message(cue, scope, limit)
+        text, source = self.five_levels(cue.tool, cue.args, scope.project)
+        paths, symbols = anchors_of(cue.tool, cue.args)
+        if not text and not paths and not symbols:
+            return None
+        query = Query(
+            texts=(text,) if text else (),
+            paths=paths,
+            symbols=symbols,
+            scope=scope,
+            limit=limit,
+            source=source,
+            awaited=cue.door not in AUTOMATIC_DOORS,
+        )
+        return replace(query, texts=()) if (paths or symbols) and says_little(query) else query
+
+    def five_levels(
+        self, tool: str, args: Mapping[str, Any], root: str | None = None
+    ) -> tuple[str, QuerySource]:
+        """What a call asks for in words: the first level of seed 000 that gives a usable text."""
+        speech = speech_of(self.lexicon)
+        levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
+            (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
+            (QuerySource.AGENT, lambda: _string(args.get(CONTEXT_QUERY))),
+            (QuerySource.PATH, lambda: _from_paths(args, speech, root)),
+            (QuerySource.KEYS, lambda: _from_keys(args, speech, root)),
+            (QuerySource.TOOL_NAME, lambda: _from_name(tool)),
+        )
+        for source, read in levels:
+            text = " ".join(read().split())
+            if usable(text):
+                return text, source
+        return "", QuerySource.TOOL_NAME
+
+    def _of_message(self, cue: Cue, scope: Scope, limit: int) -> Query | None:
+        texts = messages_of(self.lexicon).queries(cue.text)
+        if not texts:
+            return None
+        return Query(
+            texts=texts,
+            paths=paths_in(texts[0]),
+            symbols=symbols_in(texts[0]),
+            scope=scope,
+            limit=limit,
+            source=QuerySource.MESSAGE,
+            awaited=cue.door not in AUTOMATIC_DOORS,
+        )
+
+    def _from_template(
+        self, tool: str, args: Mapping[str, Any], speech: Speech, root: str | None
+    ) -> str:
+        for pattern, template in (*self.templates.items(), *TEMPLATES.items()):
+            if fnmatch.fnmatchcase(tool, pattern):
+                return _filled(template, args, speech, root)
+        return ""
+
+
+def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    """What a call asks for, in words: the surfacing query, which also steers compression."""
+    return CueReader(templates).five_levels(tool, args)[0]
+
+
+def usable(text: str) -> bool:
+    """Has it at least one word that says something?"""
+    return bool(informative(terms(text[:MAX_VALUE_CHARS])))
 
 
 def _project(cue: Cue) -> str | None:
@@ -93,75 +164,52 @@ def _project(cue: Cue) -> str | None:
     return project_of(cue.cwd)
 
 
-def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    """What a call asks for, in words: the surfacing query, which also steers compression."""
-    return _five_levels(tool, args, templates)[0]
+def _filled(template: str, args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    """The template with its places filled; nothing where it has places and all are empty."""
+    places = _PLACE.findall(template)
+    spoken = {place: _spoken(place, _found(args, place), speech, root) for place in places}
+    if places and not any(spoken.values()):
+        return ""
+    return _PLACE.sub(lambda place: spoken[place.group(1)], template)
 
 
-def _message_query(cue: Cue, scope: Scope, limit: int) -> Query | None:
-    texts = derive_queries(cue.text)
-    if not texts:
+def _found(args: Any, place: str) -> Any:
+    """`args["filter.title"]`, or `args["filter"]["title"]`."""
+    if not isinstance(args, Mapping):
         return None
-    return Query(
-        texts=texts,
-        paths=paths_in(texts[0]),
-        symbols=symbols_in(texts[0]),
-        scope=scope,
-        limit=limit,
-        source=QuerySource.MESSAGE,
-        awaited=cue.door not in AUTOMATIC_DOORS,
-    )
+    if place in args:
+        return args[place]
+    name, _, rest = place.partition(".")
+    return _found(args.get(name), rest) if rest else None
 
 
-def _five_levels(
-    tool: str, args: Mapping[str, Any], templates: Mapping[str, str]
-) -> tuple[str, QuerySource]:
-    """The first level that gives a usable text wins."""
-    levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
-        (QuerySource.TEMPLATE, lambda: _from_template(tool, args, templates)),
-        (QuerySource.AGENT, lambda: _string(args.get(CONTEXT_QUERY))),
-        (QuerySource.PATH, lambda: _from_paths(args)),
-        (QuerySource.KEYS, lambda: _from_keys(args)),
-        (QuerySource.TOOL_NAME, lambda: " ".join(split_identifier(tool.rpartition("__")[2]))),
-    )
-    for source, read in levels:
-        text = read().strip()
-        if usable(text):
-            return text, source
-    return "", QuerySource.TOOL_NAME
+def _from_paths(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    paths = [value for key in PATH_KEYS for value in _strings(args.get(key))]
+    return " ".join(filter(None, (speech.path(path, root) for path in paths)))
 
 
-def usable(text: str) -> bool:
-    """Has it at least one word that says something?"""
-    return bool(informative(terms(text[:_MAX_VALUE_CHARS])))
-
-
-def _from_template(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    for pattern, template in (*templates.items(), *TEMPLATES.items()):
-        if fnmatch.fnmatchcase(tool, pattern):
-            spoken = _PLACE.sub(lambda place: _spoken(args.get(place.group(1))), template)
-            return _telling(spoken)
-    return ""
-
-
-def _from_paths(args: Mapping[str, Any]) -> str:
-    spoken = [_spoken_path(value) for key in PATH_KEYS for value in _strings(args.get(key))]
-    return " ".join(filter(None, spoken))
-
-
-def _from_keys(args: Mapping[str, Any]) -> str:
-    found = [_spoken(args.get(key)) for key in SEMANTIC_KEYS]
+def _from_keys(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    found = [_spoken(key, args.get(key), speech, root) for key in SEMANTIC_KEYS]
     return " ".join(filter(None, found))
 
 
-def _spoken(value: Any) -> str:
-    """An argument as words: paths are cut into their telling parts."""
+def _from_name(tool: str) -> str:
+    return " ".join(split_identifier(tool.rpartition("__")[2]))
+
+
+def says_little(query: Query) -> bool:
+    """Is all that is known the name of a tool, and that what many tools do (`get_file_info`)?"""
+    return query.source is QuerySource.TOOL_NAME and not any(
+        word not in OF_EVERY_TOOL for text in query.texts for word in text.split()
+    )
+
+
+def _spoken(key: str, value: Any, speech: Speech, root: str | None) -> str:
+    """An argument as words, by what it is."""
     text = _string(value)
-    return _spoken_path(text) if "/" in text and _PATH_SHAPED.match(text) else text
-
-
-def _spoken_path(path: str) -> str:
-    return " ".join(word for word in path_words(path) if word not in BOILERPLATE)
+    if key.rpartition(".")[2] in COMMAND_KEYS:
+        return speech.command(text, root)
+    return speech.value(text, root)
 
 
 def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -177,10 +225,8 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
         elif key == "pattern" and isinstance(value, str) and _is_file_pattern(value):
             paths.setdefault(value)
         else:
-            bare = _telling(_string(value))
-            found = paths_in(bare)
-            paths.update(dict.fromkeys(found))
-            symbols.update(dict.fromkeys(symbols_in(bare)))
+            paths.update(dict.fromkeys(paths_in(_string(value))))
+            symbols.update(dict.fromkeys(symbols_in(_string(value))))
     return tuple(paths)[:_MAX_ANCHORS], tuple(symbols)[:_MAX_ANCHORS]
 
 
@@ -189,16 +235,11 @@ def _is_file_pattern(value: str) -> bool:
     return "*" in value and "/" in value and " " not in value
 
 
-def _telling(text: str) -> str:
-    """A command without the words and options that every command has."""
-    return " ".join(_COMMAND_WORDS.sub(" ", text).split())
-
-
 def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
-        return [value[:_MAX_VALUE_CHARS]] if value else []
+        return [value[:MAX_VALUE_CHARS]] if value else []
     if isinstance(value, list):
-        return [item[:_MAX_VALUE_CHARS] for item in value if isinstance(item, str)]
+        return [item[:MAX_VALUE_CHARS] for item in value if isinstance(item, str)]
     return []
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from upwell.ground.errors import UpwellError
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
+from upwell.ground.llm import Chat
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, span
 from upwell.ground.types import (
@@ -22,10 +23,12 @@ from upwell.ground.types import (
     Surfacing,
 )
 from upwell.memory.successors import SUPERSEDED
-from upwell.surface.context import query_of
+from upwell.surface.classify import Classifier
+from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
-from upwell.surface.intent import keyword_intent
+from upwell.surface.intent import detector_of
 from upwell.surface.journal import Journal
+from upwell.surface.opening import Latest, Opening, nothing_lately
 from upwell.surface.options import Options
 from upwell.surface.rank import ranked
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
@@ -40,8 +43,9 @@ _OVERSAMPLING = 2
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` finds candidates, `pinned` the standing rules; `paused` says whether a session asked
-    for silence; `mask` takes secrets out of what the journal keeps.
+    `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
+    `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
+    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so.
     """
 
     def __init__(
@@ -53,16 +57,23 @@ class Surfacer:
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
+        latest: Latest = nothing_lately,
+        chat: Chat | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
         self._options = options
         self._paused = paused
         self._clock = clock
+        self._reader = CueReader(options.surface.templates, options.lexicon)
+        self._classifier = Classifier(
+            chat, shelf, options.intent, is_safe=lambda text: mask(text) == text, clock=clock
+        )
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._journal = Journal(shelf, options.surface, mask)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
+        self._opening = Opening(self._rules, latest, shelf, self._seen, options.surface)
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
         )
@@ -73,7 +84,7 @@ class Surfacer:
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         with span("upwell.surface", door=str(cue.door)) as current:
             try:
-                outcome = await self._rules.beside(cue, await self._decide(cue))
+                outcome = await self._outcome(cue)
             except UpwellError as error:
                 LOG.warning("surfacing failed: %s", error)
                 outcome = Skip(reason=SkipReason.FAULT, detail=error.message)
@@ -84,6 +95,7 @@ class Surfacer:
 
     async def aclose(self) -> None:
         """Bring the journal to the shelf."""
+        self._classifier.close()
         await self._journal.aclose()
 
     async def take_back(self, surfacing: Surfacing) -> None:
@@ -93,19 +105,39 @@ class Surfacer:
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
 
+    async def _outcome(self, cue: Cue) -> Outcome:
+        if cue.door == Door.SESSION:
+            return await self._begun(cue)
+        return await self._rules.beside(cue, await self._decide(cue))
+
+    async def _begun(self, cue: Cue) -> Outcome:
+        """What a session begins with; nothing is searched."""
+        if not self._options.surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        if self._paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        return await self._opening.begin(cue, self._clock.now())
+
     async def _decide(self, cue: Cue) -> Outcome:
-        intent = keyword_intent(cue.text) if cue.text else NO_INTENT
+        intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
             return Skip(reason=SkipReason.PAUSED, intent=intent)
         profile = profile_of(cue.door, intent, self._options)
-        query = query_of(cue, self._options.surface.templates, profile.items * _OVERSAMPLING)
+        query = self._reader.query(cue, profile.items * _OVERSAMPLING)
         refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
+            intent = await self._settled(cue, intent)
+            refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
         assert query is not None
+        settling = asyncio.create_task(self._settled(cue, intent))
         found = await self._found(query)
         if isinstance(found, Skip):
+            settling.cancel()
             return replace(found, intent=intent, queries=query.texts)
+        intent = await settling
+        profile = profile_of(cue.door, intent, self._options)
         worth = self._worth(found, intent)
         fresh = worth if isinstance(worth, Skip) else await self._fresh(cue, worth)
         if isinstance(fresh, Skip):
@@ -114,6 +146,14 @@ class Surfacer:
         if not said:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
         return await self._speak(cue, query, intent, said, found)
+
+    async def _settled(self, cue: Cue, intent: Intent) -> Intent:
+        """The intent of keywords, or what the model makes of it where one is asked."""
+        if intent.source != "keyword":
+            return intent
+        return await self._classifier.settled(
+            cue.text, intent, self._options.surface.timeout_seconds
+        )
 
     async def _found(self, query: Query) -> list[Hit] | Skip:
         """Candidates within the deadline, through the breaker."""
@@ -155,7 +195,7 @@ class Surfacer:
         """Those that have not been said yet. Who asked gets everything."""
         if cue.door not in AUTOMATIC_DOORS:
             return hits
-        fresh = await self._seen.fresh(hits)
+        fresh = await self._seen.fresh(hits, cue.session)
         if not fresh:
             best = max(hits, key=lambda hit: hit.score)
             return Skip(

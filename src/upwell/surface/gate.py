@@ -5,18 +5,17 @@ from collections import deque
 from dataclasses import dataclass
 
 from upwell.ground.limits import Clock, RateLimit
-from upwell.ground.text.words import informative, jaccard, terms
+from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types import (
     AUTOMATIC_DOORS,
     Cue,
     Door,
     Intent,
     Query,
-    QuerySource,
     SkipReason,
 )
-from upwell.surface.context import usable
-from upwell.surface.messages import not_applicable
+from upwell.surface.context import says_little, usable
+from upwell.surface.messages import messages_of
 from upwell.surface.options import InjectionMode, Options
 
 WRITE_PATTERNS = (
@@ -85,7 +84,8 @@ class Gate:
         surface = self._options.surface
         if not surface.enabled:
             return Refusal(SkipReason.DISABLED, "surface.enabled = false")
-        if cue.tool is None and (why := not_applicable(cue.text)):
+        messages = messages_of(self._options.lexicon)
+        if cue.tool is None and (why := messages.not_applicable(cue.text)):
             return Refusal(SkipReason.NOT_APPLICABLE, why)
         if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
             return Refusal(SkipReason.PROGRESSIVE, "prepend would shift the offsets")
@@ -109,8 +109,7 @@ class Gate:
         joined = query.paths or query.symbols
         if not joined and not any(usable(text) for text in query.texts):
             return Refusal(SkipReason.UNSUITABLE_QUERY, "no word that says something")
-        weak = query.source is QuerySource.TOOL_NAME and not joined
-        if weak and cue.door in AUTOMATIC_DOORS and len(informative(terms(query.texts[0]))) < 2:
+        if not joined and says_little(query):
             return Refusal(SkipReason.UNSUITABLE_QUERY, "only the tool's name is known")
         return None
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from upwell.ground.text.lexicon import Lexicon, shipped
+
 
 class InjectionMode(StrEnum):
     APPEND = "append"
@@ -22,6 +24,7 @@ class SurfaceOptions:
     max_count: int = 15
     tool_count: int = 3
     preview_chars: int = 200
+    session_max_bytes: int = 1200
     timeout_seconds: float = 3.0
     race_ms: int = 300
     rate_per_minute: int = 15
@@ -52,10 +55,12 @@ def scaled_to(size: str) -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """`intent.*` (seed 004)."""
+    """`intent.*` (seed 004). `use_llm` asks the model of `llm.*` about prompts as well."""
 
     min_confidence: float = 0.5
     required: bool = False
+    use_llm: bool = False
+    llm_timeout_ms: int = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,3 +80,4 @@ class Options:
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
+    lexicon: Lexicon = field(default_factory=shipped)

@@ -28,8 +28,13 @@ NAMESPACE_WEIGHTS: Mapping[IntentKind, Mapping[str, float]] = {
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """`hits` in the order in which they should be said, near-identical texts once."""
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
+    return distinct(ordered)
+
+
+def distinct(hits: Sequence[Hit]) -> list[Hit]:
+    """`hits` in their order, those left out that say nearly the same as one before."""
     kept: list[tuple[Hit, frozenset[str]]] = []
-    for hit in ordered:
+    for hit in hits:
         words = frozenset(terms(hit.memory.text))
         if all(jaccard(words, other) < _NEAR_IDENTICAL for _, other in kept):
             kept.append((hit, words))

@@ -135,10 +135,11 @@ def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
 
 
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
-    return [_entry(hit, query_texts, profile) for hit in hits]
+    return [entry(hit, query_texts, profile) for hit in hits]
 
 
-def _entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
+def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
+    """One memory as one line: cited, cut at what matches."""
     memory = hit.memory
     said = quoted(memory.text, hit.matched) if memory.lines else memory.text
     shown = preview(said, query_texts, profile.preview_chars)
@@ -155,7 +156,7 @@ def fitting(
     """As many of the best `hits` as the profile lets pass, frame and citations counted."""
     chars, tokens, kept = frame_chars, 0, list[Hit]()
     for hit in hits[: profile.items]:
-        line = _entry(hit, query_texts, profile)
+        line = entry(hit, query_texts, profile)
         chars += len(line) + 1
         tokens += count(line) + 1
         if chars > profile.chars or tokens > profile.tokens:

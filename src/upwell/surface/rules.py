@@ -19,9 +19,9 @@ KIND = "rules"
 HEADING = "Standing rules that the user pinned:"
 MAX_RULES = 10
 RULE_CHARS = 300
-MAX_CHARS = 2_000
-"""At most ten rules of three hundred characters, two thousand together (ours)."""
-SILENT = frozenset({SkipReason.DISABLED, SkipReason.PAUSED})
+MAX_BYTES = 2_000
+"""At most ten rules of three hundred characters, two thousand bytes together (ours)."""
+SILENT = frozenset({SkipReason.DISABLED, SkipReason.PAUSED, SkipReason.NOT_APPLICABLE})
 
 Pinned = Callable[[Scope], Awaitable[Sequence[Memory]]]
 
@@ -32,43 +32,53 @@ async def no_rules(_: Scope) -> Sequence[Memory]:
 
 
 class Rules:
-    """Says the rules of a cue's project once a session, and again when the session begins anew
-    (after a compaction the agent has forgotten them). Told sessions are kept for `ttl_seconds`."""
+    """Says the rules of a cue's project once a session; a session that begins gives them itself
+    (`opening.py`). Sessions that were told are kept for `ttl_seconds`."""
 
     def __init__(self, pinned: Pinned, shelf: Shelf, ttl_seconds: float) -> None:
         self._pinned = pinned
         self._shelf = shelf
         self._ttl_seconds = ttl_seconds
 
+    async def of(self, cue: Cue) -> Sequence[Memory]:
+        """The rules of the cue's project, newest first. A fault costs the rules only."""
+        try:
+            return await self._pinned(Scope(project=project_of(cue.cwd)))
+        except UpwellError as error:
+            LOG.warning("standing rules could not be told: %s", error)
+            return ()
+
+    async def told(self, session: str) -> None:
+        """This session has heard them."""
+        if session:
+            await self._shelf.put(KIND, {session: b"told"}, ttl_seconds=self._ttl_seconds)
+
     async def beside(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules, where they are due. A fault costs the rules only."""
         try:
             if not await self._due(cue, outcome):
                 return outcome
-            rules = await self._pinned(Scope(project=project_of(cue.cwd)))
-            if rules and cue.session:
-                told = {cue.session: b"told"}
-                await self._shelf.put(KIND, told, ttl_seconds=self._ttl_seconds)
+            rules = await self.of(cue)
+            if rules:
+                await self.told(cue.session)
         except UpwellError as error:
             LOG.warning("standing rules could not be told: %s", error)
             return outcome
         return with_rules(outcome, rules) if rules else outcome
 
     async def _due(self, cue: Cue, outcome: Surfacing | Skip) -> bool:
-        if isinstance(outcome, Skip) and outcome.reason in SILENT:
-            return False
-        if cue.door == Door.SESSION:
-            return True
         if cue.door != Door.PROMPT or not cue.session:
             return False
-        if isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE:
+        if isinstance(outcome, Skip) and outcome.reason in SILENT:
             return False
         return cue.session not in await self._shelf.get(KIND, [cue.session])
 
 
-def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing:
+def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing | Skip:
     """The outcome as a surfacing that says these rules after what was found."""
-    said, lines = _lines(rules)
+    said, lines = rule_lines(rules, MAX_BYTES)
+    if not said:
+        return outcome
     hits = tuple(Hit(memory=rule, score=1.0, signals={"pinned": 1.0}) for rule in said)
     if isinstance(outcome, Surfacing):
         text = beneath(lines, outcome.id, outcome.text)
@@ -86,15 +96,27 @@ def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing:
     )
 
 
-def _lines(rules: Sequence[Memory]) -> tuple[list[Memory], list[str]]:
-    """The rules that fit, newest first, and the lines that say them."""
+def rule_lines(rules: Sequence[Memory], room: int) -> tuple[list[Memory], list[str]]:
+    """The rules that fit into `room` bytes, newest first, and the lines that say them."""
     said, lines = list[Memory](), [HEADING]
+    room -= _size(HEADING) + _size(_left_out(len(rules)))
     for rule in rules[:MAX_RULES]:
         line = f"- [{citation(rule)}] {preview(rule.text, (), RULE_CHARS)}"
-        if said and sum(map(len, lines)) + len(line) > MAX_CHARS:
+        room -= _size(line)
+        if room < 0:
             break
         said.append(rule)
         lines.append(line)
+    if not said:
+        return [], []
     if left := len(rules) - len(said):
-        lines.append(f"({left} more: upwell recall --pinned)")
+        lines.append(_left_out(left))
     return said, lines
+
+
+def _left_out(count: int) -> str:
+    return f"({count} more: upwell recall --pinned)"
+
+
+def _size(line: str) -> int:
+    return len(line.encode("utf-8", "replace")) + 1

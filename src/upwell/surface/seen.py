@@ -10,6 +10,7 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.types import Hit, Memory
 
 KIND = "seen"
+HERE = "seen_here"
 
 
 class Seen:
@@ -19,18 +20,31 @@ class Seen:
         self._shelf = shelf
         self._ttl_seconds = ttl_seconds
 
-    async def fresh(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Those of `hits` that have not been said within the time of life, in order."""
+    async def fresh(self, hits: Sequence[Hit], session: str = "") -> list[Hit]:
+        """Those of `hits` that have not been said within the time of life, in order; nor to this
+        session as it began."""
         if self._ttl_seconds <= 0:
             return list(hits)
-        known = await self._shelf.get(KIND, [_key(hit.memory) for hit in hits])
-        return [hit for hit in hits if _key(hit.memory) not in known]
+        keys = [_key(hit.memory) for hit in hits]
+        known = await self._shelf.get(KIND, keys)
+        here = await self._shelf.get(HERE, [_here(key, session) for key in keys])
+        return [
+            hit
+            for hit, key in zip(hits, keys, strict=True)
+            if key not in known and _here(key, session) not in here
+        ]
 
     async def told(self, memories: Sequence[Memory], session: str) -> None:
         """Write down that these were said."""
         if self._ttl_seconds > 0:
             said = {_key(memory): session.encode(errors="replace") for memory in memories}
             await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
+
+    async def told_here(self, memories: Sequence[Memory], session: str) -> None:
+        """These were said to this session; others may still hear them."""
+        if self._ttl_seconds > 0 and memories:
+            said = {_here(_key(memory), session): b"" for memory in memories}
+            await self._shelf.put(HERE, said, ttl_seconds=self._ttl_seconds)
 
     async def untold(self, memories: Sequence[Memory]) -> None:
         """Take it back: what was decided did not reach the agent."""
@@ -40,3 +54,7 @@ class Seen:
 
 def _key(memory: Memory) -> str:
     return f"{memory.id}:{memory.content_hash}"
+
+
+def _here(key: str, session: str) -> str:
+    return f"{session}\n{key}"

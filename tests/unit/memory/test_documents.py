@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -104,11 +105,12 @@ async def test_an_edit_an_addition_and_a_deletion_count_at_the_next_search(house
 
 async def test_an_edit_of_the_same_size_within_the_same_tick_is_seen(house: House):
     path = house.write("a.md", "red kettle\n")
+    tick = time.time_ns() + 60 * 10**9
+    os.utime(path, ns=(tick, tick))
     await house.take("a.md")
     assert await house.cited("red") == ["a.md:(1, 1)"]
-    info = path.stat()
     path.write_text("tan kettle\n")
-    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    os.utime(path, ns=(tick, tick))
     assert await house.cited("tan") == ["a.md:(1, 1)"]
 
 

@@ -3,11 +3,15 @@
 import pytest
 
 from upwell.ground.types import Cue, QuerySource
-from upwell.surface.context import query_of
+from upwell.surface.context import CueReader
+
+
+def query_of(cue, limit=10, templates=None):
+    return CueReader(templates or {}).query(cue, limit)
 
 
 def tool(name, args, templates=None):
-    return query_of(Cue(door="tool", tool=name, args=args), templates or {}, 10)
+    return query_of(Cue(door="tool", tool=name, args=args), templates=templates)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +28,7 @@ def tool(name, args, templates=None):
             "fs__read_file",
             {"path": "/home/me/src/billing/retry_policy.py", "query": "x"},
             QuerySource.PATH,
-            "me billing retry policy",
+            "billing retry policy",
         ),
         (
             "web__search",
@@ -56,7 +60,7 @@ def test_files_and_names_are_handed_on_whatever_the_level():
 
 
 def test_a_message_names_files_too():
-    query = query_of(Cue(door="prompt", text="why does src/app/cache.py reload?"), {}, 10)
+    query = query_of(Cue(door="prompt", text="why does src/app/cache.py reload?"))
     assert query.paths == ("src/app/cache.py",)
     assert query.source is QuerySource.MESSAGE
 
@@ -65,7 +69,7 @@ def test_the_cwd_decides_the_project(tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "deep").mkdir()
     cue = Cue(door="prompt", text="what about caching here?", cwd=str(tmp_path / "deep"))
-    assert query_of(cue, {}, 10).scope.project == str(tmp_path)
+    assert query_of(cue).scope.project == str(tmp_path)
 
 
 @pytest.mark.parametrize("args", [{}, {"path": None}, {"path": ["x", 3]}, {"query": {"a": 1}}])
@@ -84,6 +88,6 @@ def test_odd_arguments_do_no_harm(args):
     ],
 )
 def test_only_who_asked_waits(cue, awaited):
-    query = query_of(cue, {}, 5)
+    query = query_of(cue, 5)
     assert query is not None
     assert query.awaited is awaited

@@ -2,7 +2,10 @@
 
 import pytest
 
-from upwell.surface.messages import derive_queries, names, not_applicable
+from upwell.ground.text.lexicon import shipped
+from upwell.surface.messages import messages_of
+
+READ = messages_of(shipped())
 
 
 @pytest.mark.parametrize(
@@ -20,7 +23,7 @@ from upwell.surface.messages import derive_queries, names, not_applicable
     ],
 )
 def test_derived_queries(message, queries):
-    assert derive_queries(message) == queries
+    assert READ.queries(message) == queries
 
 
 @pytest.mark.parametrize(
@@ -34,7 +37,7 @@ def test_derived_queries(message, queries):
     ],
 )
 def test_names(message, found):
-    assert names(message) == found
+    assert READ.names(message) == found
 
 
 @pytest.mark.parametrize(
@@ -60,7 +63,7 @@ def test_names(message, found):
     ],
 )
 def test_not_applicable(message):
-    assert not_applicable(message)
+    assert READ.not_applicable(message)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +79,8 @@ def test_not_applicable(message):
     ],
 )
 def test_applicable(message):
-    assert not_applicable(message) == ""
+    assert READ.not_applicable(message) == ""
 
 
 def test_the_original_is_cut_at_500_characters():
-    assert len(derive_queries("word " * 140)[0]) == 500
+    assert len(READ.queries("word " * 140)[0]) == 500

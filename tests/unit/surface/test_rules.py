@@ -9,7 +9,7 @@ from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing
 from upwell.surface.engine import Surfacer
 from upwell.surface.options import Options, SurfaceOptions
-from upwell.surface.rules import MAX_CHARS, MAX_RULES
+from upwell.surface.rules import MAX_BYTES, MAX_RULES
 from upwell.testing import FakeRecall, ManualClock
 
 RULE = Memory(id="r1", text="Never force-push to main", pinned=True)
@@ -110,7 +110,7 @@ async def test_what_is_switched_off_says_no_rules() -> None:
 async def test_a_session_without_rules_is_silent() -> None:
     outcome = await surfacer(Pinned()).surface(Cue(door="session", session="s"))
     assert isinstance(outcome, Skip)
-    assert outcome.reason is SkipReason.NOT_APPLICABLE
+    assert outcome.reason is SkipReason.NO_CANDIDATES
 
 
 async def test_rules_are_capped_and_the_rest_is_counted() -> None:
@@ -120,7 +120,7 @@ async def test_rules_are_capped_and_the_rest_is_counted() -> None:
     said = len(outcome.memories)
     assert 1 < said <= MAX_RULES
     assert f"({len(rules) - said} more" in outcome.text
-    assert len(outcome.text) < MAX_CHARS + 400
+    assert len(outcome.text) < MAX_BYTES + 400
 
 
 async def test_a_rule_cannot_leave_the_frame() -> None:

@@ -88,7 +88,10 @@ def symbols_in(text: str) -> tuple[str, ...]:
     """Names of code in `text`, as written, in order: `snake_case`, `mixedCase`, `a.dotted.name`,
     a call, or a name in backticks. File names are not."""
     bare = _URL.sub(" ", text[:MAX_READ_CHARS])
-    files = {part for path in paths_in(bare) for part in (path, path.rsplit("/", 1)[-1])}
+    paths = paths_in(bare)
+    files = {part for path in paths for part in (path, path.rsplit("/", 1)[-1])}
+    for path in sorted(paths, key=len, reverse=True):
+        bare = bare.replace(path, " ")
     candidates: list[tuple[int, str]] = []
     for match in _TICKED.finditer(bare):
         name = match.group(1).rstrip("()")

@@ -8,6 +8,8 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
+from upwell.ground.text.lexicon import shipped
+
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
 _IDENTIFIER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -15,30 +17,7 @@ _ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]*[a-z0-9]+|[A-Z]+")
 _SEPARATOR = re.compile(r"[\W_]+")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
-STOP_WORDS_EN = frozenset(
-    """
-    a about above after again all also am an and any are as at be because been before being
-    below between both but by can cannot could did do does doing don down during each few
-    for from further had has have having he her here hers him his how i if in into is it its
-    itself just let ll may me might more most must my no nor not now of off on once only or
-    other our ours out over own please re s same shall she should so some such t than that
-    the their theirs them then there these they this those through to too under until up us
-    ve very was we were what when where which while who whom whose why will with would you
-    your yours
-    """.split()
-)
-STOP_WORDS_ES = frozenset(
-    """
-    al algo algunos ante antes aquel aquella así aun aunque cada como con contra cuál cuando
-    cuándo cómo de del desde donde dónde dos e el ella ellas ellos en entre era eran es esa
-    esas ese eso esos esta estaba estado estan están estar estas este esto estos está fue
-    fueron ha hace haber había han hasta hay la las le les lo los me mi mis mucho muy más
-    nada ni no nos nosotros nuestra nuestro o os otra otro para pero por porque porqué qué
-    que quien quién se sea ser si sí sin sobre son soy su sus también tanto te tengo ti
-    tiene todo todos tu tus tú un una unas uno unos usted y ya yo él
-    """.split()
-)
-STOP_WORDS = STOP_WORDS_EN | STOP_WORDS_ES
+STOP_WORDS = shipped().stop_words
 
 
 def fold(text: str) -> str:

@@ -1,0 +1,169 @@
+"""The words that upwell knows, read from `lexicon.toml` beside this file: stop words, greetings,
+acknowledgements, words that are no names, signals of intent, parts of paths and commands.
+
+A user's file of the same shape adds to them, brings further languages, and takes words away again.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.errors import ConfigError
+
+FILE_NAME = "lexicon.toml"
+SHIPPED = Path(__file__).with_name(FILE_NAME)
+KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "general")
+"""Kinds of intent, the most specific first (seed 004)."""
+WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
+CODE, WITHOUT, INTENT = "code", "without", "intent"
+_SPOKEN = ("stop_words", "greetings", "acknowledgements", "not_names", "openings", "requests")
+_CODED = ("boilerplate", "commands")
+MAX_FILE_BYTES = 1_000_000
+MAX_PHRASE_WORDS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A phrase that shows an intent of this kind, with 1 (weak) to 3 (strong)."""
+
+    kind: str
+    weight: int
+    phrase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lexicon:
+    """Words and phrases of all languages together, as they are written in the files. What is made
+    of one is kept by its identity."""
+
+    stop_words: frozenset[str] = frozenset()
+    greetings: frozenset[str] = frozenset()
+    acknowledgements: frozenset[str] = frozenset()
+    not_names: frozenset[str] = frozenset()
+    openings: frozenset[str] = frozenset()
+    requests: frozenset[str] = frozenset()
+    boilerplate: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
+    signals: tuple[Signal, ...] = ()
+
+
+@lru_cache(maxsize=1)
+def shipped() -> Lexicon:
+    """What comes with upwell."""
+    return _with(Lexicon(), _document(SHIPPED), SHIPPED)
+
+
+def extended(path: Path) -> Lexicon:
+    """What comes with upwell, and what the file at `path` says, where there is one.
+
+    Raises:
+        ConfigError: the file cannot be read, or has something that no lexicon has; one line that
+            names it.
+    """
+    if not path.exists():
+        return shipped()
+    return _with(shipped(), _document(path), path)
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            raise _wrong(path, "is larger than 1 MB")
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise _wrong(path, f"is not TOML: {error}", hint="mend that line") from error
+    except OSError as error:
+        raise _wrong(path, f"cannot be read: {error.strerror}", hint="check its owner") from error
+
+
+def _with(lexicon: Lexicon, document: Mapping[str, Any], path: Path) -> Lexicon:
+    for name, table in document.items():
+        if not isinstance(table, Mapping):
+            raise _wrong(path, f"has {name!r} outside of a table", hint="[en], [es], [code] …")
+        lexicon = (
+            _taken_away(lexicon, table, path)
+            if name == WITHOUT
+            else _added(lexicon, name, table, path)
+        )
+    return lexicon
+
+
+def _added(lexicon: Lexicon, name: str, table: Mapping[str, Any], path: Path) -> Lexicon:
+    known = _CODED if name == CODE else (*_SPOKEN, INTENT)
+    for key, value in table.items():
+        where = f"{name}.{key}"
+        if key not in known:
+            raise _unknown(path, where, key, known)
+        if key == INTENT:
+            signals = tuple(_signals(path, where, value))
+            lexicon = replace(lexicon, signals=lexicon.signals + signals)
+        else:
+            words = frozenset(_listed(path, where, value))
+            lexicon = replace(lexicon, **{key: getattr(lexicon, key) | words})
+    return lexicon
+
+
+def _taken_away(lexicon: Lexicon, table: Mapping[str, Any], path: Path) -> Lexicon:
+    known = tuple(field.name for field in fields(Lexicon))
+    for key, value in table.items():
+        if key not in known:
+            raise _unknown(path, f"{WITHOUT}.{key}", key, known)
+        gone = {word.casefold() for word in _listed(path, f"{WITHOUT}.{key}", value)}
+        left: Any = (
+            tuple(s for s in lexicon.signals if s.phrase.casefold() not in gone)
+            if key == "signals"
+            else frozenset(w for w in getattr(lexicon, key) if w.casefold() not in gone)
+        )
+        lexicon = replace(lexicon, **{key: left})
+    return lexicon
+
+
+def _signals(path: Path, where: str, value: Any) -> Iterator[Signal]:
+    for kind, table in _table(path, where, value, KINDS).items():
+        for strength, phrases in _table(path, f"{where}.{kind}", table, tuple(WEIGHTS)).items():
+            for phrase in _listed(path, f"{where}.{kind}.{strength}", phrases):
+                _check_phrase(path, f"{where}.{kind}.{strength}", phrase)
+                yield Signal(kind, WEIGHTS[strength], phrase)
+
+
+def _check_phrase(path: Path, where: str, phrase: str) -> None:
+    words = phrase.split()
+    bare = [word for word in words if word != "..."]
+    whole = all(part.strip("^*") for word in bare for part in word.split("|"))
+    gaps = "... ..." in " ".join(words) or "..." in (*words[:1], *words[-1:])
+    if not bare or not whole or gaps or len(words) > MAX_PHRASE_WORDS:
+        raise _wrong(
+            path, f"has {phrase!r} in {where}: no phrase", hint='words like "how do|can ... fix*"'
+        )
+
+
+def _table(path: Path, where: str, value: Any, known: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _wrong(path, f"has a {where} that is no table", hint=f"known: {', '.join(known)}")
+    for key in value:
+        if key not in known:
+            raise _unknown(path, f"{where}.{key}", key, known)
+    return value
+
+
+def _listed(path: Path, where: str, value: Any) -> list[str]:
+    """An array of texts, or a text of single words."""
+    if isinstance(value, str):
+        return value.split()
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return [item for item in value if item.strip()]
+    raise _wrong(path, f"has a {where} that is no list of words", hint='["one", "two words"]')
+
+
+def _unknown(path: Path, where: str, key: str, known: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
+    return _wrong(path, f"has an unknown list {where}", hint=hint)
+
+
+def _wrong(path: Path, what: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{path} {what}", origin=str(path), hint=hint)

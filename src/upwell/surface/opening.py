@@ -1,0 +1,189 @@
+"""What a session begins with: the rules the user pinned, and the notes most likely of use.
+
+Nobody has asked anything yet, so there is nothing to match. What speaks for a note is that it
+belongs to this project, is recent or was looked at since, states a decision or a pitfall, and is
+about files that were changed lately (by their own times: git is not run, a cloned repository must
+not start a process). All of it together stays within `surface.session_max_bytes`.
+"""
+
+import asyncio
+import os
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from upwell.ground.project import project_of
+from upwell.ground.shelf import Shelf
+from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
+from upwell.surface.options import SurfaceOptions
+from upwell.surface.rank import distinct
+from upwell.surface.render import Profile, beneath, entry
+from upwell.surface.rules import Rules, rule_lines
+from upwell.surface.seen import Seen
+
+KIND = "opening"
+HEADING = "Of this project, lately:"
+FORGETFUL = frozenset({"compact", "clear"})
+"""Why a session may begin anew (`Cue.text`, in the hosts' words): the agent has forgotten."""
+LOOKED_AT = 200
+"""Of a project's memories and the global ones so many are looked at, the newest."""
+MAX_NOTES = 6
+PREVIEW_CHARS = 180
+MIN_WORTH = 0.3
+MAX_STATS = 400
+HALF_LIFE_DAYS = 30.0
+TOUCHED_HALF_LIFE_DAYS = 2.0
+KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
+OTHER_KINDS = 0.7
+TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
+ELSEWHERE = 0.5
+"""Ours: what a note weighs by its namespace, who wrote it, and when it belongs to no project."""
+_DAY_SECONDS = 86_400.0
+_PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
+
+Latest = Callable[[Scope], Awaitable[Sequence[Memory]]]
+
+
+async def nothing_lately(_: Scope) -> Sequence[Memory]:
+    """Nothing is remembered."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """Says once what a session should begin with. `latest` gives the newest memories of a scope;
+    `seen` hears what was said whole, so that this session is not told it again."""
+
+    rules: Rules
+    latest: Latest
+    shelf: Shelf
+    seen: Seen
+    options: SurfaceOptions
+
+    async def begin(self, cue: Cue, now: float) -> Surfacing | Skip:
+        """The rules and notes for the session of this cue, or why there are none.
+
+        Rules are said whenever it begins; notes once, unless the agent has forgotten them.
+        """
+        if not self.options.session_max_bytes:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
+        surfacing_id = f"s_{secrets.token_hex(6)}"
+        room = _Room(self.options.session_max_bytes, surfacing_id)
+        rules = room.take_rules(await self.rules.of(cue))
+        repeated = cue.text not in FORGETFUL and await self._was_told(cue.session)
+        notes = [] if repeated else room.take_notes(await self._worth_saying(cue, now))
+        if not rules and not notes:
+            reason = SkipReason.REPEATED if repeated else SkipReason.NO_CANDIDATES
+            return Skip(reason=reason, detail="as this session began" if repeated else "")
+        await self._told(cue.session, notes)
+        best = max(notes, key=lambda hit: hit.score, default=None)
+        return Surfacing(
+            id=surfacing_id,
+            hits=(
+                *(Hit(memory=rule, score=1.0, signals={"pinned": 1.0}) for rule in rules),
+                *notes,
+            ),
+            text=room.text,
+            confidence=1.0 if rules or best is None else best.score,
+            signals=best.signals if best is not None else {"pinned": 1.0},
+        )
+
+    async def _was_told(self, session: str) -> bool:
+        return bool(session) and session in await self.shelf.get(KIND, [session])
+
+    async def _told(self, session: str, notes: Sequence[Hit]) -> None:
+        if not session:
+            return
+        ttl_seconds = self.options.dedup_ttl_seconds
+        if notes:
+            await self.shelf.put(KIND, {session: b"told"}, ttl_seconds=ttl_seconds)
+        whole = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
+        await self.seen.told_here(whole, session)
+        await self.rules.told(session)
+
+    async def _worth_saying(self, cue: Cue, now: float) -> list[Hit]:
+        """The notes of the cue's project that are most likely of use, best first."""
+        project = project_of(cue.cwd)
+        found = [
+            memory
+            for memory in await self.latest(Scope(project=project))
+            if not memory.pinned
+            and memory.trust is not Trust.TOOL
+            and memory.project in (None, project)
+        ]
+        replaced = {memory.supersedes for memory in found}
+        current = [memory for memory in found if memory.id not in replaced]
+        touched = await asyncio.to_thread(touched_lately, current, project, now)
+        hits = [standing(memory, project, touched.get(memory.id, 0.0), now) for memory in current]
+        ordered = sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
+        return distinct([hit for hit in ordered if hit.score >= MIN_WORTH])
+
+
+def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
+    """A memory as a hit that no cue found: its score says how likely it is of use, by itself."""
+    created = memory.created_at if memory.created_at is not None else now
+    used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
+    age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
+    recency = 0.5 ** (age_days / HALF_LIFE_DAYS)
+    own = 1.0 if project is not None and memory.project == project else ELSEWHERE
+    kind = KINDS.get(memory.namespace, OTHER_KINDS)
+    worth = kind * TRUSTS.get(memory.trust, 0.0) * own * (0.3 + 0.7 * recency)
+    signals = {"recency": recency, "used": float(used), "touched": touched, "kind": kind}
+    return Hit(memory=memory, score=worth + (1.0 - worth) * 0.5 * touched, signals=signals)
+
+
+def touched_lately(memories: Sequence[Memory], project: str | None, now: float) -> dict[str, float]:
+    """How recently a file that each memory is about was changed: 1 just now, 0.5 after two days.
+
+    At most `MAX_STATS` files are looked at; their content is not.
+    """
+    if project is None:
+        return {}
+    ages: dict[str, float] = {}
+    found: dict[str, float] = {}
+    for memory in memories:
+        for path in memory.paths:
+            if path not in ages and len(ages) < MAX_STATS:
+                ages[path] = _age_days(os.path.join(project, path), now)
+            recency = 0.5 ** (ages.get(path, 1e6) / TOUCHED_HALF_LIFE_DAYS)
+            found[memory.id] = max(recency, found.get(memory.id, 0.0))
+    return {identity: recency for identity, recency in found.items() if recency >= 0.05}
+
+
+def _age_days(path: str, now: float) -> float:
+    try:
+        return max(0.0, now - os.stat(path).st_mtime) / _DAY_SECONDS
+    except (OSError, ValueError):
+        return 1e6
+
+
+class _Room:
+    """A block that is filled line by line, up to `most` bytes."""
+
+    def __init__(self, most: int, surfacing_id: str) -> None:
+        self.text = ""
+        self._most = most
+        self._id = surfacing_id
+
+    def take_rules(self, rules: Sequence[Memory]) -> list[Memory]:
+        """As many rules as fit, newest first; the block says how many are left out."""
+        said, lines = rule_lines(rules, self._most - len(beneath([], self._id)) - 1)
+        return said if said and self._takes(lines) else []
+
+    def take_notes(self, notes: Sequence[Hit]) -> list[Hit]:
+        """The best notes that fit, in order; one that is too long gives way to the next."""
+        said: list[Hit] = []
+        for hit in notes:
+            if len(said) == MAX_NOTES:
+                break
+            line = entry(hit, (), _PROFILE)
+            if self._takes([line] if said else [HEADING, line]):
+                said.append(hit)
+        return said
+
+    def _takes(self, lines: Sequence[str]) -> bool:
+        longer = beneath(lines, self._id, self.text)
+        if len(longer.encode("utf-8", "replace")) > self._most:
+            return False
+        self.text = longer
+        return True

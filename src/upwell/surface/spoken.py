@@ -1,0 +1,118 @@
+"""Arguments as words: what of a path, an address, a command line or a search says what it is about.
+
+What every path, address and command has in common is left out: it would match everywhere and tell
+nothing.
+"""
+
+import re
+import shlex
+from collections.abc import Iterator
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
+
+from upwell.ground.text.anchors import PROJECT_FILES, file_stem, path_parts, relative_to
+from upwell.ground.text.lexicon import Lexicon, shipped
+from upwell.ground.text.words import path_words
+
+MAX_VALUE_CHARS = 400
+MAX_COMMAND_CHARS = 2_000
+_HOMES = frozenset({"home", "users"})
+_FORGES = ("github.", "gitlab.", "bitbucket.", "codeberg.", "gitea.", "raw.githubusercontent.")
+_ADDRESS_NOISE = frozenset(
+    """
+    www com org net io dev html htm php aspx blob tree raw issues issue pull pulls wiki commit
+    commits releases discussions en latest stable api v1 v2 v3 http https
+    """.split()
+)
+_URL = re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+", re.IGNORECASE)
+_QUALIFIER = re.compile(
+    r"(?<!\S)-?(?:repo|org|user|owner|author|language|lang|is|in|type|state|label|sort|created|"
+    r"updated|extension|size|stars|fork|archived|no|involves|assignee|milestone|base|head):\S+"
+)
+_PLACE_QUALIFIER = re.compile(r"(?<!\S)(?:path|file|filename):(?=\S)")
+_PATH_SHAPED = re.compile(r"^~?/?[\w.@+-]+(?:[\\/][\w.@+-]*)*$")
+_ASSIGNMENT = re.compile(r"^[A-Za-z_]\w*=")
+_OPERATORS = re.compile(r"[|&;<>()`]+|\$\(|\d?>&?\d?")
+_NUMBER = re.compile(r"^[\d.,:/+-]+$")
+_REGEX_SIGNS = re.compile(r"\\[bBdDsSwW<>]|[\\^$*+?()\[\]{}|]")
+
+
+class Speech:
+    """Makes words of arguments; `boilerplate` and `commands` of the lexicon tell nothing."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._boilerplate = lexicon.boilerplate | _ADDRESS_NOISE
+        self._path_noise = lexicon.boilerplate
+        self._commands = lexicon.commands
+
+    def path(self, path: str, root: str | None = None) -> str:
+        """The parts of a path that say something: those below `root`, where it is known; the
+        extension, boilerplate and files that every project has left out."""
+        parts = path_parts(_below(path, root))
+        if parts and file_stem(path).lstrip(".") in PROJECT_FILES | {"gitignore"}:
+            parts.pop()
+        words = path_words("/".join(parts)) if parts else []
+        return " ".join(word for word in words if word not in self._path_noise)
+
+    def address(self, url: str) -> str:
+        """The words of a URL; of a page on a forge those behind the repository."""
+        try:
+            parts = urlsplit(url)
+            host = (parts.hostname or "").lower()
+        except ValueError:
+            return ""
+        segments = [part for part in unquote(parts.path).split("/") if part]
+        if host.startswith(_FORGES):
+            host, segments = "", segments[2:]
+        words = [*host.split("."), *path_words("/".join(segments))]
+        return " ".join(w for w in words if w not in self._boilerplate and not w.isdigit())
+
+    def command(self, line: str, root: str | None = None) -> str:
+        """A command line without the words and options that every command has."""
+        spoken = []
+        for word in _shell_words(line[:MAX_COMMAND_CHARS]):
+            if word.startswith("-") or _ASSIGNMENT.match(word) or _NUMBER.match(word):
+                continue
+            if word.lower() in self._commands:
+                continue
+            spoken.append(self.value(_REGEX_SIGNS.sub(" ", word).strip(), root))
+        return " ".join(filter(None, spoken))
+
+    def value(self, text: str, root: str | None = None) -> str:
+        """Any argument: addresses, paths and the qualifiers of a search by what they say."""
+        text = _PLACE_QUALIFIER.sub("", _QUALIFIER.sub(" ", text[:MAX_COMMAND_CHARS]))
+        text = _URL.sub(lambda url: self.address(url.group()), text)
+        words = (
+            self.path(word, root) if "/" in word and _PATH_SHAPED.match(word) else word
+            for word in text.split()
+        )
+        return " ".join(filter(None, words))
+
+
+@lru_cache(maxsize=4)
+def speech_of(lexicon: Lexicon | None = None) -> Speech:
+    """The speech of a lexicon, made once; of the one that ships without."""
+    return Speech(lexicon or shipped())
+
+
+def _below(path: str, root: str | None) -> str:
+    """`path` without the project's root, or without a home folder and the folder in it."""
+    parts = path_parts(relative_to(path, root))
+    if root is None and path.startswith("/") and len(parts) > 3 and parts[0].lower() in _HOMES:
+        parts = parts[3:]
+    return "/".join(parts)
+
+
+def _shell_words(line: str) -> Iterator[str]:
+    """The words of a command line, quotes taken off; of a broken one those between spaces."""
+    bare = line.replace("\n", " ; ")
+    try:
+        lexer = shlex.shlex(bare, posix=True, punctuation_chars="|&;<>()`")
+        lexer.whitespace_split = True
+        lexer.commenters = ""
+        words = list(lexer)
+    except ValueError:
+        words = bare.replace('"', " ").replace("'", " ").split()
+    for word in words:
+        if not _OPERATORS.fullmatch(word):
+            yield from word.split()

@@ -1,0 +1,184 @@
+"""What a session begins with: the right notes, once, within the cap."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upwell.ground.errors import StoreError
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
+from upwell.surface.engine import Surfacer
+from upwell.surface.opening import PREVIEW_CHARS, standing
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.testing import FakeRecall, ManualClock
+
+DAY = 86_400.0
+NOW = 1_000_000.0 + 400 * DAY
+
+
+def note(identity: str, text: str = "", *, age_days: float = 1.0, **fields: object) -> Memory:
+    fields = {"project": "/repo", "namespace": "decisions"} | fields
+    created = NOW - age_days * DAY
+    text = text or f"{identity} is what was decided about {identity}"
+    made = Memory(id=identity, text=text, created_at=created, viewed_at=created, content_hash=text)
+    return replace(made, **fields)
+
+
+class Stage:
+    """A store that is read newest first, and what is pinned in it."""
+
+    def __init__(self, *memories: Memory, rules: Sequence[Memory] = (), **options: object) -> None:
+        self.memories = memories
+        self.rules = rules
+        self.error: StoreError | None = None
+        self.recall = FakeRecall([Hit(memory=one, score=0.9) for one in memories])
+        self.surfacer = Surfacer(
+            self.recall.search,
+            MemoryShelf(clock=ManualClock(NOW)),
+            Options(surface=SurfaceOptions(**options)),
+            pinned=self._pinned,
+            latest=self._latest,
+            clock=ManualClock(NOW),
+        )
+
+    async def _pinned(self, scope: Scope) -> Sequence[Memory]:
+        return self.rules
+
+    async def _latest(self, scope: Scope) -> Sequence[Memory]:
+        if self.error is not None:
+            raise self.error
+        return [
+            one
+            for one in self.memories
+            if scope.project is None or one.project in (None, scope.project)
+        ]
+
+    async def begin(self, why: str = "", session: str = "s", cwd: str | None = "/repo"):
+        return await self.surfacer.surface(Cue(door="session", text=why, session=session, cwd=cwd))
+
+
+def ids(outcome: Surfacing | Skip) -> list[str]:
+    assert isinstance(outcome, Surfacing), outcome
+    return [memory.id for memory in outcome.memories]
+
+
+async def test_recent_notes_of_the_project_come_after_the_rules() -> None:
+    rule = Memory(id="r", text="Never force-push to main", pinned=True)
+    stage = Stage(note("new"), note("older", age_days=40), rules=[rule])
+    outcome = await stage.begin()
+    assert ids(outcome) == ["r", "new", "older"]
+    assert outcome.text.index("force-push") < outcome.text.index("new is what")
+    assert outcome.text.startswith(f'<upwell-memories id="{outcome.id}">')
+    assert stage.recall.asked == []
+
+
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        note("x", project="/other"),
+        note("x", trust=Trust.TOOL),
+        note("x", pinned=True),
+        note("x", age_days=400, namespace="context", trust=Trust.IMPORTED),
+        note("x", age_days=60, project=None),
+    ],
+)
+async def test_what_is_of_no_use_here_is_not_said(unfit: Memory) -> None:
+    assert ids(await Stage(note("new"), unfit).begin()) == ["new"]
+
+
+async def test_without_a_project_only_global_notes_are_said() -> None:
+    stage = Stage(note("mine"), note("everywhere", project=None))
+    assert ids(await stage.begin(cwd=None)) == ["everywhere"]
+
+
+async def test_the_successor_stands_for_what_it_replaces() -> None:
+    stage = Stage(
+        note("new", "the port is 7432", supersedes="old"), note("old", "the port is 7431")
+    )
+    assert ids(await stage.begin()) == ["new"]
+
+
+async def test_what_says_nearly_the_same_is_said_once() -> None:
+    stage = Stage(
+        note("a", "The cache reloads on SIGHUP"), note("b", "the cache reloads on SIGHUP")
+    )
+    assert len(ids(await stage.begin())) == 1
+
+
+def test_what_was_looked_at_since_counts_as_recent() -> None:
+    old = note("old", age_days=200)
+    used = replace(old, viewed_at=NOW - DAY)
+    assert standing(used, "/repo", 0.0, NOW).score > 2 * standing(old, "/repo", 0.0, NOW).score
+
+
+async def test_a_file_that_was_just_changed_brings_its_note_to_the_front(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    for name, age in (("hot.py", 0.1), ("cold.py", 90)):
+        (tmp_path / name).write_text("x")
+        os.utime(tmp_path / name, (NOW, NOW - age * DAY))
+    project = str(tmp_path)
+    stage = Stage(
+        note("cold", age_days=20, paths=("cold.py",), project=project),
+        note("hot", age_days=30, paths=("hot.py", "gone.py", "a\0b"), project=project),
+    )
+    assert ids(await stage.begin(cwd=project)) == ["hot", "cold"]
+
+
+async def test_once_a_session_and_again_when_the_agent_has_forgotten() -> None:
+    stage = Stage(note("new"))
+    assert ids(await stage.begin("startup")) == ["new"]
+    again = await stage.begin("resume")
+    assert isinstance(again, Skip)
+    assert again.reason is SkipReason.REPEATED
+    assert ids(await stage.begin("compact")) == ["new"]
+    assert ids(await stage.begin(session="another")) == ["new"]
+
+
+async def test_what_was_said_whole_is_not_said_again_in_that_session_only() -> None:
+    stage = Stage(note("new"))
+    await stage.begin()
+    read = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s")
+    said = await stage.surfacer.surface(read)
+    assert isinstance(said, Skip)
+    assert said.reason is SkipReason.REPEATED
+    assert ids(await stage.surfacer.surface(replace(read, session="t"))) == ["new"]
+
+
+async def test_what_was_cut_may_still_come_where_it_matters() -> None:
+    stage = Stage(note("long", "a decision about caching " * (PREVIEW_CHARS // 10)))
+    assert "upwell://memory/long" in (await stage.begin()).text
+    read = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s")
+    assert ids(await stage.surfacer.surface(read)) == ["long"]
+
+
+@pytest.mark.parametrize("most", [0, 100, 300, 700, 1200, 5000])
+async def test_all_of_it_stays_within_the_cap(most: int) -> None:
+    rules = [Memory(id=f"r{n}", text=f"rule {n}: nunca más, ñandú " * 4) for n in range(8)]
+    notes = [note(f"n{n}", f"{n} día número {n * 7919}: " + "é" * n * 9) for n in range(20)]
+    outcome = await Stage(*notes, rules=rules, session_max_bytes=most).begin()
+    if isinstance(outcome, Surfacing):
+        assert len(outcome.text.encode()) <= most
+        assert outcome.text.endswith("</upwell-memories>")
+    else:
+        assert most < 300
+
+
+async def test_zero_bytes_leave_the_rules_to_the_first_prompt() -> None:
+    rule = Memory(id="r", text="Never force-push to main", pinned=True)
+    stage = Stage(rules=[rule], session_max_bytes=0)
+    outcome = await stage.begin()
+    assert isinstance(outcome, Skip)
+    assert outcome.reason is SkipReason.DISABLED
+    prompt = Cue(door="prompt", text="how does the cache reload?", session="s", cwd="/repo")
+    assert ids(await stage.surfacer.surface(prompt)) == ["r"]
+
+
+async def test_a_store_that_fails_is_a_reason() -> None:
+    stage = Stage(note("new"))
+    stage.error = StoreError("gone")
+    outcome = await stage.begin()
+    assert isinstance(outcome, Skip)
+    assert outcome.reason is SkipReason.FAULT

@@ -1,0 +1,112 @@
+"""When it speaks and when it keeps silent, on the repository's own small set (`benchmarks/own`)."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from upwell import Cue, Surfacing
+from upwell.app import App, Settings, build
+from upwell.ground.types import Skip, SkipReason
+
+FOLDER = Path(__file__).parents[3] / "benchmarks" / "own"
+ALL_AT_ONCE = {
+    "surface.dedup_ttl_seconds": 0,
+    "surface.rate_per_minute": 1_000_000,
+    "surface.cooldown_seconds": 0,
+}
+
+
+def lines(name: str) -> list[dict]:
+    text = (FOLDER / name).read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+CUES = lines("cues.jsonl")
+
+
+def cue_of(row: dict, place: int = 0) -> Cue:
+    session = row.get("session", str(place))
+    if "prompt" in row:
+        return Cue(door="prompt", text=row["prompt"], session=session)
+    return Cue(door="tool", tool=row["tool"], args=row["args"], session=session)
+
+
+@pytest.fixture
+async def harbour(tmp_path: Path) -> AsyncIterator[App]:
+    """An app that knows the harbour, and may speak as often as it likes."""
+    app = await build(Settings(home=tmp_path, flags=ALL_AT_ONCE, environment={}))
+    await app.memory.add_many(lines("memories.jsonl"))
+    yield app
+    await app.aclose()
+
+
+@dataclass
+class Tally:
+    asked: int = 0
+    answered: int = 0
+    useful: int = 0
+
+
+async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> None:
+    tallies: dict[str, Tally] = {}
+    for place, row in enumerate(CUES):
+        outcome = await harbour.surfacer.surface(cue_of(row, place))
+        tally = tallies.setdefault(row["class"], Tally())
+        tally.asked += 1
+        if isinstance(outcome, Surfacing):
+            tally.answered += 1
+            tally.useful += bool({m.id for m in outcome.memories[:3]} & set(row["gold"]))
+    for silent in ("neg_chat", "neg_meta", "write_tool"):
+        assert tallies[silent].answered == 0, silent
+    assert tallies["neg_generic"].answered <= 0.025 * tallies["neg_generic"].asked
+    unwanted = [tally for kind, tally in tallies.items() if kind.startswith("neg")]
+    assert sum(t.answered for t in unwanted) <= 0.05 * sum(t.asked for t in unwanted)
+    for wanted in ("pos_tool", "pos_prompt"):
+        assert tallies[wanted].useful >= 0.85 * tallies[wanted].asked, wanted
+
+
+async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
+    app = await build(Settings(home=tmp_path, environment={}))
+    await app.memory.add_many(lines("memories.jsonl"))
+    heard: set[str] = set()
+    for row in (row for row in CUES if row["class"] == "repeat"):
+        outcome = await app.surfacer.surface(cue_of({**row, "session": "one"}))
+        said = {m.id for m in outcome.memories} if isinstance(outcome, Surfacing) else set()
+        assert not said & heard
+        heard |= said
+    await app.aclose()
+    assert heard >= {gold for row in CUES if row["class"] == "repeat" for gold in row["gold"]}
+
+
+async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
+    """Whatever explicit search finds above `min_score`, the same words as a prompt bring up."""
+    least = harbour.config.surface.min_score
+    texts = [row["prompt"] for row in CUES if "prompt" in row]
+    texts += [memory["text"] for memory in lines("memories.jsonl")]
+    found = 0
+    for text in texts:
+        hits = await harbour.memory.search(text)
+        if not hits or hits[0].score < least:
+            continue
+        outcome = await harbour.surfacer.surface(Cue(door="prompt", text=text, session=text))
+        if isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE:
+            continue
+        assert isinstance(outcome, Surfacing), f"{text}: {outcome}"
+        assert hits[0].memory.id in {m.id for m in outcome.memories}
+        found += 1
+    assert found > 60
+
+
+async def test_what_recall_finds_for_a_call_is_said_beside_it(harbour: App) -> None:
+    least = harbour.config.surface.min_score
+    found = 0
+    for place, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):
+        outcome = await harbour.surfacer.surface(cue_of(row, place))
+        hits = [hit for text in outcome.queries for hit in await harbour.memory.search(text)]
+        if any(hit.score >= least for hit in hits):
+            assert isinstance(outcome, Surfacing), row
+            found += 1
+    assert found > 10
