@@ -1,15 +1,18 @@
-"""What the store costs: ingest, a durable add, search, a cold start, disk.
+"""What a store of memories costs: ingest, a durable add, search, a cold start, disk, memory.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000]
+    python benchmarks/store.py --memtomem PYTHON --memory-service PYTHON      peers, each its venv
 
 Text is synthetic: Zipf-distributed words over 100 000 made-up ones, a quarter of them from one of
-2 000 topics, 24 to 43 words a memory. Queries have 30 words, most of them common.
+2 000 topics, 24 to 43 words a memory. Queries have 30 words, most of them common. Every store runs
+in a process of its own (`store_worker.py`), on the same texts in the same order. A store whose
+filling takes longer than --patience is left at that size, and it is said how far it came.
 """
 
 import argparse
-import asyncio
+import json
+import os
 import random
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,31 +20,15 @@ import time
 from collections.abc import Iterator
 from itertools import accumulate
 from pathlib import Path
+from typing import Any
 
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Memory, Query
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.ground.types import Memory
 
+HERE = Path(__file__).parent
 WORDS = 100_000
 TOPICS = 2_000
 BATCH = 5_000
-COLD = """
-import asyncio, sys, time
-began = time.perf_counter()
-from pathlib import Path
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Query
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
-async def main():
-    store = SqliteStore(open_database(Path(sys.argv[1]), [OWNER], synchronous="FULL"))
-    await store.search(Query(texts=(sys.argv[2],)), Deadline.after(60))
-    print(1000 * (time.perf_counter() - began), 1000 * time.process_time())
-asyncio.run(main())
-"""
+QUERIES, ADDS, COLD_STARTS = 20, 100, 3
 
 
 class Writer:
@@ -73,56 +60,102 @@ class Writer:
             yield Memory(text=self.text(self.rng.randint(24, 43)))
 
 
+class Store:
+    """A worker process with one store in it."""
+
+    def __init__(self, name: str, python: str, folder: Path) -> None:
+        environment = {**os.environ, "HOME": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        self.began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [python, str(HERE / "store_worker.py"), name, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+        )
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        said = json.loads(self._process.stdout.readline() or '{"error": "the worker ended"}')
+        if "error" in said:
+            raise SystemExit(f"{self._process.args[2]}: {said['error']}")
+        return said
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=600)
+
+
 def spread(values: list[float]) -> str:
     ordered = sorted(values)
     return f"p50 {ordered[len(ordered) // 2]:.2f}  p95 {ordered[int(len(ordered) * 0.95)]:.2f} ms"
 
 
-async def measure(size: int, folder: Path) -> None:
-    path = folder / "memory.db"
-    database = open_database(path, [OWNER], synchronous="FULL")
-    store = SqliteStore(database)
-    writer = Writer(1)
-    began = time.perf_counter()
+def fill(store: Store, writer: Writer, size: int, patience: float) -> tuple[float, int]:
+    """Returns the seconds of CPU it took and how many memories went in."""
+    cpu, began = 0.0, time.perf_counter()
     for start in range(0, size, BATCH):
-        await store.add(list(writer.memories(min(BATCH, size - start))))
-    took = time.perf_counter() - began
-    await database.checkpoint()
-    print(f"{size:>8} memories: {size / took:,.0f}/s in, {path.stat().st_size / 1e6:.0f} MB")
-    queries = [writer.text(30) for _ in range(60)]
-    cpu: list[float] = []
-    wall: list[float] = []
-    for text in queries:
-        before, at = time.process_time(), time.perf_counter()
-        await store.search(Query(texts=(text,)), Deadline.after(60))
-        cpu.append(1000 * (time.process_time() - before))
-        wall.append(1000 * (time.perf_counter() - at))
-    print(f"         search, 30 words: cpu {spread(cpu)}, wall {spread(wall)}")
-    adds: list[float] = []
-    for memory in writer.memories(100):
-        at = time.perf_counter()
-        await store.add([memory])
-        adds.append(1000 * (time.perf_counter() - at))
-    print(f"         durable add: {spread(adds)}")
-    await database.aclose()
-    cold = subprocess.run(
-        [sys.executable, "-c", COLD, str(path), queries[0]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    wall_ms, cpu_ms = map(float, cold.stdout.split())
-    print(f"         a fresh process answers in {wall_ms:.0f} ms ({cpu_ms:.0f} ms of CPU in all)")
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"         peak RSS of this process {rss:.0f} MB")
+        if time.perf_counter() - began > patience:
+            return cpu, start
+        texts = [memory.text for memory in writer.memories(min(BATCH, size - start))]
+        cpu += store.ask(do="add", texts=texts)["cpu"]
+    return cpu, size
+
+
+def cold(name: str, python: str, folder: Path, text: str) -> str:
+    """From the start of a process to its first answer."""
+    wall, cpu = [], []
+    for _ in range(COLD_STARTS):
+        store = Store(name, python, folder)
+        store.ask(do="search", text=text)
+        wall.append(1000 * (time.perf_counter() - store.began))
+        cpu.append(1000 * store.ask(do="state")["since_start"])
+        store.close()
+    return f"{min(wall):.0f} ms ({min(cpu):.0f} ms of CPU)"
+
+
+def measure(name: str, python: str, size: int, patience: float, folder: Path) -> None:
+    store, writer = Store(name, python, folder), Writer(1)
+    cpu, kept = fill(store, writer, size, patience)
+    print(f"{name}, {kept} memories" + (f" of {size}, patience ended" if kept < size else ""))
+    print(f"    ingest     {kept / cpu:,.0f} a second of CPU", flush=True)
+    asking = Writer(2)
+    queries = [asking.text(30) for _ in range(QUERIES)]
+    done = [store.ask(do="search", text=text) for text in queries]
+    print(f"    search     cpu {spread([1000 * one['cpu'] for one in done])}", flush=True)
+    print(f"               wall {spread([1000 * one['wall'] for one in done])}", flush=True)
+    adds = [store.ask(do="add", texts=[memory.text]) for memory in writer.memories(ADDS)]
+    print(f"    one add    cpu {spread([1000 * one['cpu'] for one in adds])}", flush=True)
+    print(f"               wall {spread([1000 * one['wall'] for one in adds])}", flush=True)
+    state = store.ask(do="state")
+    store.close()
+    after = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6
+    print(f"    disk       {after:.0f} MB      peak RSS {state['rss']:.0f} MB", flush=True)
+    print(f"    cold start {cold(name, python, folder, queries[0])}", flush=True)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", default="10000,100000")
-    for size in map(int, parser.parse_args().sizes.split(",")):
-        with tempfile.TemporaryDirectory() as folder:
-            asyncio.run(measure(size, Path(folder)))
+    parser.add_argument("--memtomem", help="python of a venv with memtomem 0.6.12")
+    parser.add_argument("--memory-service", help="python of a venv with mcp-memory-service 12.2.0")
+    parser.add_argument("--patience", type=float, default=1_800, help="seconds to fill a store")
+    options = parser.parse_args()
+    pythons = {
+        "upwell": sys.executable,
+        "memtomem": options.memtomem,
+        "mcp-memory-service": options.memory_service,
+    }
+    for size in map(int, options.sizes.split(",")):
+        for name, python in pythons.items():
+            if python:
+                with tempfile.TemporaryDirectory() as folder:
+                    measure(name, python, size, options.patience, Path(folder))
 
 
 if __name__ == "__main__":

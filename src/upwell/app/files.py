@@ -23,6 +23,8 @@ from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
 from upwell.ground.types import Trust
+from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
+from upwell.learn.feedback import Ratings
 from upwell.memory.absent import AbsentStore
 from upwell.memory.base import Store
 from upwell.memory.documents import Documents
@@ -43,6 +45,8 @@ from upwell.memory.vectors import OWNER as VECTORS_OWNER
 HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
+_QUERIES_BYTES = 8_000_000
+_USES_BYTES = 4_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 
@@ -61,41 +65,42 @@ class Files:
 
 def open_store(
     home: Home, files: Files, questions: Questions | None, *, tolerant: bool
-) -> tuple[Store, Sources]:
-    """The store, and the list of what is read where it stands."""
-    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER]
+) -> tuple[Store, Sources, Ratings | None]:
+    """The store, the list of what is read where it stands, and what was said of surfacings."""
+    owners = [MEMORY_OWNER, SOURCES_OWNER, VECTORS_OWNER, FEEDBACK_OWNER]
     try:
         database = open_database(home.memory_db, owners, synchronous="FULL")
     except StoreError as error:
         if not tolerant:
             raise
         LOG.error("the memory cannot be used: %s", error)
-        return AbsentStore(error), Sources(None)
+        return AbsentStore(error), Sources(None), None
     store = SqliteStore(database, questions=questions)
     files.databases.append(database)
     files.indexed.append(database)
     backups = Backups(home.memory_db, home.backups)
     files.chores.extend([store.purge, backups.make_if_due])
-    return store, Sources(database)
+    return store, Sources(database), Ratings(database)
 
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """Everything that remembers: what is kept, short notes, what stands in files, and how it comes
-    in."""
+    """Everything that remembers: what is kept, short notes, what stands in files, how it comes in,
+    and what was thought of it."""
 
     library: Library
     notes: ShortTerm
     documents: Documents
     imports: Imports
     qmd: QmdRecall | None
+    ratings: Ratings | None
 
 
 def open_memory(
     config: Config, files: Files, cwd: str | None, embedder: Embedder | None, *, tolerant: bool
 ) -> Memories:
     questions = Questions(embedder) if embedder else None
-    store, sources = open_store(config.home, files, questions, tolerant=tolerant)
+    store, sources, ratings = open_store(config.home, files, questions, tolerant=tolerant)
     notes = open_notes(config, cwd)
     index = config.home.index_db
     documents = Documents(
@@ -104,7 +109,8 @@ def open_memory(
     qmd = open_qmd(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
     library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
-    return Memories(library, notes, documents, Imports(library, documents, sources), qmd)
+    imports = Imports(library, documents, sources)
+    return Memories(library, notes, documents, imports, qmd, ratings)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:
@@ -130,7 +136,12 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
 
 def open_shelf(config: Config, files: Files) -> Shelf:
     options = shelves.Options(
-        max_bytes={"original": config.compress.original_max_bytes, "decision": _JOURNAL_BYTES}
+        max_bytes={
+            "original": config.compress.original_max_bytes,
+            "decision": _JOURNAL_BYTES,
+            "query": _QUERIES_BYTES,
+            "use": _USES_BYTES,
+        }
     )
     try:
         database = open_database(config.home.ledger_db, [shelves.OWNER], synchronous="NORMAL")

@@ -10,7 +10,7 @@ from upwell.app.files import Files, open_originals, open_shelf, private_shelf, t
 from upwell.app.wiring import App, Settings, build
 from upwell.config import load
 from upwell.gateway.connection import probe
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.workshop import work
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
@@ -50,6 +50,7 @@ async def _keep_house(app: App) -> None:
             await app.embeddings.catch_up()
         except StoreError as error:
             LOG.warning("what was learned cannot be looked at: %s", error)
+        await app.lessons.learned.take_up()
         if minute % CHORES_MINUTES == 0:
             await app.forget_notes()
             await app.keep_house()
@@ -61,13 +62,13 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     config = load()
     log_to(config.home.logs)
     files, private = Files(), private_shelf()
-    shortened: list[str] = []
+    shortened: list[Cut] = []
     fitter = Fitter(
         open_originals(config, open_shelf(config, files), private),
         config.compress_for,
         tools=tools_of(config, embedder_of(config.embed)),
         result_tokens=config.result_tokens(),
-        shortened=lambda _, keys: shortened.extend(keys),
+        shortened=lambda _, cut: shortened.append(cut),
     )
     try:
         await work(source, sink, fitter, private, shortened)

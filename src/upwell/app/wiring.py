@@ -1,15 +1,14 @@
 """The one place that wires the house together."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from upwell.app.files import (
+    Chore,
     Files,
     Memories,
     open_memory,
@@ -18,10 +17,11 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
+from upwell.app.learning import Traces, open_lessons, tidy
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
-from upwell.gateway.fit import Fitter
+from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -36,20 +36,21 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.hook.door import HookDoor, nothing_to_settle
-from upwell.hook.events import Event, EventKind
+from upwell.hook.events import Event as HookEvent
+from upwell.hook.events import EventKind
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
-from upwell.surface.journal import DECISIONS
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
-from upwell.tools.feedback import compression_feedback_tool
+from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
+from upwell.usage.counts import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +88,8 @@ class App:
         self._qmd = memory.qmd
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
+        self.lessons = open_lessons(config, shelf, files, memory)
+        self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
@@ -96,6 +99,7 @@ class App:
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            lessons=self.lessons,
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
@@ -156,9 +160,10 @@ class App:
                 select_tool(self._originals, self._came_back),
                 search_original_tool(self._originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
+                feedback_tool(self.surfacer.rate),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
                 search_tool(self.memory, project),
-                get_tool(self.memory, self.documents.lines, project),
+                get_tool(self.memory, self.documents.lines, project, self.lessons.opened),
                 note_tools.add_tool(self.notes, project, status=status),
                 note_tools.search_tool(self.notes, project, status=status),
                 note_tools.delete_tool(self.notes, project, status=status),
@@ -192,7 +197,7 @@ class App:
         sessions = HostSessions(self._shelf)
         return HookDoor(self.surfacer, sessions, self.config.hook, settle=settle)
 
-    async def _capture(self, event: Event) -> None:
+    async def _capture(self, event: HookEvent) -> None:
         """Propose what a turn that ended may have left, in a thread of its own."""
         from upwell.capture.inbox import FILE, Inbox
         from upwell.capture.transcript import proposals_in
@@ -215,8 +220,7 @@ class App:
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""
-        found = [orjson.loads(item.value) for item in await self._shelf.scan(DECISIONS)]
-        return sorted(found, key=lambda decision: decision["at"])
+        return await self.surfacer.journal.recent()
 
     async def pings(self) -> dict[str, Ping]:
         """The health of every part."""
@@ -235,7 +239,10 @@ class App:
 
     async def keep_house(self) -> None:
         """Remove what has had its time, and make the daily backup."""
-        for chore in (*self._files.chores, self.budgets.flush):
+        journal, learned = self.surfacer.journal, self.lessons.learned
+        learning = partial(tidy, self.config, self._shelf, journal, learned)
+        chores: list[Chore] = [*self._files.chores, self.budgets.flush, learning]
+        for chore in chores:
             try:
                 await chore()
             except StoreError as error:
@@ -249,11 +256,21 @@ class App:
         except StoreError as error:
             LOG.warning("notes cannot be cleared: %s", error)
 
-    def _served(self, call: ToolCall, keys: Sequence[str]) -> None:
-        self.budgets.served(f"{call.server}__{call.tool}", keys)
+    def _served(self, call: ToolCall, cut: Cut) -> None:
+        tool = f"{call.server}__{call.tool}"
+        if cut.keys:
+            self.budgets.served(tool, cut.keys)
+        self._traces.note(cut.keys, call.trace_id)
+        for kind, number in (
+            ("results", 1),
+            ("tokens_before", cut.tokens_before),
+            ("tokens_saved", cut.tokens_before - cut.tokens_after),
+        ):
+            self.lessons.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
 
     def _came_back(self, kept: Kept) -> None:
         self.budgets.came_back(kept.key)
+        self._traces.read_on(kept.key)
 
     async def warm(self) -> None:
         """Start what a first large result, search or look at topics would have to wait for."""
@@ -292,4 +309,6 @@ async def build(settings: Settings | None = None) -> App:
     embedder = embedder_of(config.embed)
     memory = open_memory(config, files, settings.cwd, embedder, tolerant=settings.tolerant)
     tools = tools_of(config, embedder)
-    return App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
+    app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
+    await app.lessons.learned.take_up()
+    return app

@@ -5,8 +5,6 @@ from typing import Annotated, Any
 import typer
 
 from upwell.cli.output import note, say, say_json, table
-from upwell.cli.session import with_app
-from upwell.cli.times import iso
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -15,8 +13,6 @@ config = typer.Typer(help="Show or check the configuration.", no_args_is_help=Tr
 
 def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
-    app.command()(explain)
-    app.command()(tune)
     app.command()(doctor)
 
 
@@ -48,63 +44,6 @@ def check() -> None:
 
     found = load()
     say(f"{found.home.config_file}: {len(found.values)} settings, all known")
-
-
-def explain(
-    number: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 20,
-    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
-    as_json: Json = False,
-) -> None:
-    """Why upwell spoke or kept silent lately, call by call, the newest last."""
-    found = with_app(lambda app: app.decisions())
-    kept = [one for one in found if session in (None, one["session"])][-number:]
-    if as_json:
-        say_json({"decisions": kept})
-        return
-    rows = [
-        {
-            "when": iso(one["at"]),
-            "door": one["tool"] or one["door"],
-            "outcome": one["outcome"],
-            "why": one["detail"] or ", ".join(memory for memory, _ in one["memories"]),
-            "confidence": f"{one['confidence']:.2f}",
-            "for": "; ".join(one["queries"])[:100],
-        }
-        for one in kept
-    ]
-    table(("when", "door", "outcome", "why", "confidence", "for"), rows, "Nothing was decided yet.")
-
-
-def tune(
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Use it in the sessions that run now, too.")
-    ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was learned.")] = False,
-    as_json: Json = False,
-) -> None:
-    """Show what was learned about each tool's budget; it counts from the next session on."""
-    if reset:
-        say(f"forgot {with_app(lambda app: app.budgets.forget())} counts")
-        return
-    if apply:
-        with_app(lambda app: app.budgets.ask())
-        note("upwell: running sessions take it into use within a minute")
-    learned = with_app(lambda app: app.budgets.learned())
-    rows = [
-        {"tool": one.tool, "budget": f"x {one.ratio:.2f}", "samples": one.samples}
-        for one in learned
-    ]
-    if as_json:
-        say_json(
-            {
-                "tools": [
-                    {"tool": one.tool, "budget_ratio": one.ratio, "samples": one.samples}
-                    for one in learned
-                ]
-            }
-        )
-    else:
-        table(("tool", "budget", "samples"), rows, "Nothing was learned yet.")
 
 
 def doctor(as_json: Json = False) -> None:

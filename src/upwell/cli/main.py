@@ -13,9 +13,11 @@ from upwell.cli import (
     demo,
     home,
     hooks,
+    learning,
     memories,
     notes,
     servers,
+    stats,
     texts,
     transfer,
 )
@@ -35,7 +37,8 @@ app = typer.Typer(
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "
     "does not need.",
 )
-for verbs in (demo, servers, memories, notes, transfer, texts, home, daemon, hooks, capturing):
+MEMORY = (memories, notes, transfer, texts, learning, stats, capturing)
+for verbs in (demo, servers, *MEMORY, home, daemon, hooks):
     verbs.register(app)
 
 
@@ -77,7 +80,7 @@ def main(args: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        LOG.exception("the command failed: %s", " ".join(args))
+        LOG.exception("the command failed: %s", " ".join(args[:1]))
         return _complain(f"internal error: {error!r}", "the log has the details", FAILED)
     return result if isinstance(result, int) else 0
 

@@ -137,7 +137,7 @@ async def _recall(
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:
-        note(f"upwell: documents are left out: {error}")
+        note(f"upwell: documents are not up to date: {error}")
     await app.embeddings.load()
     return await app.memory.search(query, limit=limit, namespaces=names)
 

@@ -48,7 +48,7 @@ def add(
         else:
             say(entry.id)
 
-    with_app(work)
+    with_app(work, tolerant=True)
 
 
 @stm.command()
@@ -71,7 +71,7 @@ def search(
         else:
             table(("id", "created_at", "content"), described(found), "Nothing found.")
 
-    with_app(work)
+    with_app(work, tolerant=True)
 
 
 @stm.command()
@@ -85,7 +85,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
         _tell(app, DELETED)
         say(note_id)
 
-    with_app(work)
+    with_app(work, tolerant=True)
 
 
 @stm.command()
@@ -100,7 +100,7 @@ def clear() -> None:
             f"cleared {gone} notes not looked at for {app.notes.options.retention_days} days{aside}"
         )
 
-    with_app(work)
+    with_app(work, tolerant=True)
 
 
 def _tell(app: "App", status: str) -> None:

@@ -9,13 +9,14 @@ if TYPE_CHECKING:
     from upwell.app import App
 
 
-def with_app[T](work: Callable[["App"], Awaitable[T]]) -> T:
-    """Run `work` on a fresh app of the user's home, keep house, and close it."""
+def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
+    """Run `work` on a fresh app of the user's home, keep house, and close it. `tolerant`: it does
+    without the store of memories where that cannot be opened."""
 
     async def whole() -> T:
         from upwell.app import Settings, build
 
-        app = await build(Settings(cwd=folder()))
+        app = await build(Settings(cwd=folder(), tolerant=tolerant))
         try:
             result = await work(app)
             await app.keep_house()

@@ -45,10 +45,20 @@ class _Shortened:
     private: bool
 
 
-Shortened = Callable[[ToolCall, Sequence[str]], None]
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What fitting did to a result: the keys of the originals that lost something, and the tokens
+    of its texts."""
+
+    keys: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
 
 
-def unheard(call: ToolCall, keys: Sequence[str]) -> None:
+Shortened = Callable[[ToolCall, Cut], None]
+
+
+def unheard(call: ToolCall, cut: Cut) -> None:
     return None
 
 
@@ -56,7 +66,7 @@ class Fitter:
     """Shortens results and texts, and keeps their originals.
 
     `options` are those of a tool, `result_tokens` the budget where none is set, `ratios` what was
-    learned per `server__tool`; `shortened` hears of every result that lost something.
+    learned per `server__tool`; `shortened` hears of every result that was.
     """
 
     def __init__(
@@ -132,9 +142,8 @@ class Fitter:
         if _within(texts, budget):
             return result
         fitted = await self._shorten(call, texts, budget, options)
-        lossy = [one.done.key for one in fitted if one is not None and not one.done.lossless]
-        if lossy:
-            self._shortened(call, lossy)
+        if any(fitted):
+            self._shortened(call, _cut(texts, fitted))
         return _rebuilt(result, blocks, texts, fitted)
 
     async def _shorten(
@@ -156,6 +165,14 @@ class Fitter:
             done = await self._compressed(text.text, share, options, _query_of(call), kept)
             fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted
+
+
+def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
+    lossy = [one.done.key for one in fitted if one is not None and not one.done.lossless]
+    after = (
+        one.done.tokens if one else text.tokens for text, one in zip(texts, fitted, strict=True)
+    )
+    return Cut(tuple(lossy), sum(text.tokens for text in texts), sum(after))
 
 
 def _scaled(limit: int | None, ratio: float) -> int | None:

@@ -25,7 +25,7 @@ class Pipeline:
 
     `fit` shortens a result to its budget, `fit_large` does so in the workshop. The memory side is
     raced, not awaited: it starts with the call and gets `race_ms` from then on; what comes later
-    is taken back and said next time.
+    is taken back and offered at the next call.
     """
 
     def __init__(
@@ -54,23 +54,24 @@ class Pipeline:
         """Call the upstream, fit its answer, put memories beside it."""
         if self._paused(session):
             return await self._asked(call, upstream, capabilities)
-        with span("upwell.call", server=call.server, tool=call.tool):
-            surfacing = asyncio.create_task(self._surfacer.surface(_cue(call, session, self._cwd)))
+        cue = _cue(call, session, self._cwd)
+        with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
+            surfacing = asyncio.create_task(self._surfacer.surface(cue))
             began = self._clock.monotonic()
             try:
                 reply = await self._asked(call, upstream, capabilities)
             except BaseException:
-                self._take_back_later(surfacing)
+                self._take_back_later(surfacing, cue)
                 raise
             if reply.error:
-                self._take_back_later(surfacing)
+                self._take_back_later(surfacing, cue)
                 return reply
             try:
                 fitted = await self._fitted(call, reply)
             except NotJson as error:
-                self._take_back_later(surfacing)
+                self._take_back_later(surfacing, cue)
                 return failure(_unreadable(call, error))
-            outcome = await self._raced(surfacing, call, began)
+            outcome = await self._raced(surfacing, call, cue, began)
             return self._injected(fitted, outcome, call)
 
     async def _asked(self, call: ToolCall, upstream: Upstream, capabilities: bytes) -> Reply:
@@ -100,7 +101,7 @@ class Pipeline:
         return await self._fit(call, RawObject.parse(result))
 
     async def _raced(
-        self, surfacing: "asyncio.Task[Outcome]", call: ToolCall, began: float
+        self, surfacing: "asyncio.Task[Outcome]", call: ToolCall, cue: Cue, began: float
     ) -> Outcome | None:
         """The outcome if it is there in time. The search goes on to its own deadline."""
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
@@ -108,7 +109,7 @@ class Pipeline:
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if done:
             return await _settled(surfacing)
-        self._take_back_later(surfacing)
+        self._take_back_later(surfacing, cue, late=True)
         return None
 
     def _injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> Reply:
@@ -120,15 +121,17 @@ class Pipeline:
         placed = with_content(result, place(blocks, block, mode))
         return Reply(result=with_meta(placed, "surfacing_id", outcome.id).encode())
 
-    def _take_back_later(self, surfacing: "asyncio.Task[Outcome]") -> None:
-        task = asyncio.create_task(self._take_back(surfacing))
+    def _take_back_later(
+        self, surfacing: "asyncio.Task[Outcome]", cue: Cue, *, late: bool = False
+    ) -> None:
+        task = asyncio.create_task(self._take_back(surfacing, cue, late))
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
 
-    async def _take_back(self, surfacing: "asyncio.Task[Outcome]") -> None:
+    async def _take_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue, late: bool) -> None:
         outcome = await _settled(surfacing)
         if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome)
+            await self._surfacer.take_back(outcome, cue, late=late)
 
 
 async def _settled(surfacing: "asyncio.Task[Outcome]") -> Outcome | None:

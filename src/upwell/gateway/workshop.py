@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from upwell.compress.originals import KIND
-from upwell.gateway.fit import Fitter, Shortened, unheard
+from upwell.gateway.fit import Cut, Fitter, Shortened, unheard
 from upwell.ground.errors import CompressionError
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
@@ -82,7 +82,8 @@ class Workshop:
             kept = {key: base64.b64decode(value)}
             await self._private.put(KIND, kept, ttl_seconds=self._ttl_seconds)
         if head["shortened"]:
-            self._shortened(call, head["shortened"])
+            keys, before, after = head["shortened"]
+            self._shortened(call, Cut(tuple(keys), before, after))
         return result if head["same"] else fitted
 
     async def warm(self) -> None:
@@ -116,10 +117,10 @@ async def work(
     sink: asyncio.StreamWriter,
     fitter: Fitter,
     private: Shelf,
-    shortened: list[str],
+    shortened: list[Cut],
 ) -> None:
     """The child's side: fit what comes, until the other end closes. `shortened` is where the
-    fitter notes the keys of what it shortened."""
+    fitter notes what it shortened."""
     while True:
         try:
             job, result = await _read_frame(source)
@@ -127,7 +128,9 @@ async def work(
             return
         shortened.clear()
         head, fitted = await _done(fitter, private, job, result)
-        head["shortened"] = shortened
+        head["shortened"] = next(
+            ([cut.keys, cut.tokens_before, cut.tokens_after] for cut in shortened), None
+        )
         sink.write(_frame(head, fitted))
         await sink.drain()
 

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -12,7 +13,7 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: nothing was changed.
     """
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_half(path))
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
@@ -27,3 +28,17 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def clear_halves(path: Path) -> None:
+    """Remove what writers of `path` left that died before they were done. Only for who holds the
+    lock under which it is written: anybody else's half may be about to become whole."""
+    with suppress(OSError), os.scandir(path.parent) as entries:
+        for entry in entries:
+            if entry.name.startswith(_half(path)):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _half(path: Path) -> str:
+    return f".{path.name}-"

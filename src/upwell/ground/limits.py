@@ -130,3 +130,8 @@ class RateLimit:
 
     def take(self) -> None:
         self._events.append(self._clock.monotonic())
+
+    def give_back(self) -> None:
+        """The latest event did not happen after all."""
+        if self._events:
+            self._events.pop()

@@ -19,6 +19,8 @@ Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
+POLL_SECONDS = 0.005
+"""Locks of ours are held for milliseconds."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
@@ -122,13 +124,15 @@ def exclusively(path: Path) -> Iterator[None]:
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(f"{path}.lock", timeout=BUSY_TIMEOUT_SECONDS, mode=0o600)
+    lock = FileLock(
+        f"{path}.lock", timeout=BUSY_TIMEOUT_SECONDS, mode=0o600, poll_interval=POLL_SECONDS
+    )
     try:
         lock.acquire()
     except Timeout as error:
         raise StoreUnwritable(
             f"{lock.lock_file} is held by another process",
-            hint="it may be repairing the database; try again in a minute",
+            hint="try again in a minute, or end that process",
         ) from error
     except OSError as error:
         raise StoreUnwritable(

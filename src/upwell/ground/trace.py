@@ -61,6 +61,13 @@ def _masked(record: logging.LogRecord) -> bool:
     return True
 
 
+class _Quiet(logging.handlers.RotatingFileHandler):
+    """A line that cannot be written (a full disk) is dropped, without a traceback on stderr."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        del record
+
+
 def log_to(folder: Path, *, verbose: bool = False) -> None:
     """Write the log under `folder`, rotated at 2 MB, three files kept, private to the user.
 
@@ -76,7 +83,7 @@ def log_to(folder: Path, *, verbose: bool = False) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / "upwell.log"
         path.touch(mode=0o600)
-        handler = logging.handlers.RotatingFileHandler(
+        handler = _Quiet(
             path, maxBytes=_MAX_LOG_BYTES, backupCount=_LOG_FILES - 1, encoding="utf-8"
         )
     except OSError:

@@ -22,9 +22,11 @@ _FEW = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """`learn.*`: the one switch of everything that is learned."""
+    """`learn.*`: `auto_tune` is the one switch of all tuning; `implicit_signals` of noticing what
+    agents make use of."""
 
     auto_tune: bool = True
+    implicit_signals: bool = True
 
 
 class Report(StrEnum):

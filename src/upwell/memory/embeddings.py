@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 
+from upwell.ground.errors import StoreError
 from upwell.ground.types import Ping
 from upwell.memory.base import Store
 from upwell.memory.documents import Documents
@@ -13,15 +14,19 @@ MODEL_SECONDS = 5.0
 
 
 class Embeddings:
-    """The vectors of `store` and of `documents`; nothing at all where no model is configured.
-    Every method raises StoreError when a file fails."""
+    """The vectors of `store` and of `documents`; nothing at all where no model is configured, and
+    none of documents while their index fails."""
 
     def __init__(self, store: Store, documents: Documents) -> None:
         self._kept = store.meaning if isinstance(store, SqliteStore) else None
         self._documents = documents
 
     async def catch_up(self, progress: Progress | None = None) -> int:
-        """Give every memory a vector that has none yet. Returns how many were made."""
+        """Give every memory a vector that has none yet. Returns how many were made.
+
+        Raises:
+            StoreError: they cannot be written.
+        """
         return sum([await one.catch_up(progress) for one in await self._all()])
 
     async def load(self, seconds: float = MODEL_SECONDS) -> None:
@@ -46,6 +51,9 @@ class Embeddings:
         )
 
     async def _all(self) -> list[Meaning]:
-        index = await self._documents.catalog.store()
+        try:
+            index = await self._documents.catalog.store()
+        except StoreError:
+            index = None
         both = (self._kept, index.meaning if index else None)
         return [one for one in both if one is not None]

@@ -6,6 +6,7 @@ file is moved aside, never overwritten, and things in it that are no notes stay.
 
 import errno
 import json
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.files import write_whole
+from upwell.ground.files import clear_halves, write_whole
 from upwell.ground.limits import Clock
 from upwell.ground.sqlite_file import exclusively
 from upwell.ground.trace import LOG
@@ -56,6 +57,7 @@ class NotesFile:
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with exclusively(self.path):
+                clear_halves(self.path)
                 notes = change(self._load_or_move_aside())
                 write_whole(self.path, json.dumps(notes, indent=2) + "\n")
 
@@ -119,7 +121,7 @@ def _parsed(path: Path) -> list[Any] | None:
         OSError: it cannot be read, or is no file.
     """
     try:
-        if not path.is_file() and path.exists():
+        if not stat.S_ISREG(path.stat().st_mode):
             raise OSError(errno.EINVAL, "is no file")
         notes = json.loads(path.read_bytes())
     except FileNotFoundError:

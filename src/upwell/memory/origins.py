@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.files import write_whole
+from upwell.ground.files import clear_halves, write_whole
 from upwell.ground.sqlite_file import exclusively
 from upwell.ground.types import Trust
 
@@ -51,6 +51,7 @@ class Origins:
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusively(self._path):
+            clear_halves(self._path)
             write_whole(self._path, json.dumps(change(self._load()), indent=1) + "\n")
 
     def _load(self) -> dict[str, Any]:

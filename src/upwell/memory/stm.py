@@ -131,7 +131,7 @@ class ShortTerm:
         ]
         best = _ranked(found, wanted[0])[: self.most]
         if best:
-            self._viewed({raw["id"] for raw in best})
+            self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
 
     def delete(self, entry_id: str, *, project: str | None = None) -> bool:
@@ -178,7 +178,8 @@ class ShortTerm:
             if origins.get(raw["id"], self._unknown).is_seen_by(project)
         ]
 
-    def _viewed(self, ids: set[str]) -> None:
+    def viewed(self, ids: set[str]) -> None:
+        """These were shown to who asked, or surfaced and made use of (DESIGN 4.5)."""
         now = _stamp(self._clock.now())
 
         def note(notes: list[Any]) -> list[Any]:

@@ -15,25 +15,32 @@ from upwell.ground.types import (
     NO_INTENT,
     Cue,
     Door,
+    Feedback,
     Hit,
     Intent,
     Query,
+    Rating,
     Skip,
     SkipReason,
     Surfacing,
 )
+from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
+from upwell.surface.behind import Behind
 from upwell.surface.classify import Classifier
 from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.intent import detector_of
 from upwell.surface.journal import Journal
+from upwell.surface.late import Late
+from upwell.surface.lessons import Lessons
 from upwell.surface.opening import Latest, Opening, nothing_lately
 from upwell.surface.options import Options
-from upwell.surface.rank import ranked
+from upwell.surface.ratings import rated
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
 from upwell.surface.rules import Pinned, Rules, no_rules
 from upwell.surface.seen import Seen
+from upwell.surface.sieve import Sieve
 
 Searching = Callable[[Query, Deadline], Awaitable[list[Hit]]]
 Outcome = Surfacing | Skip
@@ -45,7 +52,8 @@ class Surfacer:
 
     `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
     `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
-    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so.
+    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so; `lessons`
+    is what was learned and whoever learns.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class Surfacer:
         pinned: Pinned = no_rules,
         latest: Latest = nothing_lately,
         chat: Chat | None = None,
+        lessons: Lessons | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
@@ -71,18 +80,28 @@ class Surfacer:
         )
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
-        self._journal = Journal(shelf, options.surface, mask)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
         self._opening = Opening(self._rules, latest, shelf, self._seen, options.surface)
+        self._late = Late(clock)
+        self._lessons = lessons or Lessons.none(shelf, options.surface, clock)
+        self._sieve = Sieve(options, self._lessons, self._seen, clock)
+        self._journal = Journal(shelf, options.surface, mask, clock)
+        self._behind = Behind([self._journal.flush, *self._lessons.work()])
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
         )
+
+    @property
+    def journal(self) -> Journal:
+        """What was decided."""
+        return self._journal
 
     async def surface(self, cue: Cue) -> Outcome:
         """What to say to this cue, or why nothing. Never raises for a fault of the memory side."""
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
-        with span("upwell.surface", door=str(cue.door)) as current:
+        traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
+        with span("upwell.surface", door=str(cue.door), **traced) as current:
             try:
                 outcome = await self._outcome(cue)
             except UpwellError as error:
@@ -91,15 +110,28 @@ class Surfacer:
             current.set_attribute("outcome", _name(outcome))
         took_ms = (self._clock.monotonic() - started) * 1000
         self._journal.note(cue, outcome, _key_of(outcome), took_ms)
+        self._lessons.noticed(cue, outcome)
+        self._behind.soon()
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
     async def aclose(self) -> None:
-        """Bring the journal to the shelf."""
+        """Bring what is pending to the shelf."""
         self._classifier.close()
-        await self._journal.aclose()
+        await self._behind.aclose()
 
-    async def take_back(self, surfacing: Surfacing) -> None:
-        """What was decided did not reach the agent: it may be said again at the next call."""
+    async def take_back(
+        self, surfacing: Surfacing, cue: Cue | None = None, *, late: bool = False
+    ) -> None:
+        """What was decided did not reach the agent: it may be said again at the next call. What
+        came `late` for its cue is offered there."""
+        self._lessons.unsaid(surfacing, cue, late=late)
+        query = self._query_of(cue) if cue is not None else None
+        if cue is not None and query is not None:
+            self._gate.unspoke(cue, query)
+            if late:
+                self._journal.late(surfacing.id)
+                self._late.keep(cue, query, surfacing.hits)
+        self._behind.soon()
         try:
             await self._seen.untold(surfacing.memories)
         except UpwellError as error:
@@ -118,12 +150,33 @@ class Surfacer:
             return Skip(reason=SkipReason.PAUSED)
         return await self._opening.begin(cue, self._clock.now())
 
+    async def rate(self, feedback: Feedback) -> list[Rated]:
+        """Learn from what was thought of a surfacing. Gives what was said of which memories.
+
+        Raises:
+            UsageError: no such surfacing, or no such memory in it.
+            StoreError: it could not be kept.
+        """
+        decision = await self._journal.find(feedback.surfacing_id)
+        said = rated(feedback, decision, self._clock.now())
+        with span(
+            "upwell.feedback",
+            surfacing=feedback.surfacing_id,
+            rating=str(feedback.rating),
+            trace_id=str(decision and decision["trace_id"]),
+        ):
+            await self._lessons.rate(said)
+        if feedback.rating is Rating.ALREADY_KNOWN:
+            for one in said:
+                await self._seen.renew(one.memory)
+        self._behind.soon()
+        return said
+
     async def _decide(self, cue: Cue) -> Outcome:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
             return Skip(reason=SkipReason.PAUSED, intent=intent)
-        profile = profile_of(cue.door, intent, self._options)
-        query = self._reader.query(cue, profile.items * _OVERSAMPLING)
+        query = self._query_of(cue, intent)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._settled(cue, intent)
@@ -131,21 +184,34 @@ class Surfacer:
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
         assert query is not None
+        worth = await self._left_over(cue, query, intent)
         settling = asyncio.create_task(self._settled(cue, intent))
-        found = await self._found(query)
+        found: list[Hit] | Skip = worth or await self._found(query)
         if isinstance(found, Skip):
             settling.cancel()
-            return replace(found, intent=intent, queries=query.texts)
-        intent = await settling
-        profile = profile_of(cue.door, intent, self._options)
-        worth = self._worth(found, intent)
-        fresh = worth if isinstance(worth, Skip) else await self._fresh(cue, worth)
-        if isinstance(fresh, Skip):
-            return replace(fresh, intent=intent, queries=query.texts)
-        said = fitting(fresh, query.texts, profile, FRAME_CHARS)
-        if not said:
+        else:
+            intent = await settling
+        said = worth or await self._sieve.sift(cue, found, intent)
+        if isinstance(said, Skip):
+            return replace(said, intent=intent, queries=query.texts)
+        fit = fitting(said, query.texts, profile_of(cue.door, intent, self._options), FRAME_CHARS)
+        if not fit:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
-        return await self._speak(cue, query, intent, said, found)
+        candidates = () if isinstance(found, Skip) else found
+        return await self._speak(cue, query, intent, fit, candidates)
+
+    async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
+        """What came too late for the session's last call, where it is worth saying to this one."""
+        late = self._late.offered(cue, query)
+        worth = await self._sieve.sift(cue, late, intent) if late else []
+        if isinstance(worth, Skip) or not worth:
+            return []
+        self._lessons.offered_late(cue)
+        return worth
+
+    def _query_of(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
+        items = profile_of(cue.door, intent, self._options).items
+        return self._reader.query(cue, items * _OVERSAMPLING)
 
     async def _settled(self, cue: Cue, intent: Intent) -> Intent:
         """The intent of keywords, or what the model makes of it where one is asked."""
@@ -176,39 +242,8 @@ class Surfacer:
             return Skip(reason=SkipReason.NO_CANDIDATES)
         return current
 
-    def _worth(self, hits: Sequence[Hit], intent: Intent) -> list[Hit] | Skip:
-        """Those whose score reaches `min_score`, in the order to say them."""
-        best = max(hits, key=lambda hit: hit.score)
-        threshold = self._options.surface.min_score
-        worth = [hit for hit in hits if hit.score >= threshold]
-        if not worth:
-            return Skip(
-                reason=SkipReason.BELOW_MIN_SCORE,
-                detail=f"best {best.score:.2f} < {threshold:.2f}",
-                confidence=best.score,
-                signals=best.signals,
-                held_back=tuple(hits),
-            )
-        return ranked(worth, intent, self._options, self._clock.now())
-
-    async def _fresh(self, cue: Cue, hits: list[Hit]) -> list[Hit] | Skip:
-        """Those that have not been said yet. Who asked gets everything."""
-        if cue.door not in AUTOMATIC_DOORS:
-            return hits
-        fresh = await self._seen.fresh(hits, cue.session)
-        if not fresh:
-            best = max(hits, key=lambda hit: hit.score)
-            return Skip(
-                reason=SkipReason.REPEATED,
-                detail=f"{len(hits)} said before",
-                confidence=best.score,
-                signals=best.signals,
-                held_back=tuple(hits),
-            )
-        return fresh
-
     async def _speak(
-        self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: list[Hit]
+        self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: Sequence[Hit]
     ) -> Surfacing:
         surfacing_id = f"s_{secrets.token_hex(6)}"
         profile = profile_of(cue.door, intent, self._options)

@@ -80,6 +80,15 @@ class Gate:
         session.rate.take()
         session.recent.append((self._clock.monotonic(), _terms_of(query)))
 
+    def unspoke(self, cue: Cue, query: Query) -> None:
+        """What was said did not reach the agent: it counts for neither."""
+        session = self._session(cue.session)
+        session.rate.give_back()
+        asked = _terms_of(query)
+        kept = [entry for entry in session.recent if entry[1] != asked]
+        session.recent.clear()
+        session.recent.extend(kept)
+
     def _unfit_cue(self, cue: Cue) -> Refusal | None:
         surface = self._options.surface
         if not surface.enabled:

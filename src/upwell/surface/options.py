@@ -38,6 +38,7 @@ class SurfaceOptions:
     exclude_tools: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
     multi_match_boost: float = 1.15
+    feedback_demotion_negative_threshold: int = 3
     query_retention_days: float = 30.0
     persist_query_text: bool = True
 

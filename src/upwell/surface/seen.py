@@ -51,6 +51,12 @@ class Seen:
         for memory in memories:
             await self._shelf.drop(KIND, _key(memory))
 
+    async def renew(self, memory_id: str) -> None:
+        """It is known already: begin its time of life anew."""
+        if self._ttl_seconds > 0:
+            for item in await self._shelf.scan(KIND, f"{memory_id}:"):
+                await self._shelf.touch(KIND, item.key, ttl_seconds=self._ttl_seconds)
+
 
 def _key(memory: Memory) -> str:
     return f"{memory.id}:{memory.content_hash}"

@@ -1,13 +1,59 @@
-"""Saying what a shortened result lacked: `compression_feedback` (seed 002)."""
+"""Saying what upwell's work was worth: `feedback` of memories (seed 000), `compression_feedback` of
+shortened results (seed 002)."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
+from upwell.ground.names import memory_id as id_in
+from upwell.ground.types import Feedback, Rating
+from upwell.learn.feedback import Rated
 from upwell.learn.ratios import Report
 from upwell.tools.base import Result, Tool, text_result
 
 KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
 Recording = Callable[[str, Report], Awaitable[None]]
+Rate = Callable[[Feedback], Awaitable[Sequence[Rated]]]
+_WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
+
+
+def feedback_tool(rate: Rate) -> Tool:
+    """`feedback(surfacing_id, rating, memory_id?)`: thresholds and demotions follow."""
+
+    async def run(args: Mapping[str, Any], session: str) -> Result:
+        named = args.get("memory_id")
+        said = await rate(
+            Feedback(
+                surfacing_id=args["surfacing_id"],
+                rating=Rating(args["rating"]),
+                memory_id=id_in(named) if named else None,
+            )
+        )
+        return text_result(noted(said, Rating(args["rating"])))
+
+    return Tool(
+        name="feedback",
+        description=(
+            "Say whether surfaced memories were worth it: all of a surfacing (its id stands in the "
+            "block of memories), or one of them by its id. What is not relevant or already known "
+            "is shown less, what is helpful stays."
+        ),
+        properties={
+            "surfacing_id": {"type": "string"},
+            "rating": {"type": "string", "enum": [str(rating) for rating in Rating]},
+            "memory_id": {"type": "string", "description": "One memory; all without it."},
+        },
+        required=("surfacing_id", "rating"),
+        annotations=_WRITES,
+        run=run,
+    )
+
+
+def noted(said: Sequence[Rated], rating: Rating) -> str:
+    """One line: what was noted, and beside what."""
+    if not said:
+        return "nothing to note: that surfacing holds standing rules only"
+    count = "1 memory" if len(said) == 1 else f"{len(said)} memories"
+    return f"noted {rating} for {count}, surfaced at {said[0].tool}"
 
 
 def compression_feedback_tool(record: Recording) -> Tool:
@@ -32,6 +78,6 @@ def compression_feedback_tool(record: Recording) -> Tool:
             "missing": {"type": "string", "description": "What was missing, in a few words."},
         },
         required=("server", "tool", "kind"),
-        annotations={"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False},
+        annotations=_WRITES,
         run=run,
     )

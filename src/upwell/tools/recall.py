@@ -104,9 +104,18 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
     )
 
 
-def get_tool(memories: Memories, document: Document, project: str | None) -> Tool:
+def unheard(session: str, memory_id: str) -> None:
+    return None
+
+
+def get_tool(
+    memories: Memories,
+    document: Document,
+    project: str | None,
+    opened: Callable[[str, str], None] = unheard,
+) -> Tool:
     """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
-    text of one memory, by its id."""
+    text of one memory, by its id; `opened` hears which session asked for which."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         wanted = args.get("path") or args.get("id")
@@ -114,7 +123,9 @@ def get_tool(memories: Memories, document: Document, project: str | None) -> Too
             raise UsageError("memory_get needs a path or an id", hint="memory_search gives both")
         path, first, count = _asked(wanted.strip("[] "), args)
         if "path" not in args or path.startswith(_IDS):
-            return text_result(await _full_text(id_in(path)))
+            text = await _full_text(id_in(path))
+            opened(session, id_in(path))
+            return text_result(text)
         return text_result(numbered(path, await document(path, project), first, count))
 
     async def _full_text(memory_id: str) -> str:

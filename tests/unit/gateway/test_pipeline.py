@@ -5,8 +5,10 @@ import asyncio
 import pytest
 
 from upwell.gateway.pipeline import Pipeline
-from upwell.ground.types import Reply, ToolCall
-from upwell.surface.options import SurfaceOptions
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Hit, Memory, Reply, ToolCall
+from upwell.surface.engine import Surfacer
+from upwell.surface.options import Options, SurfaceOptions
 
 CALL = ToolCall(server="fs", tool="read", params=b"{}")
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
@@ -20,6 +22,19 @@ class Upstream:
 class Broken:
     async def surface(self, cue):
         raise RuntimeError("a bug")
+
+
+class SlowRecall:
+    """Finds one memory, and takes its time."""
+
+    def __init__(self):
+        self.asked = 0
+        self.memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
+
+    async def search(self, query, deadline):
+        self.asked += 1
+        await asyncio.sleep(0.2)
+        return [Hit(memory=self.memory, score=0.9)]
 
 
 class Stuck:
@@ -43,3 +58,25 @@ async def test_the_reply_arrives_as_it_was_sent(surfacer):
     async with asyncio.timeout(5):
         reply = await pipeline.call(CALL, Upstream(), "s")
     assert reply.result == ANSWER
+
+
+async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file():
+    recall = SlowRecall()
+    surfacer = Surfacer(recall.search, MemoryShelf(), Options())
+    pipeline = Pipeline(
+        surfacer,
+        as_it_is,
+        as_it_is,
+        lambda server, tool: SurfaceOptions(race_ms=20),
+        paused=lambda session: False,
+    )
+    call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
+    first = await pipeline.call(call, Upstream(), "s")
+    assert first.result == ANSWER
+    await asyncio.gather(*pipeline._behind)
+    second = await pipeline.call(call, Upstream(), "s")
+    assert b"SIGHUP" in second.result
+    assert recall.asked == 1
+    third = await pipeline.call(call, Upstream(), "s")
+    assert third.result == ANSWER
+    await surfacer.aclose()

@@ -196,9 +196,11 @@ async def test_decisions_reach_the_journal():
     surfacer = stage.surfacer()
     await surfacer.surface(read())
     await surfacer.aclose()
-    kept = await stage.shelf.scan("decision")
-    assert b'"surfaced"' in kept[0].value
-    assert b"sha256:" in kept[0].value
-    assert b"cache" not in kept[0].value.replace(b"src/cache", b"")
-    counts = {item.key: item.number for item in await stage.shelf.scan("outcome")}
-    assert counts == {"surfaced": 1}
+    (kept,) = await stage.shelf.scan("decision")
+    assert b'"surfaced"' in kept.value
+    assert b"cache" not in kept.value.replace(b"src/cache", b"")
+    (queries,) = await stage.shelf.scan("query")
+    assert b"sha256:" in queries.value
+    assert b"cache" not in queries.value
+    counts = {item.key.split("\t", 1)[1]: item.number for item in await stage.shelf.scan("count")}
+    assert counts == {"decision\ttool\tRead\tsurfaced": 1, "said\ttool\tRead\tmemories": 1}

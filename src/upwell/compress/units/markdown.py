@@ -8,12 +8,12 @@ from upwell.ground.text.sections import (
     BLANK,
     FENCE,
     HEADING,
+    SENTENCE_END,
     TABLE,
     Block,
     blocks,
 )  # fmt: skip
 
-_SENTENCE_END = re.compile(r"[.!?。！？](?:(?<=[。！？])|[\"')\]]*+\s++(?=[\"'(\[]?[A-Z0-9`*_]))")
 _LONG = 220
 _SHORT_FENCE = 3
 _LINK_ONLY = re.compile(r"\s*(?:[-*+]\s+)?(?:!?\[[^\]\n]{0,200}\]\([^)\n]{0,400}\)[\s|,·]*){1,9}\Z")
@@ -70,7 +70,7 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
         return [(block.start, block.end)]
     found: list[tuple[int, int]] = []
     at = block.start
-    for match in _SENTENCE_END.finditer(text, block.start, block.end):
+    for match in SENTENCE_END.finditer(text, block.start, block.end):
         if match.end() - at >= 40:
             found.extend(pieces(text, at, match.end()))
             at = match.end()

@@ -8,6 +8,10 @@ against a full CommonMark parser.
 import re
 from typing import NamedTuple
 
+SENTENCE_END = re.compile(
+    r"[.!?。！？](?:(?<=[。！？])|[\"')\]]*+\s++(?=[\"'(\[¿¡]?[A-ZÀ-ÖØ-Þ0-9`*_]))"
+)
+"""The end of a sentence inside a paragraph, with the space behind it."""
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")

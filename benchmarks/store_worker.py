@@ -1,0 +1,155 @@
+"""One memory store behind one pipe: a request a line in, an answer a line out (JSON).
+
+Run by `store.py` as `store_worker.py NAME FOLDER`, with the interpreter that the store is installed
+in; imports nothing else than that store and the standard library.
+
+    {"do": "add", "texts": [...]}    {"do": "search", "text": "..."}    {"do": "state"}
+    answers: {"cpu", "wall"} in seconds; {"found"}; {"rss", "disk"} in MB; or {"error"}
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+LIMIT = 10
+Add = Callable[[list[str]], Awaitable[None]]
+Search = Callable[[str], Awaitable[int]]
+Close = Callable[[], Awaitable[None]]
+
+
+async def upwell(folder: Path) -> tuple[Add, Search, Close]:
+    from upwell.ground.db import open_database
+    from upwell.ground.limits import Deadline
+    from upwell.ground.types import Memory, Query
+    from upwell.memory.schema import OWNER
+    from upwell.memory.sqlite import SqliteStore
+
+    database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
+    store = SqliteStore(database)
+
+    async def add(texts: list[str]) -> None:
+        await store.add([Memory(text=text) for text in texts])
+
+    async def search(text: str) -> int:
+        return len(await store.search(Query(texts=(text,), limit=LIMIT), Deadline.after(600)))
+
+    return add, search, database.aclose
+
+
+async def memtomem(folder: Path) -> tuple[Add, Search, Close]:
+    """Its default without an embedder (words only). Filled through its storage, past its files and
+    chunker, which is more than its doors offer; searched through its pipeline."""
+    from memtomem.config import Mem2MemConfig
+    from memtomem.models import Chunk, ChunkMetadata
+    from memtomem.runtime.components import close_components, create_components
+
+    config = Mem2MemConfig()
+    config.storage.sqlite_path = folder / "memtomem.db"
+    made = await create_components(config, load_ambient_config=False)
+
+    async def add(texts: list[str]) -> None:
+        at = ChunkMetadata(source_file=folder / "notes.md")
+        await made.storage.upsert_chunks([Chunk(content=text, metadata=at) for text in texts])
+
+    async def search(text: str) -> int:
+        hits, _ = await made.search_pipeline.search(text, top_k=LIMIT)
+        return len(hits)
+
+    async def close() -> None:
+        await close_components(made)
+
+    return add, search, close
+
+
+async def memory_service(folder: Path) -> tuple[Add, Search, Close]:
+    """Its sqlite-vec storage, with the hashed vectors that it falls back to where no model can be
+    downloaded: what it finds means little, what it costs is measured without the model's time."""
+    os.environ["MCP_MEMORY_ALLOW_HASH_EMBEDDINGS"] = "1"
+    from mcp_memory_service.models.memory import Memory
+    from mcp_memory_service.storage.sqlite_vec import SqliteVecMemoryStorage
+    from mcp_memory_service.utils.hashing import generate_content_hash
+
+    storage = SqliteVecMemoryStorage(str(folder / "service.db"))
+    await storage.initialize()
+
+    async def add(texts: list[str]) -> None:
+        made = [Memory(content=text, content_hash=generate_content_hash(text)) for text in texts]
+        if len(made) == 1:
+            done = [await storage.store(made[0], skip_semantic_dedup=True)]
+        else:
+            done = await storage.store_batch(made)
+        refused = [why for kept, why in done if not kept and "uplicate" not in why]
+        if refused:
+            raise RuntimeError(refused[0])
+
+    async def search(text: str) -> int:
+        return len(await storage.retrieve(text, n_results=LIMIT))
+
+    async def close() -> None:
+        await storage.close()
+
+    return add, search, close
+
+
+ADAPTERS = {"upwell": upwell, "memtomem": memtomem, "mcp-memory-service": memory_service}
+
+
+def lend_extensions() -> bool:
+    """A Python that cannot load SQLite's extensions gets the sqlite3 of pysqlite3-binary."""
+    import sqlite3
+
+    if not hasattr(sqlite3.Connection, "enable_load_extension"):
+        with contextlib.suppress(ImportError):
+            import pysqlite3
+
+            sys.modules["sqlite3"] = pysqlite3
+            sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
+            return True
+    return False
+
+
+def disk(folder: Path) -> float:
+    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6
+
+
+async def answer(request: dict[str, Any], folder: Path, add: Add, search: Search) -> dict[str, Any]:
+    wall, cpu = time.perf_counter(), time.process_time()
+    said: dict[str, Any] = {}
+    if request["do"] == "add":
+        await add(request["texts"])
+    elif request["do"] == "search":
+        said["found"] = await search(request["text"])
+    else:
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        said |= {"rss": peak, "disk": disk(folder), "since_start": time.process_time()}
+    return said | {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+
+
+async def serve(name: str, folder: Path, pipe: Any) -> None:
+    add, search, close = await ADAPTERS[name](folder)
+    for line in sys.stdin:
+        try:
+            said = await answer(json.loads(line), folder, add, search)
+        except Exception as error:
+            said = {"error": f"{type(error).__name__}: {error}"[:300]}
+        pipe.write(json.dumps(said) + "\n")
+        pipe.flush()
+    await close()
+
+
+def main() -> None:
+    pipe, sys.stdout = sys.stdout, sys.stderr
+    if sys.argv[1] != "upwell":
+        lend_extensions()
+    asyncio.run(serve(sys.argv[1], Path(sys.argv[2]), pipe))
+
+
+if __name__ == "__main__":
+    main()

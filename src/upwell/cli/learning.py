@@ -1,0 +1,170 @@
+"""feedback · tune · explain: what was said of surfacings, what was learned of it, and why."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upwell.cli.output import note, say, say_json, table
+from upwell.cli.session import with_app
+from upwell.cli.times import iso
+from upwell.ground.errors import UsageError
+from upwell.ground.names import memory_id as id_in
+from upwell.ground.types import Feedback, Rating
+
+if TYPE_CHECKING:
+    from upwell.app import App
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    for verb in (feedback, tune, explain):
+        app.command()(verb)
+
+
+def feedback(
+    surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="Its id, s_….")],
+    rating: Annotated[str, typer.Argument(help=" · ".join(Rating))],
+    memory: Annotated[
+        str | None, typer.Option(help="One memory of it; all of them without.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether surfaced memories were worth it; what is shown follows."""
+    from upwell.tools.feedback import noted
+
+    if rating not in list(Rating):
+        raise UsageError(f"{rating!r} is not a rating", hint=f"one of {', '.join(Rating)}")
+    said = Feedback(
+        surfacing_id=surfacing,
+        rating=Rating(rating),
+        memory_id=id_in(memory) if memory else None,
+    )
+    rated = with_app(lambda app: app.surfacer.rate(said))
+    if as_json:
+        say_json(
+            {
+                "surfacing_id": surfacing,
+                "rating": rating,
+                "memories": [one.memory for one in rated],
+                "tool": rated[0].tool if rated else None,
+            }
+        )
+    else:
+        say(noted(rated, said.rating))
+
+
+def tune(
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Use it at once, in the sessions that run now, too.")
+    ] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget what was learned.")] = False,
+    memory: Annotated[
+        str | None, typer.Option(help="With --reset: only what stands against this memory.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show what was learned of each tool: how sure surfacing must be beside it, how much of its
+    results is kept; and which memories are not offered any more."""
+    if memory and not reset:
+        raise UsageError("--memory goes with --reset", hint="upwell tune --reset --memory ID")
+    if reset:
+        named = id_in(memory) if memory else None
+        gone = with_app(lambda app: _reset(app, named))
+        say(f"forgot {gone} ratings, observations and counts")
+        return
+    learned = with_app(lambda app: _learned(app, apply=apply))
+    if apply:
+        note("upwell: running sessions take budgets up within a minute, thresholds at their calls")
+    if as_json:
+        say_json(learned)
+        return
+    rows = [
+        {
+            "tool": one["tool"],
+            "min_score": _number(one["min_score"]),
+            "suggested": _number(one["suggested"]),
+            "samples": one["samples"],
+            "why": one["why"],
+            "budget": f"x {one['budget_ratio']:.2f}",
+        }
+        for one in learned["tools"]
+    ]
+    columns = ("tool", "min_score", "suggested", "samples", "why", "budget")
+    table(columns, rows, "Nothing was learned yet.")
+    for one in learned["demoted"]:
+        note(f"upwell: {one['id']} is not offered any more: {one['negatives']:g} against it")
+
+
+async def _reset(app: "App", memory: str | None) -> int:
+    gone = await app.lessons.learned.reset(memory)
+    return gone if memory else gone + await app.budgets.forget()
+
+
+async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
+    """What is in use and what the evidence suggests, by tool."""
+    if apply:
+        await app.budgets.ask()
+        await app.lessons.learned.apply()
+    if not app.config.learn.auto_tune:
+        note("upwell: learn.auto_tune is off: nothing of this is in use")
+    thresholds = {one.tool: one for one in await app.lessons.learned.thresholds()}
+    budgets = {one.tool: one for one in await app.budgets.learned()}
+    base = app.config.surface.min_score
+    tools: list[dict[str, Any]] = []
+    for tool in sorted({*thresholds, *budgets}):
+        known, budget = thresholds.get(tool), budgets.get(tool)
+        tools.append(
+            {
+                "tool": tool,
+                "min_score": round(known.min_score if known else base, 4),
+                "suggested": round(known.suggested if known else base, 4),
+                "samples": known.samples if known else 0,
+                "why": known.why if known else "no surfacing was rated",
+                "budget_ratio": budget.ratio if budget else 1.0,
+                "budget_samples": budget.samples if budget else 0,
+            }
+        )
+    return {"tools": tools, "demoted": await demoted(app)}
+
+
+async def demoted(app: "App") -> list[dict[str, Any]]:
+    """The memories that are not offered unasked any more, those with most against them first."""
+    found = sorted(app.lessons.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
+    described: list[dict[str, Any]] = []
+    for memory_id, negatives in found:
+        memory = await app.memory.get(memory_id)
+        text = memory.text if memory else ""
+        described.append({"id": memory_id, "negatives": negatives, "text": text})
+    return described
+
+
+def explain(
+    number: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 20,
+    session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Why upwell spoke or kept silent lately, call by call, the newest last."""
+    found = with_app(lambda app: app.decisions())
+    kept = [one for one in found if session in (None, one["session"])][-number:]
+    if as_json:
+        say_json({"decisions": kept})
+        return
+    rows = [
+        {
+            "when": iso(one["at"]),
+            "door": one["tool"] or one["door"],
+            "outcome": f"{one['outcome']} (late)" if one["late"] else one["outcome"],
+            "why": one["detail"] or ", ".join(memory for memory, _ in one["memories"]),
+            "confidence": f"{one['confidence']:.2f}",
+            "for": "; ".join(one["queries"])[:100],
+            "id": one["id"] if one["memories"] else "",
+        }
+        for one in kept
+    ]
+    columns = ("when", "door", "outcome", "why", "confidence", "for", "id")
+    table(columns, rows, "Nothing was decided yet.")
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}"

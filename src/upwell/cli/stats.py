@@ -1,0 +1,162 @@
+"""stats: what upwell did lately, at a glance."""
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upwell.cli.learning import demoted
+from upwell.cli.output import say, say_json
+from upwell.cli.session import with_app
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.usage.stats import Stats
+
+BAR_CHARS = 24
+MOST_TOOLS = 12
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(stats)
+
+
+def stats(
+    days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today.")] = 7,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """What upwell said, why it kept silent, what became of it, and what it saved."""
+    found, against = with_app(lambda app: _counted(app, days))
+    if as_json:
+        say_json(_described(found, against, days))
+        return
+    for line in _drawn(found, against, days):
+        say(line)
+
+
+async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]":
+    from upwell.usage.stats import stats_of
+
+    return stats_of(await app.lessons.counts.since(days)), await demoted(app)
+
+
+def _described(found: "Stats", against: list[dict[str, Any]], days: int) -> dict[str, Any]:
+    return {
+        "days": days,
+        "decisions": found.decisions,
+        "surfaced": found.surfaced,
+        "memories": found.memories,
+        "used": found.used,
+        "ignored": found.ignored,
+        "late": found.late,
+        "offered_late": found.offered_late,
+        "skips": found.skips,
+        "feedback": found.ratings,
+        "beside": [
+            {
+                "door": one.door,
+                "tool": one.tool,
+                "decisions": one.decisions,
+                "surfaced": one.surfaced,
+                "skips": one.skips,
+            }
+            for one in found.beside
+        ],
+        "compression": {
+            "results": sum(one.results for one in found.saved),
+            "tokens_before": found.tokens_before,
+            "tokens_saved": found.tokens_saved,
+            "tools": [
+                {
+                    "tool": one.tool,
+                    "results": one.results,
+                    "tokens_before": one.tokens_before,
+                    "tokens_saved": one.tokens_saved,
+                }
+                for one in found.saved
+            ],
+        },
+        "per_day": found.per_day,
+        "demoted": against,
+    }
+
+
+def _drawn(found: "Stats", against: list[dict[str, Any]], days: int) -> list[str]:
+    since = "today" if days == 1 else f"in {days} days"
+    if not found.decisions and not found.saved:
+        return [f"Nothing was decided {since}. `upwell demo` shows what upwell does."]
+    lines = [*_speech(found, since), *_silence(found), *_tools(found), *_savings(found)]
+    for one in against:
+        text = " ".join(one["text"].split())[:60] or "(forgotten)"
+        lines.append(f"  demoted    {one['id']}  {text}")
+    if against:
+        lines.append("             back with: upwell tune --reset --memory ID")
+    return lines
+
+
+def _speech(found: "Stats", since: str) -> list[str]:
+    share = _share(found.surfaced, found.decisions)
+    lines = [
+        f"upwell looked {_times(found.decisions)} {since} and spoke {_times(found.surfaced)} "
+        f"({share}).",
+        "",
+        f"  said       {_memories(found.memories)}: {found.used:,} seen in use, "
+        f"{found.ignored:,} left no trace",
+    ]
+    if found.late:
+        lines.append(
+            f"  late       {found.late:,} missed the race, {found.offered_late:,} said a call later"
+        )
+    rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.ratings.items() if n]
+    lines.append(f"  feedback   {', '.join(rated) or 'none yet: upwell feedback SURFACING RATING'}")
+    return lines
+
+
+def _silence(found: "Stats") -> list[str]:
+    reasons = sorted(((n, r) for r, n in found.skips.items() if n), reverse=True)
+    if not reasons:
+        return []
+    widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
+    bars = [f"  {reason:<{widest}}  {_bar(n, most)} {n:,}" for n, reason in reasons]
+    return ["", "Why it kept silent", *bars]
+
+
+def _tools(found: "Stats") -> list[str]:
+    shown = found.beside[:MOST_TOOLS]
+    if not shown:
+        return []
+    names = [one.tool or f"({one.door})" for one in shown]
+    width = max(map(len, names))
+    lines = [
+        f"  {name:<{width}}  {one.decisions:>7,} looked  {one.surfaced:>6,} spoke"
+        + (f"  mostly {next(iter(one.skips))}" if one.skips else "")
+        for name, one in zip(names, shown, strict=True)
+    ]
+    left = len(found.beside) - len(shown)
+    return ["", "Where", *lines, *([f"  … and {left} more (--json)"] if left else [])]
+
+
+def _savings(found: "Stats") -> list[str]:
+    if not found.saved:
+        return [""]
+    share = _share(found.tokens_saved, found.tokens_before)
+    lines = [
+        f"  {one.tool}  {one.tokens_saved:,} tokens in {one.results:,} results"
+        for one in found.saved[:5]
+    ]
+    return ["", f"Saved {found.tokens_saved:,} tokens of long results ({share})", *lines, ""]
+
+
+def _times(number: int) -> str:
+    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
+
+
+def _memories(number: int) -> str:
+    return "1 memory" if number == 1 else f"{number:,} memories"
+
+
+def _bar(number: int, most: int) -> str:
+    return "▇" * max(1, round(BAR_CHARS * number / most))
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f} %" if whole else "0 %"

@@ -1,0 +1,1 @@
+"""What upwell did, counted: decisions, what became of them, what was saved."""

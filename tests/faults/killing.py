@@ -1,0 +1,107 @@
+"""Rounds of kill -9: two processes write, one reads, all end without mercy at random moments."""
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SLOW_ROUNDS = int(os.environ.get("UPWELL_KILL_ROUNDS", "200"))
+ROUNDS_A_FILE = 100
+"""Then a new file is begun, so that a thousandth round is not a long one."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the rounds came to; printed at the end (`pytest -s`)."""
+
+    rounds: int = 0
+    acknowledged: int = 0
+    unacknowledged: int = 0
+    files: list[Path] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """Programs that take the file (a writer, its name too), print `ready` when they are under way,
+    and never end: the writer prints what it was told is kept, a line each; the reader fails at
+    what it must not see."""
+
+    writer: str
+    reader: str
+
+
+def start(script: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(script), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,  # what `ready` would read ahead, `kill` would not get
+    )
+
+
+def ready(process: subprocess.Popen[bytes]) -> None:
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n", process.stderr and process.stderr.read()
+
+
+def kill(process: subprocess.Popen[bytes]) -> list[str]:
+    """End it without mercy. Returns the whole lines it had printed; it must not have failed."""
+    assert process.poll() is None, process.stderr and process.stderr.read()
+    process.kill()
+    out, complaint = process.communicate()
+    assert not complaint, complaint
+    return [line for line in out.decode().split("\n")[:-1] if line]
+
+
+def rounds(
+    folder: Path, name: str, scripts: Scripts, kept: Callable[[Path], Collection[str]], count: int
+) -> Tally:
+    """So many rounds on files called `name`; `kept` opens one as a new process would and returns
+    what is in it. All that was acknowledged must be, once, and little else."""
+    rng, tally = random.Random(7), Tally()
+    acknowledged: set[str] = set()
+    extra = 0
+    for number in range(count):
+        if number % ROUNDS_A_FILE == 0:
+            (folder / f"{number}").mkdir()
+            tally.files.append(folder / f"{number}" / name)
+            acknowledged, extra = set(), 0
+        path = tally.files[-1]
+        acknowledged |= set(one_round(rng, scripts, path, f"r{number}"))
+        there = kept(path)
+        assert len(there) == len(set(there))
+        assert acknowledged <= set(there), acknowledged - set(there)
+        under_way = len(there) - len(acknowledged)
+        assert under_way - extra <= 2, "of a round, what the two had under way may be there too"
+        extra = under_way
+        tally.rounds += 1
+        if (number + 1) % ROUNDS_A_FILE == 0 or number + 1 == count:
+            tally.acknowledged += len(acknowledged)
+            tally.unacknowledged += extra
+    assert tally.acknowledged > count, "they were ended before they did anything"
+    assert not [found for path in tally.files for found in path.parent.glob("*.corrupt-*")]
+    print(
+        f"{name}: {tally.rounds} rounds, {tally.acknowledged} acknowledged, 0 lost, "
+        f"{tally.unacknowledged} kept that were under way"
+    )
+    return tally
+
+
+def one_round(rng: random.Random, scripts: Scripts, path: Path, name: str) -> list[str]:
+    """Returns what the writers were told is kept."""
+    writers = [start(scripts.writer, str(path), f"{name}w{i}") for i in range(2)]
+    reader = start(scripts.reader, str(path))
+    for process in (*writers, reader):
+        ready(process)
+    said: list[str] = []
+    time.sleep(rng.uniform(0.02, 0.25))
+    for process in rng.sample([*writers, reader], 3):
+        lines = kill(process)
+        said += lines if process is not reader else []
+        time.sleep(rng.choice((0.0, rng.uniform(0.0, 0.05))))
+    return said

@@ -1,0 +1,66 @@
+"""Whatever is said of surfacings, in whatever order, thresholds stay within bounds."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from upwell.ground.types import Rating
+from upwell.learn.demotion import IGNORED_WEIGHT, MOST_IGNORED, NEGATIVE, negatives
+from upwell.learn.thresholds import (
+    HIGHEST_SHIFT,
+    LEAST_SCORE,
+    LOWEST_SHIFT,
+    MOST_SCORE,
+    STEP,
+    Sample,
+    Use,
+    shifted,
+    stepped,
+    wanted_shift,
+)
+
+DAY = 86_400.0
+samples = st.builds(
+    Sample,
+    surfacing=st.integers(0, 40).map("s{}".format),
+    memory=st.sampled_from(["a", "b", "c"]),
+    verdict=st.sampled_from([*Rating, *Use]),
+    score=st.floats(0, 1),
+    at=st.floats(0, 200 * DAY),
+)
+
+
+@settings(max_examples=1000, deadline=None)
+@given(st.lists(samples, max_size=60), st.floats(0, 1))
+def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
+    shift = 0.0
+    for end in range(0, len(sequence) + 1, 7):
+        wanted = wanted_shift(sequence[:end], now=200 * DAY)
+        assert LOWEST_SHIFT <= wanted <= HIGHEST_SHIFT
+        moved = stepped(shift, wanted)
+        assert abs(moved - shift) <= STEP + 1e-9
+        shift = moved
+        threshold = shifted(base, shift)
+        assert min(LEAST_SCORE, base) <= threshold <= max(MOST_SCORE, base)
+    assert 0.30 < shifted(0.5, shift) < 0.75, "neither wedged open nor shut"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(samples, min_size=10, max_size=40), st.floats(0.05, 0.95))
+def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
+    now = 200 * DAY
+    before = wanted_shift(sequence, now)
+    for verdict, wrong in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
+        one = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
+        told = len({sample.surfacing for sample in sequence}) >= 10
+        after = wanted_shift([*sequence, one], now)
+        if told:
+            assert (after - before) * wrong <= 1e-4
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(samples, max_size=40))
+def test_being_ignored_alone_demotes_nothing(sequence):
+    rated = [sample for sample in sequence if sample.verdict in NEGATIVE]
+    assert 0 <= negatives(sequence) <= len(rated) + MOST_IGNORED
+    ignored = [sample for sample in sequence if sample.verdict is Use.IGNORED]
+    assert negatives(ignored) == min(MOST_IGNORED, len(ignored) * IGNORED_WEIGHT)

@@ -1,0 +1,161 @@
+import pytest
+
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Hit, Memory, Surfacing
+from upwell.learn.implicit import LOOKS, Watching, spoken
+from upwell.learn.thresholds import Use
+from upwell.learn.uses import Uses
+from upwell.testing import ManualClock
+
+TEXT = "The settlement job must run before midnight on host heron, port 7431"
+
+
+class Stage:
+    """One session's events; `watching()` is one process."""
+
+    def __init__(self):
+        self.clock = ManualClock()
+        self.shelf = MemoryShelf(clock=self.clock)
+        self.uses = Uses(self.shelf)
+        self.told = []
+        self.common = {"must", "before"}
+
+    def watching(self):
+        async def rare(words):
+            return set(words) - self.common
+
+        async def tell(verdicts):
+            self.told += [(one.watched.memory, one.use) for one in verdicts]
+
+        return Watching(self.shelf, self.uses, rare, tell, self.clock)
+
+    async def verdicts(self):
+        return [(one.tool, one.sample.verdict) for one in await self.uses.all()]
+
+
+@pytest.fixture
+def stage():
+    return Stage()
+
+
+def call(session="s", tool="fs__read", **args):
+    return Cue(door="tool", tool=tool, args=args, session=session)
+
+
+def said(text=TEXT, identity="m1", pinned=False):
+    memory = Memory(id=identity, text=text, pinned=pinned)
+    return Surfacing(id="s_1", hits=(Hit(memory=memory, score=0.8),), text=text, confidence=0.8)
+
+
+async def surfaced(stage, cue=None, what=None):
+    watching = stage.watching()
+    watching.noticed(cue or call(path="src/settlement.py"), what or said())
+    await watching.flush()
+    return watching
+
+
+async def test_two_distinctive_words_in_a_later_call_are_use(stage):
+    watching = await surfaced(stage)
+    watching.noticed(call(tool="sh__run", command="ssh heron crontab -l"), None)
+    await watching.flush()
+    assert stage.told == []
+    watching.noticed(call(tool="sh__run", command="at midnight do it"), None)
+    watching.noticed(call(tool="sh__run", lines=[{"text": "heron at MIDNIGHT"}]), None)
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]
+    assert await stage.verdicts() == [("fs__read", Use.USED)]
+    assert await stage.shelf.scan("watched") == []
+
+
+async def test_a_word_with_a_digit_is_enough(stage):
+    watching = await surfaced(stage)
+    watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]
+
+
+async def test_words_of_the_cue_itself_and_common_ones_prove_nothing(stage):
+    watching = await surfaced(stage, call(query="settlement on heron at midnight"))
+    for _ in range(3):
+        watching.noticed(call(query="settlement on heron at midnight must before"), None)
+    await watching.flush()
+    assert stage.told == []
+
+
+async def test_ten_calls_without_a_trace_are_ignoring(stage):
+    watching = await surfaced(stage)
+    for number in range(LOOKS):
+        assert stage.told == []
+        watching.noticed(call(path=f"docs/tulips{number}.txt"), None)
+        await watching.flush()
+    assert stage.told == [("m1", Use.IGNORED)]
+
+
+async def test_another_process_of_the_session_goes_on_watching(stage):
+    await surfaced(stage)
+    watching = stage.watching()
+    watching.noticed(call(command="ssh heron # midnight"), None)
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]
+
+
+async def test_another_session_proves_nothing(stage):
+    watching = await surfaced(stage)
+    watching.noticed(call(session="other", command="ssh heron # midnight"), None)
+    watching.noticed(call(session="", command="ssh heron # midnight"), None)
+    await watching.flush()
+    assert stage.told == []
+
+
+async def test_reading_the_whole_of_it_is_use(stage):
+    watching = await surfaced(stage)
+    watching.opened("s", "m1")
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]
+
+
+async def test_what_did_not_reach_the_agent_is_not_watched(stage):
+    watching = stage.watching()
+    watching.noticed(call(path="a.py"), said())
+    watching.unsaid("s_1")
+    watching.noticed(call(command="heron midnight"), None)
+    await watching.flush()
+    assert stage.told == []
+    again = await surfaced(stage)
+    again.unsaid("s_1")
+    again.noticed(call(command="heron midnight"), None)
+    await again.flush()
+    assert stage.told == []
+
+
+async def test_rules_and_what_was_asked_for_are_not_watched(stage):
+    await surfaced(stage, what=said(pinned=True))
+    await surfaced(stage, Cue(door="ask", text="settlement?", session="s"))
+    assert await stage.shelf.scan("watched") == []
+
+
+async def test_a_session_that_ends_says_nothing(stage):
+    await surfaced(stage)
+    stage.clock.advance(7 * 3600)
+    watching = stage.watching()
+    watching.noticed(call(command="heron midnight"), None)
+    await watching.flush()
+    assert await stage.verdicts() == []
+
+
+async def test_nothing_of_a_cue_is_kept(stage):
+    watching = await surfaced(stage, call(query="zanzibar quokka"))
+    watching.noticed(call(command="wombat heron"), None)
+    await watching.flush()
+    (item,) = await stage.shelf.scan("watched")
+    for word in (b"zanzibar", b"quokka", b"wombat"):
+        assert word not in item.value
+
+
+def test_the_words_of_a_cue_are_all_its_strings_in_bounded_time():
+    deep = {"a": "one"}
+    for _ in range(50):
+        deep = {"b": deep, "c": ["two", 3, None, True]}
+    found = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
+    assert {"two", "3", "readfile"} <= found
+    assert "one" not in found

@@ -1,0 +1,183 @@
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Rating
+from upwell.learn.feedback import KEPT_SECONDS, OWNER, Rated, Ratings
+from upwell.learn.learned import Learned, Limits
+from upwell.learn.ratios import LearnOptions
+from upwell.learn.thresholds import MIN_SAMPLES, STEP, Sample, Use, shifted
+from upwell.learn.uses import Seen, Uses
+from upwell.testing import ManualClock
+
+
+class House:
+    """A database and what is learned in it; `another` is a second process."""
+
+    def __init__(self, path):
+        self.path = path
+        self.clock = ManualClock()
+        self.shelf = MemoryShelf(clock=self.clock)
+        self.databases = []
+
+    def learned(self, **options):
+        database = open_database(self.path / "memory.db", [OWNER], synchronous="FULL")
+        self.databases.append(database)
+        return Learned(
+            Ratings(database), Uses(self.shelf), LearnOptions(**options), Limits(), self.clock
+        )
+
+    def rated(self, rating, number, *, memory="m", tool="fs__read"):
+        self.clock.advance(1)
+        return Rated(
+            surfacing=f"s{number}",
+            memory=memory,
+            rating=rating,
+            at=self.clock.now(),
+            door="tool",
+            tool=tool,
+            score=0.7,
+            signals={"bm25": 3.0},
+        )
+
+
+@pytest.fixture
+async def house(tmp_path):
+    found = House(tmp_path)
+    yield found
+    for database in found.databases:
+        await database.aclose()
+
+
+async def rate(learned, house, rating, count, first=0, **what):
+    for number in range(first, first + count):
+        await learned.rate([house.rated(rating, number, **what)])
+
+
+async def test_the_tenth_rating_moves_one_step_and_only_that_tool(house):
+    learned = house.learned()
+    await rate(learned, house, Rating.NOT_RELEVANT, MIN_SAMPLES - 1, tool="fs__read")
+    assert learned.min_score("fs__read") == 0.5
+    await rate(learned, house, Rating.NOT_RELEVANT, 1, first=20)
+    assert learned.min_score("fs__read") == pytest.approx(shifted(0.5, STEP))
+    assert learned.min_score("fs__search") == 0.5
+
+
+async def test_it_moves_to_the_bound_and_not_beyond(house):
+    learned = house.learned()
+    await rate(learned, house, Rating.NOT_RELEVANT, 25)
+    assert learned.min_score("fs__read") == pytest.approx(shifted(0.5, 1.0))
+    (one,) = await learned.thresholds()
+    assert one.samples == 25
+    assert one.suggested == pytest.approx(one.min_score)
+    assert "25 not relevant" in one.why
+
+
+async def test_the_later_rating_replaces_the_earlier(house):
+    learned = house.learned()
+    await rate(learned, house, Rating.NOT_RELEVANT, 5)
+    await rate(learned, house, Rating.HELPFUL, 5)
+    (one,) = await learned.thresholds()
+    assert one.samples == 5
+    assert one.verdicts == {"helpful": 5}
+
+
+async def test_three_surfacings_rated_down_demote(house):
+    learned = house.learned()
+    for _ in range(5):
+        await learned.rate([house.rated(Rating.NOT_RELEVANT, 1)])
+    assert not learned.is_demoted("m"), "one surfacing is one negative, however often it is rated"
+    await rate(learned, house, Rating.ALREADY_KNOWN, 2, first=2)
+    assert learned.is_demoted("m")
+    await learned.rate([house.rated(Rating.HELPFUL, 9)])
+    assert not learned.is_demoted("m")
+
+
+async def test_being_ignored_counts_weakly_against_a_memory(house):
+    learned = house.learned()
+    uses = Uses(house.shelf)
+    for n in range(4):
+        sample = Sample(surfacing=f"i{n}", memory="m", verdict=Use.IGNORED, score=0.7, at=0.0)
+        await uses.add([Seen(tool="fs__read", sample=sample)])
+    await learned.take_up()
+    assert not learned.is_demoted("m")
+    await rate(learned, house, Rating.NOT_RELEVANT, 2)
+    assert learned.is_demoted("m")
+    deaf = house.learned(implicit_signals=False)
+    await deaf.take_up()
+    assert not deaf.is_demoted("m")
+
+
+async def test_what_one_process_learns_another_uses(house):
+    one, two = house.learned(), house.learned()
+    await two.take_up()
+    await rate(one, house, Rating.NOT_RELEVANT, 12)
+    assert two.min_score("fs__read") == 0.5
+    await two.take_up()
+    assert two.min_score("fs__read") == one.min_score("fs__read") > 0.5
+    assert two.is_demoted("m")
+
+
+async def test_apply_and_reset(house):
+    learned = house.learned()
+    await rate(learned, house, Rating.NOT_RELEVANT, 12)
+    (before,) = await learned.thresholds()
+    assert before.min_score < before.suggested
+    await learned.apply()
+    assert learned.min_score("fs__read") == pytest.approx(before.suggested)
+    assert await learned.reset("m") == 12
+    assert not learned.is_demoted("m")
+    assert await learned.reset() == 0
+    assert learned.min_score("fs__read") == 0.5
+    assert await learned.thresholds() == []
+
+
+async def test_switched_off_nothing_is_moved_or_used(house):
+    on, off = house.learned(), house.learned(auto_tune=False)
+    await rate(on, house, Rating.NOT_RELEVANT, 12)
+    await off.take_up()
+    assert on.min_score("fs__read") > off.min_score("fs__read") == 0.5
+    await rate(off, house, Rating.NOT_RELEVANT, 5, first=50)
+    await on.take_up()
+    assert (await on.thresholds())[0].samples == 17
+
+
+async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
+    learned = house.learned()
+    uses = Uses(house.shelf)
+    for n in range(12):
+        now = house.clock.now()
+        sample = Sample(surfacing=f"u{n}", memory="m", verdict=Use.USED, score=0.6, at=now)
+        await uses.add([Seen(tool="prompt", sample=sample)])
+    await learned.tune()
+    await learned.take_up()
+    first = learned.min_score("prompt")
+    assert shifted(0.5, -0.3) - 1e-9 <= first < 0.5
+    await learned.tune()
+    await learned.take_up()
+    assert learned.min_score("prompt") == first, "not twice within the hour"
+    house.clock.advance(130 * 86_400)
+    for _ in range(5):
+        house.clock.advance(3601)
+        await learned.tune()
+    await learned.take_up()
+    assert learned.min_score("prompt") == pytest.approx(0.5, abs=0.01)
+
+
+async def test_what_is_older_than_a_year_goes(house):
+    learned = house.learned()
+    await rate(learned, house, Rating.NOT_RELEVANT, 3)
+    assert learned.is_demoted("m")
+    house.clock.advance(KEPT_SECONDS + 10)
+    await learned.tune()
+    await learned.take_up()
+    assert not learned.is_demoted("m")
+
+
+async def test_without_a_memory_nothing_is_learned_and_feedback_says_so(house):
+    learned = Learned(None, Uses(house.shelf), LearnOptions(), Limits())
+    await learned.take_up()
+    assert learned.min_score("x") == 0.5
+    with pytest.raises(StoreUnwritable, match="cannot be kept"):
+        await learned.rate([house.rated(Rating.HELPFUL, 1)])

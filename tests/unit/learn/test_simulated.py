@@ -1,0 +1,62 @@
+"""Tools whose scores promise too much, too little or what they keep, over weeks of feedback."""
+
+import random
+
+import pytest
+
+from upwell.ground.types import Rating
+from upwell.learn.thresholds import Sample, Use, shifted, stepped, wanted_shift
+
+HOUR = 3600.0
+
+
+def odds(p, by):
+    ratio = p / (1 - p) * 2.718281828**by
+    return ratio / (1 + ratio)
+
+
+def lived(bias, *, rated, seeds=range(4), calls=300):
+    """Surfaced beyond the first half: (said, relevant) at 0.5, and at what was learned; and the
+    threshold at the end, as means over `seeds`. Relevant is a memory of score `p` with `p` moved by
+    `bias` log-odds; one in three of the relevant leaves a trace."""
+    plain, tuned, ends = [0, 0], [0, 0], []
+    for seed in seeds:
+        dice, samples, shift = random.Random(seed), [], 0.0
+        for call in range(calls):
+            p = min(0.99, max(0.01, dice.betavariate(1.3, 1.3)))
+            relevant = dice.random() < odds(p, bias)
+            threshold = shifted(0.5, shift)
+            if call > calls // 2:
+                for found, least in ((plain, 0.5), (tuned, threshold)):
+                    found[0] += p >= least
+                    found[1] += relevant and p >= least
+            if p < threshold:
+                continue
+            verdict = Use.USED if relevant and dice.random() < 1 / 3 else Use.IGNORED
+            if dice.random() < rated:
+                verdict = Rating.HELPFUL if relevant else Rating.NOT_RELEVANT
+            at = call * HOUR
+            samples.append(Sample(surfacing=str(call), memory="m", verdict=verdict, score=p, at=at))
+            shift = stepped(shift, wanted_shift(samples, at))
+        ends.append(shifted(0.5, shift))
+    return plain, tuned, sum(ends) / len(ends)
+
+
+@pytest.mark.parametrize("rated", [0.0, 0.3])
+def test_scores_that_promise_too_much_are_believed_less(rated):
+    plain, tuned, end = lived(-2.0, rated=rated)
+    assert end > 0.54
+    assert tuned[1] / tuned[0] > plain[1] / plain[0], "more of what is said is relevant"
+
+
+@pytest.mark.parametrize("rated", [0.0, 0.3])
+def test_scores_that_promise_too_little_are_believed_more(rated):
+    plain, tuned, end = lived(1.5, rated=rated)
+    assert end < 0.48
+    assert tuned[1] > plain[1], "more that is relevant is said"
+
+
+@pytest.mark.parametrize("rated", [0.0, 0.3])
+def test_scores_that_keep_their_promise_are_left_about_where_they_were(rated):
+    _, _, end = lived(0.0, rated=rated)
+    assert 0.42 < end < 0.56

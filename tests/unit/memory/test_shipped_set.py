@@ -1,0 +1,55 @@
+"""The shipped retrieval set (`benchmarks/shipped.py`): finding and silence do not get worse."""
+
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from benchmarks.shipped import KINDS, load
+
+from upwell.ground.db import open_database
+from upwell.ground.limits import Deadline
+from upwell.ground.types import Hit
+from upwell.memory.library import Library
+from upwell.memory.schema import OWNER
+from upwell.memory.sqlite import SqliteStore
+from upwell.surface.options import SurfaceOptions
+
+FLOORS = {"exact": 0.98, "paraphrased": 0.95, "path": 0.98, "identifier": 0.98, "spanish": 0.95}
+"""Recall among the first ten; measured 1.00 for each."""
+
+
+@pytest.fixture
+async def found(tmp_path: Path) -> dict[str, list[tuple[frozenset[str], list[Hit]]]]:
+    """By kind: what answers each question, and what is found."""
+    memories, questions = load()
+    database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
+    library = Library(SqliteStore(database))
+    await library.add_many(memories)
+    by_kind = defaultdict(list)
+    for question in questions:
+        hits = await library.store.search(question.query(), Deadline.after(60))
+        by_kind[question.kind].append((question.gold, hits))
+    await database.aclose()
+    return by_kind
+
+
+def recall(asked: list[tuple[frozenset[str], list[Hit]]], most: int) -> float:
+    shares = [
+        len(gold & {hit.memory.id for hit in hits[:most]}) / len(gold) for gold, hits in asked
+    ]
+    return sum(shares) / len(shares)
+
+
+async def test_the_set_is_found_and_nothing_is_said_where_nothing_answers(found) -> None:
+    assert set(found) == set(KINDS)
+    assert {
+        kind: recall(found[kind], 10) >= floor for kind, floor in FLOORS.items()
+    } == dict.fromkeys(FLOORS, True)
+    with_words = [one for kind in FLOORS for one in found[kind]]
+    assert recall(with_words, 3) >= 0.95
+    assert recall(with_words, 1) >= 0.82
+    threshold = SurfaceOptions().min_score
+    loud = [hits[0].memory.text for _, hits in found["none"] if hits and hits[0].score >= threshold]
+    assert len(loud) <= 1, loud
+    said = [hits[0].score >= threshold for _, hits in with_words if hits]
+    assert sum(said) / len(with_words) >= 0.85

@@ -1,0 +1,247 @@
+"""What was learned, where surfacing uses it; and what came too late."""
+
+import asyncio
+
+import pytest
+
+from upwell.ground.db import open_database
+from upwell.ground.errors import UsageError
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Feedback, Hit, Memory, Rating, Skip, SkipReason, Surfacing
+from upwell.learn.feedback import OWNER, Ratings
+from upwell.learn.learned import Learned, Limits
+from upwell.learn.ratios import LearnOptions
+from upwell.learn.uses import Uses
+from upwell.surface.engine import Surfacer
+from upwell.surface.lessons import Lessons
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.testing import FakeRecall, ManualClock
+from upwell.usage.counts import Event
+
+DAYS_8 = 8 * 86_400.0
+
+
+class Stage:
+    def __init__(self, path):
+        self.clock = ManualClock()
+        self.shelf = MemoryShelf(clock=self.clock)
+        self.recall = FakeRecall([hit()])
+        self.database = open_database(path / "memory.db", [OWNER], synchronous="FULL")
+        self.lessons = self.new_lessons()
+        self.surfacer = self.new_surfacer()
+
+    def new_lessons(self):
+        learned = Learned(
+            Ratings(self.database), Uses(self.shelf), LearnOptions(), Limits(), self.clock
+        )
+        return Lessons(learned, self.shelf, LearnOptions(), clock=self.clock)
+
+    def new_surfacer(self, **surface):
+        options = Options(surface=SurfaceOptions(**surface))
+        return Surfacer(
+            self.recall.search, self.shelf, options, lessons=self.lessons, clock=self.clock
+        )
+
+    async def counts(self, event):
+        await self.lessons.counts.flush()
+        found = {}
+        for one in await self.lessons.counts.since(90):
+            if one.event is event:
+                found[one.kind] = found.get(one.kind, 0) + one.number
+        return {kind: number for kind, number in found.items() if number}
+
+
+@pytest.fixture
+async def stage(tmp_path):
+    found = Stage(tmp_path)
+    yield found
+    await found.surfacer.aclose()
+    await found.database.aclose()
+
+
+def hit(identity="m1", score=0.55, text="the cache reloads on SIGHUP"):
+    memory = Memory(id=identity, text=text, content_hash=f"h-{text}")
+    return Hit(memory=memory, score=score, signals={"bm25": 7.0})
+
+
+def read(path="src/cache.py", **more):
+    return Cue(door="tool", tool="fs__read", args={"file_path": path}, session="s", **more)
+
+
+async def say_and_rate(stage, rating, times=1, memory=None):
+    for _ in range(times):
+        stage.clock.advance(DAYS_8)
+        outcome = await stage.surfacer.surface(read())
+        assert isinstance(outcome, Surfacing), outcome
+        await stage.surfacer.rate(
+            Feedback(surfacing_id=outcome.id, rating=rating, memory_id=memory)
+        )
+    stage.clock.advance(DAYS_8)
+
+
+async def test_ratings_move_the_threshold_of_the_next_call(stage):
+    stage.recall.hits = [hit("m1"), hit("m2", text="another thing entirely")]
+    await say_and_rate(stage, Rating.HELPFUL, 5)
+    for number in range(12):
+        stage.recall.hits = [hit(f"n{number}", text=f"note number {number}")]
+        stage.clock.advance(60)
+        outcome = await stage.surfacer.surface(read())
+        if isinstance(outcome, Skip):
+            break
+        feedback = Feedback(surfacing_id=outcome.id, rating=Rating.NOT_RELEVANT)
+        await stage.surfacer.rate(feedback)
+    assert isinstance(outcome, Skip)
+    assert outcome.reason is SkipReason.BELOW_MIN_SCORE
+    other = Cue(door="tool", tool="db__query", args={"query": "cache reload"}, session="s")
+    assert isinstance(await stage.surfacer.surface(other), Surfacing), "only that tool's"
+
+
+async def test_three_negatives_demote_unasked_and_never_who_asks(stage):
+    await say_and_rate(stage, Rating.NOT_RELEVANT, 3)
+    outcome = await stage.surfacer.surface(read())
+    assert isinstance(outcome, Skip)
+    assert outcome.reason is SkipReason.DEMOTED
+    assert outcome.held_back[0].memory.id == "m1"
+    ask = Cue(door="ask", text="when does the cache reload?")
+    assert isinstance(await stage.surfacer.surface(ask), Surfacing)
+    assert (await stage.counts(Event.DECISION))["demoted"] == 1
+
+
+async def test_a_demoted_memory_makes_room_for_another(stage):
+    await say_and_rate(stage, Rating.ALREADY_KNOWN, 3)
+    stage.recall.hits = [hit(), hit("m2", text="the cache is sharded")]
+    outcome = await stage.surfacer.surface(read())
+    assert [memory.id for memory in outcome.memories] == ["m2"]
+
+
+async def test_what_is_known_already_is_silent_for_seven_days_from_then(stage):
+    outcome = await stage.surfacer.surface(read())
+    stage.clock.advance(6 * 86_400)
+    known = Feedback(surfacing_id=outcome.id, rating=Rating.ALREADY_KNOWN)
+    await stage.surfacer.rate(known)
+    stage.clock.advance(6 * 86_400)
+    later = await stage.surfacer.surface(read())
+    assert isinstance(later, Skip)
+    assert later.reason is SkipReason.REPEATED
+
+
+@pytest.mark.parametrize(
+    ("surfacing", "memory", "complaint"),
+    [("s_none", None, "no surfacing"), ("", None, "no surfacing"), (None, "m9", "m9.*not chosen")],
+)
+async def test_feedback_on_what_was_not_said_is_one_clear_line(stage, surfacing, memory, complaint):
+    outcome = await stage.surfacer.surface(read())
+    feedback = Feedback(
+        surfacing_id=outcome.id if surfacing is None else surfacing,
+        rating=Rating.HELPFUL,
+        memory_id=memory,
+    )
+    with pytest.raises(UsageError, match=complaint):
+        await stage.surfacer.rate(feedback)
+
+
+async def test_a_rating_waits_for_a_decision_that_is_being_written(stage):
+    outcome = await stage.surfacer.surface(read())
+    writing = asyncio.create_task(stage.surfacer.journal.flush())
+    await asyncio.sleep(0)
+    said = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    assert [one.memory for one in said] == ["m1"]
+    await writing
+
+
+async def test_a_skip_cannot_be_rated(stage):
+    stage.recall.hits = []
+    await stage.surfacer.surface(read())
+    (decision,) = await stage.surfacer.journal.recent()
+    with pytest.raises(UsageError, match="no surfacing"):
+        await stage.surfacer.rate(Feedback(surfacing_id=decision["id"], rating=Rating.HELPFUL))
+
+
+async def test_a_rating_keeps_what_was_surfaced(stage):
+    outcome = await stage.surfacer.surface(read(trace_id="t" * 32))
+    (one,) = await stage.surfacer.rate(
+        Feedback(surfacing_id=outcome.id, rating=Rating.PARTIALLY_HELPFUL)
+    )
+    assert (one.tool, one.door, one.score, one.signals) == ("fs__read", "tool", 0.55, {"bm25": 7.0})
+    (decision,) = await stage.surfacer.journal.recent()
+    assert decision["trace_id"] == "t" * 32
+
+
+async def test_what_came_late_is_said_at_the_next_call_about_the_same_file(stage):
+    late = await stage.surfacer.surface(read())
+    await stage.surfacer.take_back(late, read(), late=True)
+    stage.recall.hits = []
+    elsewhere = Cue(door="tool", tool="fs__write", args={"path": "b.py"}, session="s")
+    assert isinstance(await stage.surfacer.surface(elsewhere), Skip), "a gate was shut: it waits"
+    asked = len(stage.recall.asked)
+    outcome = await stage.surfacer.surface(read())
+    assert [memory.id for memory in outcome.memories] == ["m1"]
+    assert len(stage.recall.asked) == asked, "no second search, which would be late again"
+    stage.clock.advance(10)
+    assert isinstance(await stage.surfacer.surface(read()), Skip), "once"
+    assert await stage.counts(Event.LATE) == {"missed": 1, "offered": 1}
+    assert (await stage.counts(Event.DECISION))["surfaced"] == 1
+
+
+@pytest.mark.parametrize(
+    ("next_cue", "wait"),
+    [
+        (read("docs/tulips.md"), 0),
+        (read(), 61),
+        (Cue(door="tool", tool="fs__read", args={"file_path": "src/cache.py"}, session="x"), 0),
+    ],
+)
+async def test_what_came_late_is_not_said_elsewhere_or_much_later(stage, next_cue, wait):
+    late = await stage.surfacer.surface(read())
+    await stage.surfacer.take_back(late, read(), late=True)
+    stage.recall.hits = []
+    stage.clock.advance(wait)
+    assert isinstance(await stage.surfacer.surface(next_cue), Skip)
+
+
+async def test_what_came_late_and_was_said_meanwhile_is_not_said_again(stage):
+    late = await stage.surfacer.surface(read())
+    await stage.surfacer.take_back(late, read(), late=True)
+    elsewhere = Cue(door="tool", tool="fs__read", args={"file_path": "src/cache.py"}, session="z")
+    assert isinstance(await stage.surfacer.surface(elsewhere), Surfacing)
+    stage.recall.hits = []
+    assert isinstance(await stage.surfacer.surface(read()), Skip)
+
+
+async def test_query_texts_go_after_their_time_and_decisions_stay(stage):
+    await stage.surfacer.surface(read())
+    await stage.surfacer.journal.flush()
+    stage.clock.advance(31 * 86_400)
+    (decision,) = await stage.surfacer.journal.recent()
+    assert decision["queries"] == []
+    assert decision["memories"] == [["m1", 0.55]]
+
+
+async def test_texts_of_before_are_cleared_when_none_may_be_kept(stage):
+    await stage.surfacer.surface(read())
+    assert (await stage.surfacer.journal.recent())[0]["queries"] == ["cache"]
+    shorter = stage.new_surfacer(query_retention_days=1)
+    assert await shorter.journal.clear_queries() == 0
+    stage.clock.advance(2 * 86_400)
+    assert await shorter.journal.clear_queries() == 1
+    stage.clock.advance(DAYS_8)
+    await stage.surfacer.surface(read())
+    await stage.surfacer.journal.flush()
+    private = stage.new_surfacer(persist_query_text=False)
+    assert await private.journal.clear_queries() == 1
+    assert await private.journal.clear_queries() == 0
+
+
+async def test_secrets_do_not_reach_the_journal(stage):
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
+    from upwell.ground.redact import redact
+
+    surfacer = Surfacer(
+        stage.recall.search, stage.shelf, Options(), mask=lambda text: redact(text)[0]
+    )
+    cue = Cue(door="prompt", text=f"why does the cache say {secret}?", session=f"s {secret}")
+    await surfacer.surface(cue)
+    await surfacer.aclose()
+    for kind in ("decision", "query", "count"):
+        for item in await stage.shelf.scan(kind):
+            assert secret.encode() not in item.value + item.key.encode()

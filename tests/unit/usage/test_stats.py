@@ -1,0 +1,54 @@
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Rating, SkipReason
+from upwell.testing import ManualClock
+from upwell.usage.counts import Counts, Event
+from upwell.usage.stats import stats_of
+
+DAY = 86_400.0
+
+
+async def test_what_is_counted_is_added_up():
+    clock = ManualClock()
+    shelf = MemoryShelf(clock=clock)
+    one, two = Counts(shelf, clock), Counts(shelf, clock)
+    one.add(Event.DECISION, "surfaced", door="tool", tool="fs__read")
+    one.add(Event.SAID, "memories", door="tool", tool="fs__read", by=3)
+    two.add(Event.DECISION, "repeated", door="tool", tool="fs__read", by=2)
+    two.add(Event.DECISION, "not_applicable", door="prompt")
+    two.add(Event.RATING, "helpful", door="tool", tool="fs__read")
+    two.add(Event.COMPRESSED, "results", tool="fs__read")
+    two.add(Event.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
+    two.add(Event.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
+    for counts in (one, two, one):
+        await counts.flush()
+    found = stats_of(await one.since(1))
+    assert (found.decisions, found.surfaced, found.memories) == (4, 1, 3)
+    assert found.skips["repeated"] == 2
+    assert set(found.skips) == set(SkipReason)
+    assert found.ratings == {str(rating): int(rating == "helpful") for rating in Rating}
+    assert [(b.door, b.tool, b.decisions) for b in found.beside] == [
+        ("tool", "fs__read", 3),
+        ("prompt", "", 1),
+    ]
+    assert (found.tokens_saved, found.tokens_before) == (5000, 9000)
+
+
+async def test_only_the_days_that_were_asked_for():
+    clock = ManualClock()
+    counts = Counts(MemoryShelf(clock=clock), clock)
+    for _ in range(5):
+        counts.add(Event.DECISION, "rate", door="tool")
+        await counts.flush()
+        clock.advance(DAY)
+    assert stats_of(await counts.since(1)).decisions == 0
+    assert stats_of(await counts.since(3)).decisions == 2
+    assert stats_of(await counts.since(90)).decisions == 5
+
+
+async def test_a_name_cannot_forge_another_counter():
+    counts = Counts(MemoryShelf())
+    counts.add(Event.DECISION, "surfaced", door="tool", tool="a\ttool\nb\ud800" + "x" * 999)
+    await counts.flush()
+    (count,) = await counts.since(1)
+    assert count.tool.startswith("a tool b?xx")
+    assert len(count.tool) == 200
