@@ -195,7 +195,17 @@ class App:
         """The door of agents' hooks."""
         settle = self._capture if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
-        return HookDoor(self.surfacer, sessions, self.config.hook, settle=settle)
+        return HookDoor(
+            self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
+        )
+
+    def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
+        """Cursor also runs Claude Code's hooks: where it has its own, those answer."""
+        if host != "claude" or "cursor_version" not in payload:
+            return False
+        from upwell.hosts.install import NOTES, noted
+
+        return "cursor" in noted(self.config.home.root / NOTES)
 
     async def _capture(self, event: HookEvent) -> None:
         """Propose what a turn that ended may have left, in a thread of its own."""

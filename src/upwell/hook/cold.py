@@ -164,6 +164,8 @@ def _read(db: sqlite3.Connection, found: Sequence[Sure]) -> list[dict[str, objec
         row = db.execute(
             "SELECT id, text, content_hash, trust FROM memory WHERE n = ? AND NOT pinned "
             "AND trust IN ('user', 'imported', 'agent') "
+            "AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.memory = memory.id "
+            "AND f.rating IN ('not_relevant', 'already_known') AND NOT f.forgotten) "
             "AND (expires_at IS NULL OR expires_at > ?)",
             (n, time.time()),
         ).fetchone()
@@ -197,7 +199,7 @@ def _noted(
         surfacing = "s_" + os.urandom(6).hex()
         session = _session(payload).encode("utf-8", "replace")
         rows = [("seen", f"{memory['id']}:{memory['hash']}", session) for memory in fresh]
-        decision = _decision(fresh, payload, name, now)
+        decision = {"id": surfacing} | _decision(fresh, payload, name, now)
         rows += [("decision", surfacing, json.dumps(decision).encode())] if fresh else []
         db.executemany(
             "INSERT OR REPLACE INTO shelf (tenant, kind, key, value, created_at, expires_at) "
@@ -226,11 +228,12 @@ def _decision(
         "trace_id": "",
         "outcome": "surfaced",
         "detail": "before the daemon ran",
+        "late": False,
         "confidence": max([memory["confidence"] for memory in said], default=0.0),  # type: ignore[type-var]
         "signals": {},
         "intent": ["none", 0.0, "keyword"],
-        "queries": [],
         "memories": [[memory["id"], memory["confidence"]] for memory in said],
+        "evidence": {str(memory["id"]): {} for memory in said},
         "held_back": [],
         "took_ms": 0.0,
     }

@@ -104,11 +104,12 @@ class HookDoor:
 
     async def _raced(self, event: Event, seconds: float) -> Outcome | None:
         """What was decided in time; else None, and it is taken back when it comes."""
-        surfacing = asyncio.create_task(self._surfacer.surface(_cue(event)))
+        cue = _cue(event)
+        surfacing = asyncio.create_task(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
         if not done:
             LOG.info("a hook's answer came too late (%s)", event.name)
-            self._later(self._taken_back(surfacing))
+            self._later(self._taken_back(surfacing, cue))
             return None
         return await surfacing
 
@@ -120,10 +121,10 @@ class HookDoor:
             self._later(self._surfacer.take_back(rest))
         return orjson.dumps(host.said(event, text)) if text else NEUTRAL
 
-    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]") -> None:
+    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
         if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome)
+            await self._surfacer.take_back(outcome, cue, late=True)
 
     async def _noted(self, event: Event, parent: int) -> None:
         try:
