@@ -127,7 +127,7 @@ def _hooks(home: Home) -> Ping:
     """Which agents were given hooks, and how the daemon behind them is."""
     from upwell.hook.control import daemon_at
     from upwell.hook.place import folder_of_user, is_private
-    from upwell.hosts.install import NOTES, noted
+    from upwell.hosts.install import noted
 
     folder = folder_of_user()
     if os.path.lexists(folder) and not is_private(folder):
@@ -136,7 +136,7 @@ def _hooks(home: Home) -> Ping:
             detail=f"{folder} is not a private folder of yours",
             hint="remove it, or `chmod 700` it: hooks are answered from there",
         )
-    hosts = ", ".join(noted(home.root / NOTES)) or "no agent"
+    hosts = ", ".join(noted(home.hooks_file)) or "no agent"
     daemon = daemon_at(str(home.root))
     if daemon is None:
         return Ping(ok=True, detail=f"in {hosts}; no daemon runs, the first hook starts one")

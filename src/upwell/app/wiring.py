@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upwell.app.capturing import capture
 from upwell.app.files import (
     Chore,
     Files,
@@ -36,8 +37,6 @@ from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
 from upwell.hook.door import HookDoor, nothing_to_settle
-from upwell.hook.events import Event as HookEvent
-from upwell.hook.events import EventKind
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -193,7 +192,8 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        settle = self._capture if self.config.hook.capture else nothing_to_settle
+        inbox = self.config.home.inbox_file
+        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
             self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
@@ -203,30 +203,9 @@ class App:
         """Cursor also runs Claude Code's hooks: where it has its own, those answer."""
         if host != "claude" or "cursor_version" not in payload:
             return False
-        from upwell.hosts.install import NOTES, noted
+        from upwell.hosts.install import noted
 
-        return "cursor" in noted(self.config.home.root / NOTES)
-
-    async def _capture(self, event: HookEvent) -> None:
-        """Propose what a turn that ended may have left, in a thread of its own."""
-        from upwell.capture.inbox import FILE, Inbox
-        from upwell.capture.transcript import proposals_in
-
-        project = project_of(event.cwd)
-        if event.kind is not EventKind.STOP or not event.transcript or project is None:
-            return
-        propose = partial(
-            proposals_in,
-            event.transcript,
-            source=f"session:{event.session[:40]}",
-            project=project,
-            session=event.session,
-        )
-        inbox = Inbox(self.config.home.root / FILE, lambda text: redact(text)[0])
-        try:
-            await asyncio.to_thread(lambda: inbox.propose(propose()))
-        except (StoreError, TimeoutError) as error:
-            LOG.warning("nothing was captured: %s", error)
+        return "cursor" in noted(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""

@@ -15,8 +15,6 @@ from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import write_whole
 from upwell.ground.types import Memory, Provenance, Trust
 
-FILE = "inbox.json"
-"""In upwell's home."""
 MAX_WAITING = 500
 MAX_REFUSED = 5_000
 LOCK_SECONDS = 5

@@ -97,8 +97,8 @@ def _named(ids: list[str] | None, everything: bool) -> list[str]:
 
 
 def _inbox() -> "Inbox":
-    from upwell.capture.inbox import FILE, Inbox
+    from upwell.capture.inbox import Inbox
     from upwell.config import load
     from upwell.ground.redact import redact
 
-    return Inbox(load().home.prepare().root / FILE, lambda text: redact(text)[0])
+    return Inbox(load().home.prepare().inbox_file, lambda text: redact(text)[0])

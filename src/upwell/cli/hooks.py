@@ -99,9 +99,9 @@ def _show(hooks: "Hooks", plan: "Plan", apply: bool) -> None:
 
 def _hooks() -> "Hooks":
     from upwell.config import load
-    from upwell.hosts.install import NOTES, Hooks
+    from upwell.hosts.install import Hooks
 
-    return Hooks(_where(), load().home.prepare().root / NOTES)
+    return Hooks(_where(), load().home.prepare().hooks_file)
 
 
 def _where() -> "Where":

@@ -37,8 +37,20 @@ app = typer.Typer(
     help="Puts what an agent already knows in front of it, and keeps out of its context what it "
     "does not need.",
 )
-MEMORY = (memories, notes, transfer, texts, learning, stats, capturing)
-for verbs in (demo, servers, *MEMORY, home, daemon, hooks):
+for verbs in (
+    demo,
+    servers,
+    memories,
+    notes,
+    transfer,
+    texts,
+    learning,
+    stats,
+    home,
+    daemon,
+    hooks,
+    capturing,
+):
     verbs.register(app)
 
 

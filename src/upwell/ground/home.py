@@ -25,59 +25,36 @@ def default_home() -> Path:
     return user_data_path("upwell", appauthor=False)
 
 
+class Inside:
+    """A file or folder of a home, by its name."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, home: "Home", owner: type["Home"]) -> Path:
+        return home.root / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class Home:
     """The files of one installation, all under `root` (0700; the files are 0600)."""
 
     root: Path
 
-    @property
-    def config_file(self) -> Path:
-        return self.root / "config.toml"
-
-    @property
-    def lexicon_file(self) -> Path:
-        return self.root / "lexicon.toml"
-
-    @property
-    def memory_db(self) -> Path:
-        return self.root / "memory.db"
-
-    @property
-    def index_db(self) -> Path:
-        return self.root / "index.db"
-
-    @property
-    def ledger_db(self) -> Path:
-        return self.root / "ledger.db"
-
-    @property
-    def notes_file(self) -> Path:
-        return self.root / "stm.json"
-
-    @property
-    def origins_file(self) -> Path:
-        return self.root / "stm.origins.json"
-
-    @property
-    def backups(self) -> Path:
-        return self.root / "backups"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "log"
-
-    @property
-    def secret_file(self) -> Path:
-        return self.root / "secret"
-
-    @property
-    def token_file(self) -> Path:
-        return self.root / "token"
-
-    @property
-    def pause_file(self) -> Path:
-        return self.root / "paused"
+    config_file = Inside("config.toml")
+    lexicon_file = Inside("lexicon.toml")
+    memory_db = Inside("memory.db")
+    index_db = Inside("index.db")
+    ledger_db = Inside("ledger.db")
+    notes_file = Inside("stm.json")
+    origins_file = Inside("stm.origins.json")
+    backups = Inside("backups")
+    logs = Inside("log")
+    secret_file = Inside("secret")
+    token_file = Inside("token")
+    hooks_file = Inside("hooks.json")
+    inbox_file = Inside("inbox.json")
+    pause_file = Inside("paused")
 
     def _is_ours(self) -> bool:
         """Is the folder empty, or has it files of ours? What was made for others is left alone."""

@@ -20,8 +20,6 @@ from upwell.ground.files import write_whole
 from upwell.hosts.agents import AGENTS
 from upwell.hosts.base import HostFile, Where
 
-NOTES = "hooks.json"
-"""In upwell's home: which bytes we wrote."""
 BACKUP = ".upwell-backup"
 MAX_BACKUPS = 100
 

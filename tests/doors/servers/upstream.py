@@ -5,8 +5,9 @@ import os
 import sys
 from pathlib import Path
 
-from data import big_json, big_log, big_markdown
 from frame import Call, RpcError, Server, Tool, declare, note_pid, options, pause, raw_text, text
+
+from data import big_json, big_log, big_markdown
 
 PIXEL = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
