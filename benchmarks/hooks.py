@@ -71,7 +71,8 @@ class Home:
 
     def prompt(self, number: int) -> bytes:
         place = number * 7919 % 10_007
-        said = f"Which unit does gauge {place} of the tidal station report in?"
+        unit, table = f"u{number % 97}", f"t{number % 211}"
+        said = f"Is gauge {place} in {unit} still calibrated by table {table}?"
         return self._event("UserPromptSubmit", number, prompt=said)
 
     def read(self, number: int) -> bytes:

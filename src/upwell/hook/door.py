@@ -105,11 +105,12 @@ class HookDoor:
     async def _raced(self, event: Event, seconds: float) -> Outcome | None:
         """What was decided in time; else None, and it is taken back when it comes, for the
         session's next call."""
-        surfacing = asyncio.create_task(self._surfacer.surface(_cue(event)))
+        cue = _cue(event)
+        surfacing = asyncio.create_task(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
         if not done:
             LOG.info("a hook's answer came too late (%s)", event.name)
-            self._later(self._taken_back(surfacing, _cue(event)))
+            self._later(self._taken_back(surfacing, cue))
             return None
         return await surfacing
 

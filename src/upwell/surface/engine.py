@@ -116,6 +116,10 @@ class Surfacer:
         self._behind.soon()
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
+    def threshold(self, cue: Cue) -> float:
+        """The score that a memory needs to be said to this cue: `min_score`, as it was learned."""
+        return self._lessons.min_score(cue)
+
     async def aclose(self) -> None:
         """Bring what is pending to the shelf."""
         self._classifier.close()
