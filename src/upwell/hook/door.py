@@ -105,7 +105,8 @@ class HookDoor:
         return min(most, most if left_ms is None else left_ms) / 1000
 
     async def _raced(self, event: Event, seconds: float) -> Outcome | None:
-        """What was decided in time; else None, and it is taken back when it comes."""
+        """What was decided in time; else None, and it is taken back when it comes, for the
+        session's next call."""
         cue = _cue(event)
         surfacing = asyncio.create_task(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))

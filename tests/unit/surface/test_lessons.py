@@ -199,6 +199,16 @@ async def test_what_came_late_is_not_said_elsewhere_or_much_later(stage, next_cu
     assert isinstance(await stage.surfacer.surface(next_cue), Skip)
 
 
+async def test_what_came_late_is_looked_for_again_when_the_memory_was_changed(stage):
+    late = await stage.surfacer.surface(read())
+    await stage.surfacer.take_back(late, read(), late=True)
+    stage.recall.hits = []
+    await stage.database.write(lambda db: db.execute("DELETE FROM feedback"))
+    await stage.database.write(lambda db: db.execute("CREATE TABLE forgotten (id TEXT)"))
+    assert isinstance(await stage.surfacer.surface(read()), Skip)
+    assert len(stage.recall.asked) == 2
+
+
 async def test_what_came_late_and_was_said_meanwhile_is_not_said_again(stage):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
