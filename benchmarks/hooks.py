@@ -189,6 +189,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
         "not eligible (Write)": lambda n: run(quick, home.written(n), env),
         "prompt over HTTP": lambda n: over_http(connection, token, home.prompt(500 + n)),
         "tool over HTTP": lambda n: over_http(connection, token, home.read(1_500 + n)),
+        "not eligible over HTTP": lambda n: over_http(connection, token, home.written(n)),
     }
     if peer:
         mms = str(peer.with_name("mms"))
