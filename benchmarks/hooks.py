@@ -71,7 +71,8 @@ class Home:
 
     def prompt(self, number: int) -> bytes:
         place = number * 7919 % 10_007
-        said = f"Which unit does gauge {place} of the tidal station report in?"
+        unit, table = f"u{number % 97}", f"t{number % 211}"
+        said = f"Is gauge {place} in {unit} still calibrated by table {table}?"
         return self._event("UserPromptSubmit", number, prompt=said)
 
     def read(self, number: int) -> bytes:
@@ -188,6 +189,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
         "not eligible (Write)": lambda n: run(quick, home.written(n), env),
         "prompt over HTTP": lambda n: over_http(connection, token, home.prompt(500 + n)),
         "tool over HTTP": lambda n: over_http(connection, token, home.read(1_500 + n)),
+        "not eligible over HTTP": lambda n: over_http(connection, token, home.written(n)),
     }
     if peer:
         mms = str(peer.with_name("mms"))

@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 WORDS = 100_000
 TOPICS = 2_000
 BATCH = 5_000
-QUERIES, ADDS, COLD_STARTS = 20, 100, 3
+ADDS, COLD_STARTS = 100, 3
 
 
 class Writer:
@@ -119,13 +119,13 @@ def cold(name: str, python: str, folder: Path, text: str) -> str:
     return f"{min(wall):.0f} ms ({min(cpu):.0f} ms of CPU)"
 
 
-def measure(name: str, python: str, size: int, patience: float, folder: Path) -> None:
+def measure(name: str, python: str, size: int, options: argparse.Namespace, folder: Path) -> None:
     store, writer = Store(name, python, folder), Writer(1)
-    cpu, kept = fill(store, writer, size, patience)
+    cpu, kept = fill(store, writer, size, options.patience)
     print(f"{name}, {kept} memories" + (f" of {size}, patience ended" if kept < size else ""))
     print(f"    ingest     {kept / cpu:,.0f} a second of CPU", flush=True)
     asking = Writer(2)
-    queries = [asking.text(30) for _ in range(QUERIES)]
+    queries = [asking.text(30) for _ in range(options.queries)]
     done = [store.ask(do="search", text=text) for text in queries]
     print(f"    search     cpu {spread([1000 * one['cpu'] for one in done])}", flush=True)
     print(f"               wall {spread([1000 * one['wall'] for one in done])}", flush=True)
@@ -145,6 +145,8 @@ def main() -> None:
     parser.add_argument("--memtomem", help="python of a venv with memtomem 0.6.12")
     parser.add_argument("--memory-service", help="python of a venv with mcp-memory-service 12.2.0")
     parser.add_argument("--patience", type=float, default=1_800, help="seconds to fill a store")
+    parser.add_argument("--queries", type=int, default=20)
+    parser.add_argument("--only", help="the name of one store")
     options = parser.parse_args()
     pythons = {
         "upwell": sys.executable,
@@ -153,9 +155,9 @@ def main() -> None:
     }
     for size in map(int, options.sizes.split(",")):
         for name, python in pythons.items():
-            if python:
+            if python and options.only in (None, name):
                 with tempfile.TemporaryDirectory() as folder:
-                    measure(name, python, size, options.patience, Path(folder))
+                    measure(name, python, size, options, Path(folder))
 
 
 if __name__ == "__main__":

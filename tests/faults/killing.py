@@ -96,12 +96,17 @@ def one_round(rng: random.Random, scripts: Scripts, path: Path, name: str) -> li
     """Returns what the writers were told is kept."""
     writers = [start(scripts.writer, str(path), f"{name}w{i}") for i in range(2)]
     reader = start(scripts.reader, str(path))
-    for process in (*writers, reader):
-        ready(process)
     said: list[str] = []
-    time.sleep(rng.uniform(0.02, 0.25))
-    for process in rng.sample([*writers, reader], 3):
-        lines = kill(process)
-        said += lines if process is not reader else []
-        time.sleep(rng.choice((0.0, rng.uniform(0.0, 0.05))))
+    try:
+        for process in (*writers, reader):
+            ready(process)
+        time.sleep(rng.uniform(0.02, 0.25))
+        for process in rng.sample([*writers, reader], 3):
+            lines = kill(process)
+            said += lines if process is not reader else []
+            time.sleep(rng.choice((0.0, rng.uniform(0.0, 0.05))))
+    finally:
+        for process in (*writers, reader):
+            process.kill()
+            process.communicate()
     return said

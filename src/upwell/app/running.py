@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -139,6 +140,7 @@ async def examine() -> dict[str, Ping]:
             "config": Ping(ok=True, detail=str(config.home.config_file)),
             **await app.pings(),
             "documents": await _documents(app),
+            "hooks": await asyncio.to_thread(_hooks, config.home),
         }
     finally:
         await app.aclose()
@@ -148,6 +150,33 @@ async def examine() -> dict[str, Ping]:
     )
     named = zip(servers, states, strict=True)
     return {**parts, **{f"server {server.name}": state for server, state in named}}
+
+
+def _hooks(home: Home) -> Ping:
+    """Which agents were given hooks, and how the daemon behind them is."""
+    from upwell.hook.control import daemon_at
+    from upwell.hook.place import folder_of_user, is_private
+    from upwell.hosts.install import noted
+
+    folder = folder_of_user()
+    if os.path.lexists(folder) and not is_private(folder):
+        return Ping(
+            ok=False,
+            detail=f"{folder} is not a private folder of yours",
+            hint="remove it, or `chmod 700` it: hooks are answered from there",
+        )
+    hosts = ", ".join(noted(home.hooks_file)) or "no agent"
+    daemon = daemon_at(str(home.root))
+    if daemon is None:
+        return Ping(ok=True, detail=f"in {hosts}; no daemon runs, the first hook starts one")
+    megabytes = int(daemon.state.get("rss_bytes", 0)) / 1e6
+    return Ping(
+        ok=daemon.answers,
+        detail=f"in {hosts}; the daemon is process {daemon.pid}, {megabytes:.0f} MB"
+        if daemon.answers
+        else f"the daemon (process {daemon.pid}) does not answer",
+        hint="" if daemon.answers else "`upwell daemon stop`; the next hook starts another",
+    )
 
 
 async def _documents(app: App) -> Ping:

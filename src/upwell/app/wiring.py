@@ -204,7 +204,17 @@ class App:
         inbox = self.config.home.inbox_file
         settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
-        return HookDoor(self.surfacer, sessions, self.config.hook, settle=settle)
+        return HookDoor(
+            self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
+        )
+
+    def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
+        """Cursor also runs Claude Code's hooks: where it has its own, those answer."""
+        if host != "claude" or "cursor_version" not in payload:
+            return False
+        from upwell.hosts.install import noted
+
+        return "cursor" in noted(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
         """What surfacing decided lately, oldest first."""

@@ -13,7 +13,7 @@ from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
-from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Skip, Surfacing
+from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Surfacing
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -98,9 +98,10 @@ def recall(
     async def work(app: "App") -> list[Hit]:
         if query is None:
             return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
-        if not as_json and await app.memory.store.pinned(Scope(), limit=1):
+        hits = await _recall(app, query, limit or MOST_FOUND, names, show)
+        if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
             note("upwell: standing rules are not searched: `upwell recall --pinned` lists them")
-        return await _recall(app, query, limit or MOST_FOUND, names, show)
+        return hits
 
     with progress("reading documents") as show:
         hits = with_app(work)
@@ -230,6 +231,7 @@ def context(
 
 
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
+    from upwell.surface.account import account_of
     from upwell.surface.render import EMPTY_DIGEST
     from upwell.tools.recall import NOTHING_IS_SEARCHED, described
 
@@ -239,13 +241,10 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
     outcome = await app.surfacer.surface(cue)
     if as_json:
         say_json(described(outcome))
-    elif isinstance(outcome, Surfacing):
+        return
+    if isinstance(outcome, Surfacing):
         say(outcome.text)
-    else:
+    elif cue.door != Door.SESSION:
         say(EMPTY_DIGEST)
-        note(_why(outcome))
-
-
-def _why(skip: Skip) -> str:
-    detail = f": {skip.detail}" if skip.detail else ""
-    return f"upwell: silent, {skip.reason}{detail}"
+    for line in account_of(outcome, app.surfacer.threshold(cue), cue.door):
+        note(line)

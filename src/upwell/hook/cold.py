@@ -9,16 +9,15 @@ repeated. Where settings of surfacing were changed it keeps silent, since it doe
 import json
 import math
 import os
+import re
 import sqlite3
 import time
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
-from upwell.ground.text.lexicon import shipped
-from upwell.ground.text.words import fold, informative, words
 from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.surface.frame import REMINDER, TAG, harmless_line
-from upwell.surface.messages import messages_of
 
 Payload = Mapping[str, object]
 Sure = tuple[int, float]
@@ -31,6 +30,20 @@ FILE_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file")
 CHANGED = (b"[surface", b"[hook", b"[intent", b"surface.", b"[tool", b"[stm", b"[memory")
 MAX_SAID = 3
 MAX_PREVIEW_CHARS = 300
+FUNCTION_WORDS = frozenset(
+    """
+    about after all also and any are because been before being but can could did does doing each
+    for from had has have having her here him his how if in into is it its just me more my no not
+    now of on once only or other our out over same she should so some such than that the their
+    them then there these they this those through to too under until up us very was we were what
+    when where which while who why will with would you your al como con cual cuando de del donde
+    el en es esta este la las lo los mas mi no nos para pero por que se si sin su un una y an as at
+    be by do he i a
+    """.split()
+)
+"""The lexicon that surfacing reads takes as long to load as all the rest of this."""
+MIN_WORDS = 3
+"""Shorter messages without a question are not looked at (seed 003)."""
 MAX_WORDS = 12
 MAX_HOLDING = 400
 MAX_ABOUT = 8
@@ -41,6 +54,7 @@ CLEAR = {2: 0.75, 3: 0.6, 4: 0.5}
 they must make up. Set by hand, well inside of what the daemon says."""
 LOCK_SECONDS = 0.05
 SEEN_SECONDS = 604_800.0
+_WORD = re.compile(r"[^\W_]+")
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 
@@ -70,14 +84,16 @@ def _plain(db: sqlite3.Connection, name: str, payload: Payload) -> list[Sure]:
         return []
     if name in PROMPTS:
         prompt = payload.get("prompt")
-        usable = isinstance(prompt, str) and not messages_of(shipped()).not_applicable(prompt)
-        return _by_words(db, str(prompt), scopes) if usable else []
+        return _by_words(db, prompt, scopes) if isinstance(prompt, str) else []
     return _by_file(db, payload, scopes)
 
 
 def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Sure]:
-    asked = [fold(word) for word in words(prompt[:500])]
-    telling = [word for word in informative(asked) if word.isalnum()][:MAX_WORDS]
+    asked = [_folded(word) for word in _WORD.findall(prompt[:500])]
+    if prompt.lstrip().startswith("/") or (len(asked) < MIN_WORDS and "?" not in prompt):
+        return []
+    telling = [word for word in dict.fromkeys(asked) if len(word) > 1]
+    telling = [word for word in telling if word not in FUNCTION_WORDS][:MAX_WORDS]
     by_stem = {stem: word for word, stem in _stems(telling)}
     rarity, common = _rarity(db, list(by_stem), scopes)
     mass = sum(rarity.values())
@@ -93,6 +109,14 @@ def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Su
         if sum(parts) >= CLEAR.get(min(len(parts), max(CLEAR)), 2.0) * mass
     ]
     return sorted(sure, key=lambda one: (-one[1], -one[0]))
+
+
+def _folded(word: str) -> str:
+    """As the index folds: lower case, without accents."""
+    if word.isascii():
+        return word.lower()
+    decomposed = unicodedata.normalize("NFKD", word.casefold())
+    return "".join(char for char in decomposed if not unicodedata.combining(char))
 
 
 def _rarity(
@@ -163,6 +187,8 @@ def _read(db: sqlite3.Connection, found: Sequence[Sure]) -> list[dict[str, objec
         row = db.execute(
             "SELECT id, text, content_hash, trust FROM memory WHERE n = ? AND NOT pinned "
             "AND trust IN ('user', 'imported', 'agent') "
+            "AND NOT EXISTS (SELECT 1 FROM feedback f WHERE f.memory = memory.id "
+            "AND f.rating IN ('not_relevant', 'already_known') AND NOT f.forgotten) "
             "AND (expires_at IS NULL OR expires_at > ?)",
             (n, time.time()),
         ).fetchone()
@@ -196,7 +222,7 @@ def _noted(
         surfacing = "s_" + os.urandom(6).hex()
         session = _session(payload).encode("utf-8", "replace")
         rows = [("seen", f"{memory['id']}:{memory['hash']}", session) for memory in fresh]
-        decision = _decision(fresh, payload, name, now)
+        decision = {"id": surfacing} | _decision(fresh, payload, name, now)
         rows += [("decision", surfacing, json.dumps(decision).encode())] if fresh else []
         db.executemany(
             "INSERT OR REPLACE INTO shelf (tenant, kind, key, value, created_at, expires_at) "
@@ -225,11 +251,12 @@ def _decision(
         "trace_id": "",
         "outcome": "surfaced",
         "detail": "before the daemon ran",
+        "late": False,
         "confidence": max([memory["confidence"] for memory in said], default=0.0),  # type: ignore[type-var]
         "signals": {},
         "intent": ["none", 0.0, "keyword"],
-        "queries": [],
         "memories": [[memory["id"], memory["confidence"]] for memory in said],
+        "evidence": {str(memory["id"]): {} for memory in said},
         "held_back": [],
         "took_ms": 0.0,
     }

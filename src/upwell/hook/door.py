@@ -20,6 +20,7 @@ from upwell.hook.options import HookOptions
 from upwell.surface.engine import Outcome, Surfacer
 
 NEUTRAL = b"{}"
+MAX_TOLD = 1_000
 _ENTRY = "- ["
 _DOORS = {
     EventKind.SESSION: Door.SESSION,
@@ -57,6 +58,7 @@ class HookDoor:
         self._elsewhere = elsewhere
         self._once = Once(clock)
         self._behind: set[asyncio.Task[None]] = set()
+        self._told: set[tuple[str, str | None, int]] = set()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """What came of events, by host and outcome."""
 
@@ -73,7 +75,7 @@ class HookDoor:
             self.outcomes[host if known else "unknown", "not eligible"] += 1
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)):
-            self._later(self._noted(event, parent))
+            self._note(event, parent)
             if event.kind not in _DOORS:
                 self.outcomes[host, str(event.kind)] += 1
                 self._later(self._settle(event))
@@ -103,12 +105,14 @@ class HookDoor:
         return min(most, most if left_ms is None else left_ms) / 1000
 
     async def _raced(self, event: Event, seconds: float) -> Outcome | None:
-        """What was decided in time; else None, and it is taken back when it comes."""
-        surfacing = asyncio.create_task(self._surfacer.surface(_cue(event)))
+        """What was decided in time; else None, and it is taken back when it comes, for the
+        session's next call."""
+        cue = _cue(event)
+        surfacing = asyncio.create_task(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
         if not done:
             LOG.info("a hook's answer came too late (%s)", event.name)
-            self._later(self._taken_back(surfacing))
+            self._later(self._taken_back(surfacing, cue))
             return None
         return await surfacing
 
@@ -120,10 +124,20 @@ class HookDoor:
             self._later(self._surfacer.take_back(rest))
         return orjson.dumps(host.said(event, text)) if text else NEUTRAL
 
-    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]") -> None:
+    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
         if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome)
+            await self._surfacer.take_back(outcome, cue, late=True)
+
+    def _note(self, event: Event, parent: int) -> None:
+        """Write down, once, whose session this is; as it begins in any case."""
+        known = (event.session, event.cwd, parent)
+        if known in self._told and event.kind is not EventKind.SESSION:
+            return
+        if len(self._told) >= MAX_TOLD:
+            self._told.clear()
+        self._told.add(known)
+        self._later(self._noted(event, parent))
 
     async def _noted(self, event: Event, parent: int) -> None:
         try:

@@ -149,14 +149,19 @@ class Hooks:
         )
 
     def _noted(self) -> dict[str, Any]:
-        try:
-            noted = orjson.loads(self._notes.read_bytes())
-        except (OSError, orjson.JSONDecodeError):
-            return {}
-        return noted if isinstance(noted, dict) else {}
+        return noted(self._notes)
 
     def _note(self, notes: dict[str, Any]) -> None:
         write_whole(self._notes, orjson.dumps(notes, option=orjson.OPT_INDENT_2).decode())
+
+
+def noted(path: Path) -> dict[str, Any]:
+    """What we wrote, by host; nothing where the note cannot be read."""
+    try:
+        notes = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return notes if isinstance(notes, dict) else {}
 
 
 def agent_named(host: str) -> HostFile:

@@ -50,6 +50,11 @@ class Watched:
     words: Sequence[str]
     looks: int = LOOKS
 
+    @property
+    def said(self) -> tuple[str, str]:
+        """Which memory of which surfacing it is."""
+        return self.surfacing, self.memory
+
     def shows_in(self, said: frozenset[str]) -> bool:
         """Do enough of its words appear?"""
         found = said.intersection(self.words)
@@ -88,7 +93,7 @@ class Watching:
         self._tell = tell
         self._clock = clock
         self._events: dict[str, list[_Event]] = {}
-        self._unsaid: set[str] = set()
+        self._unsaid: set[tuple[str, str]] = set()
 
     def noticed(self, cue: Cue, outcome: object) -> None:
         """A cue came, and this was the outcome."""
@@ -102,24 +107,26 @@ class Watching:
         if session:
             self._events.setdefault(session, []).append(_Event(opened=memory))
 
-    def unsaid(self, surfacing: str) -> None:
-        """This did not reach the agent."""
-        self._unsaid.add(surfacing)
+    def unsaid(self, surfacing: Surfacing) -> None:
+        """Its memories did not reach the agent."""
+        self._unsaid.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
         """Look through what happened since the last time. A shelf that fails costs that."""
         events, self._events = self._events, {}
-        unsaid, self._unsaid = self._unsaid, set()
+        unsaid, self._unsaid = self._unsaid, set[tuple[str, str]]()
         try:
             for session, happened in events.items():
                 await self._follow(session, happened, unsaid)
         except StoreError as error:
             LOG.warning("what agents use is not followed: %s", error)
 
-    async def _follow(self, session: str, events: Sequence[_Event], unsaid: set[str]) -> None:
+    async def _follow(
+        self, session: str, events: Sequence[_Event], unsaid: set[tuple[str, str]]
+    ) -> None:
         """One session: what was watched is looked for in what came next, then more is watched."""
         before = await self._watched(session)
-        watched = {name: one for name, one in before.items() if one.surfacing not in unsaid}
+        watched = {name: one for name, one in before.items() if one.said not in unsaid}
         verdicts: list[Verdict] = []
         for event in events:
             said = await asyncio.to_thread(spoken, event.cue) if event.cue else frozenset[str]()
@@ -131,8 +138,10 @@ class Watching:
                 else:
                     del watched[name]
                     verdicts.append(Verdict(seen, use))
-            if event.cue and event.surfacing and event.surfacing.id not in unsaid:
+            if event.cue and event.surfacing:
                 for one in await self._to_watch(event.cue, event.surfacing, said):
+                    if one.said in unsaid:
+                        continue
                     watched[_BETWEEN.join((session, one.surfacing, one.memory))] = one
         for name in before.keys() - watched.keys():
             await self._shelf.drop(KIND, name)

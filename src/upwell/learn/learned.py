@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
+from upwell.ground.types import Door
 from upwell.learn.demotion import negatives
 from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings
 from upwell.learn.ratios import LearnOptions
@@ -26,6 +27,8 @@ from upwell.learn.uses import Uses
 
 BETWEEN_STEPS_SECONDS = 3600.0
 """Without a rating a threshold moves one step an hour at most."""
+
+_UNKNOWN = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Learned:
         self._clock = clock
         self._shifts: Mapping[str, float] = {}
         self._demoted: Mapping[str, float] = {}
-        self._version = (-1, -1)
+        self._version = _UNKNOWN
 
     def min_score(self, tool: str) -> float:
         """The threshold beside `tool` (or at that door)."""
@@ -69,6 +72,15 @@ class Learned:
     def demoted(self) -> Mapping[str, float]:
         """The memories that are not offered unasked, and what stands against each."""
         return self._demoted
+
+    async def version(self) -> tuple[int, int]:
+        """Differs when somebody has written to the memory; always the same when it cannot be
+        read."""
+        try:
+            return await self._ratings.version() if self._ratings else _UNKNOWN
+        except StoreError as error:
+            LOG.warning("the memory cannot be looked at: %s", error)
+            return _UNKNOWN
 
     async def take_up(self) -> None:
         """Bring what is in use up to date, if anything was written. A database that fails costs
@@ -157,15 +169,19 @@ class Learned:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: Ratings) -> dict[str, list[Sample]]:
-        """What was said of each tool's surfacings; where nothing was, what was seen of them."""
+        """What was said of each tool's surfacings; where nothing was, what was seen of them. What a
+        session begins with has no threshold."""
         since = self._clock.now() - WINDOW_SECONDS
         found = await ratings.by_tool(since)
+        found.pop(Door.SESSION, None)
         if not self._options.implicit_signals:
             return found
         rated = {(one.surfacing, one.memory) for samples in found.values() for one in samples}
         for seen in await self._uses.all():
             sample = seen.sample
-            if sample.at >= since and (sample.surfacing, sample.memory) not in rated:
+            if seen.tool == Door.SESSION or (sample.surfacing, sample.memory) in rated:
+                continue
+            if sample.at >= since:
                 found.setdefault(seen.tool, []).append(sample)
         return found
 

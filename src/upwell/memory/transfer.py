@@ -11,6 +11,7 @@ import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -253,10 +254,17 @@ def to_markdown(memory: Memory) -> str:
             ("tags", ", ".join(memory.tags)),
             ("files", ", ".join(memory.paths)),
             ("source", memory.source),
+            ("pinned", "yes" if memory.pinned else ""),
+            ("supersedes", memory.supersedes),
+            ("until", _day(memory.expires_at)),
         )
         if value
     ]
     return "\n".join((f"## {memory.id}", "", memory.text.strip(), "", *about, ""))
+
+
+def _day(at: float | None) -> str:
+    return "" if at is None else f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def _restored(memory: Memory, own: object) -> Memory:

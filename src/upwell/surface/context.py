@@ -8,6 +8,7 @@ import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from upwell.ground.project import project_of, repository_of
@@ -69,7 +70,6 @@ before these; a place may be dotted (`{filter.title}`)."""
 FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
 """Tools whose `path` is where they look, not what they look at."""
 UNTELLING_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
-OF_EVERY_TOOL = EVERYDAY_WORDS | shipped().commands | shipped().boilerplate
 _MAX_ANCHORS = 12
 _PLACE = re.compile(r"\{([\w.-]+)\}")
 
@@ -99,7 +99,8 @@ class CueReader:
             source=source,
             awaited=cue.door not in AUTOMATIC_DOORS,
         )
-        return replace(query, texts=()) if (paths or symbols) and says_little(query) else query
+        joined = paths or symbols
+        return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
 
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None
@@ -197,10 +198,15 @@ def _from_name(tool: str) -> str:
     return " ".join(split_identifier(tool.rpartition("__")[2]))
 
 
-def says_little(query: Query) -> bool:
+@lru_cache(maxsize=4)
+def _of_every_tool(lexicon: Lexicon) -> frozenset[str]:
+    return EVERYDAY_WORDS.union(lexicon.commands, lexicon.boilerplate, lexicon.tool_words)
+
+
+def says_little(query: Query, lexicon: Lexicon) -> bool:
     """Is all that is known the name of a tool, and that what many tools do (`get_file_info`)?"""
     return query.source is QuerySource.TOOL_NAME and not any(
-        word not in OF_EVERY_TOOL for text in query.texts for word in text.split()
+        word not in _of_every_tool(lexicon) for text in query.texts for word in text.split()
     )
 
 

@@ -53,7 +53,7 @@ class Surfacer:
     `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
     `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
     keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so; `lessons`
-    is what was learned and whoever learns.
+    is what was learned, and whoever learns.
     """
 
     def __init__(
@@ -81,12 +81,14 @@ class Surfacer:
         self._gate = Gate(options, clock)
         self._rules = Rules(pinned, shelf, options.surface.dedup_ttl_seconds)
         self._seen = Seen(shelf, options.surface.dedup_ttl_seconds)
-        self._opening = Opening(self._rules, latest, shelf, self._seen, options.surface)
         self._late = Late(clock)
         self._lessons = lessons or Lessons.none(shelf, options.surface, clock)
         self._sieve = Sieve(options, self._lessons, self._seen, clock)
         self._journal = Journal(shelf, options.surface, mask, clock)
         self._behind = Behind([self._journal.flush, *self._lessons.work()])
+        self._opening = Opening(
+            self._rules, self._lessons.welcome(latest), shelf, self._seen, options.surface
+        )
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
         )
@@ -114,6 +116,10 @@ class Surfacer:
         self._behind.soon()
         return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
 
+    def threshold(self, cue: Cue) -> float:
+        """The score that a memory needs to be said to this cue: `min_score`, as it was learned."""
+        return self._lessons.min_score(cue)
+
     async def aclose(self) -> None:
         """Bring what is pending to the shelf."""
         self._classifier.close()
@@ -130,25 +136,13 @@ class Surfacer:
             self._gate.unspoke(cue, query)
             if late:
                 self._journal.late(surfacing.id)
-                self._late.keep(cue, query, surfacing.hits)
+                version = await self._lessons.learned.version()
+                self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
             await self._seen.untold(surfacing.memories)
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
-
-    async def _outcome(self, cue: Cue) -> Outcome:
-        if cue.door == Door.SESSION:
-            return await self._begun(cue)
-        return await self._rules.beside(cue, await self._decide(cue))
-
-    async def _begun(self, cue: Cue) -> Outcome:
-        """What a session begins with; nothing is searched."""
-        if not self._options.surface.enabled:
-            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
-        if self._paused(cue.session):
-            return Skip(reason=SkipReason.PAUSED)
-        return await self._opening.begin(cue, self._clock.now())
 
     async def rate(self, feedback: Feedback) -> list[Rated]:
         """Learn from what was thought of a surfacing. Gives what was said of which memories.
@@ -172,6 +166,19 @@ class Surfacer:
         self._behind.soon()
         return said
 
+    async def _outcome(self, cue: Cue) -> Outcome:
+        if cue.door == Door.SESSION:
+            return await self._begun(cue)
+        return await self._rules.beside(cue, await self._decide(cue))
+
+    async def _begun(self, cue: Cue) -> Outcome:
+        """What a session begins with; nothing is searched."""
+        if not self._options.surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        if self._paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        return await self._opening.begin(cue, self._clock.now())
+
     async def _decide(self, cue: Cue) -> Outcome:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if self._paused(cue.session) and cue.door in AUTOMATIC_DOORS:
@@ -184,25 +191,23 @@ class Surfacer:
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
         assert query is not None
-        worth = await self._left_over(cue, query, intent)
+        left_over = await self._left_over(cue, query, intent)
+        if left_over:
+            return await self._speak(cue, query, intent, left_over, left_over)
         settling = asyncio.create_task(self._settled(cue, intent))
-        found: list[Hit] | Skip = worth or await self._found(query)
+        found = await self._found(query)
         if isinstance(found, Skip):
             settling.cancel()
-        else:
-            intent = await settling
-        said = worth or await self._sieve.sift(cue, found, intent)
-        if isinstance(said, Skip):
-            return replace(said, intent=intent, queries=query.texts)
-        fit = fitting(said, query.texts, profile_of(cue.door, intent, self._options), FRAME_CHARS)
-        if not fit:
-            return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
-        candidates = () if isinstance(found, Skip) else found
-        return await self._speak(cue, query, intent, fit, candidates)
+            return replace(found, intent=intent, queries=query.texts)
+        intent = await settling
+        worth = await self._sieve.sift(cue, found, intent)
+        if isinstance(worth, Skip):
+            return replace(worth, intent=intent, queries=query.texts)
+        return await self._speak(cue, query, intent, worth, found)
 
     async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
         """What came too late for the session's last call, where it is worth saying to this one."""
-        late = self._late.offered(cue, query)
+        late = await self._late.offered(cue, query, self._lessons.learned.version)
         worth = await self._sieve.sift(cue, late, intent) if late else []
         if isinstance(worth, Skip) or not worth:
             return []
@@ -243,10 +248,14 @@ class Surfacer:
         return current
 
     async def _speak(
-        self, cue: Cue, query: Query, intent: Intent, said: list[Hit], found: Sequence[Hit]
-    ) -> Surfacing:
-        surfacing_id = f"s_{secrets.token_hex(6)}"
+        self, cue: Cue, query: Query, intent: Intent, worth: list[Hit], found: Sequence[Hit]
+    ) -> Outcome:
+        """As many of `worth` as fit the budget of the door, said."""
         profile = profile_of(cue.door, intent, self._options)
+        said = fitting(worth, query.texts, profile, FRAME_CHARS)
+        if not said:
+            return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)
+        surfacing_id = f"s_{secrets.token_hex(6)}"
         text = (
             digest(said, query.texts, profile)
             if cue.door == Door.ASK

@@ -118,7 +118,7 @@ class Gate:
         joined = query.paths or query.symbols
         if not joined and not any(usable(text) for text in query.texts):
             return Refusal(SkipReason.UNSUITABLE_QUERY, "no word that says something")
-        if not joined and says_little(query):
+        if not joined and says_little(query, self._options.lexicon):
             return Refusal(SkipReason.UNSUITABLE_QUERY, "only the tool's name is known")
         return None
 

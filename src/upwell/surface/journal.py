@@ -14,7 +14,7 @@ import orjson
 
 from upwell.ground.errors import StoreError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.shelf import Shelf
+from upwell.ground.shelf import Item, Shelf
 from upwell.ground.trace import LOG
 from upwell.ground.types import Cue, Hit, Skip, Surfacing
 from upwell.surface.options import SurfaceOptions
@@ -79,8 +79,7 @@ class Journal:
         """
         await self.flush()
         item = (await self._shelf.get(DECISIONS, [key])).get(key)
-        found: dict[str, Any] | None = orjson.loads(item.value) if item else None
-        return found
+        return _read(item) if item else None
 
     async def recent(self) -> list[dict[str, Any]]:
         """Every decision that is kept, with its queries where these are; oldest first.
@@ -89,11 +88,10 @@ class Journal:
             StoreError: the shelf cannot be read.
         """
         await self.flush()
-        queries = {item.key: item.value for item in await self._shelf.scan(QUERIES)}
-        found = [
-            orjson.loads(item.value) | {"queries": orjson.loads(queries.get(item.key, b"[]"))}
-            for item in await self._shelf.scan(DECISIONS)
-        ]
+        texts = await self._shelf.scan(QUERIES)
+        queries = {item.key: {"queries": orjson.loads(item.value)} for item in texts}
+        decisions = await self._shelf.scan(DECISIONS)
+        found = [_read(item) | queries.get(item.key, {}) for item in decisions]
         return sorted(found, key=lambda decision: decision["at"])
 
     async def clear_queries(self) -> int:
@@ -162,6 +160,12 @@ class Journal:
         if self._options.persist_query_text:
             return self._mask(text).encode(errors="replace").decode()
         return DIGEST + hashlib.sha256(text.encode(errors="replace")).hexdigest()
+
+
+def _read(item: Item) -> dict[str, Any]:
+    """A decision, whoever wrote it: a cold hook and earlier versions say less."""
+    found: dict[str, Any] = orjson.loads(item.value)
+    return {"id": item.key, "late": False, "queries": [], "evidence": {}, **found}
 
 
 def _scored(hit: Hit) -> list[Any]:

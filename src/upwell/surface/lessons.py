@@ -4,13 +4,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
-from upwell.ground.types import Cue, Rating, Skip, Surfacing
+from upwell.ground.types import Cue, Memory, Rating, Scope, Skip, Surfacing
 from upwell.learn.feedback import Rated
 from upwell.learn.implicit import Rare, Verdict, Watching
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.ratios import LearnOptions
 from upwell.learn.thresholds import Use
 from upwell.learn.uses import Uses
+from upwell.surface.opening import Latest
 from upwell.surface.options import SurfaceOptions
 from upwell.usage.counts import Counts, Event
 
@@ -70,6 +71,14 @@ class Lessons:
     def is_demoted(self, memory: str) -> bool:
         return self.learned.is_demoted(memory)
 
+    def welcome(self, latest: Latest) -> Latest:
+        """`latest` without what was rated down again and again."""
+
+        async def still(scope: Scope) -> Sequence[Memory]:
+            return [one for one in await latest(scope) if not self.is_demoted(one.id)]
+
+        return still
+
     def noticed(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """A decision was made."""
         door, tool = str(cue.door), cue.tool or ""
@@ -88,7 +97,7 @@ class Lessons:
             self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
             self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
         if self._watching:
-            self._watching.unsaid(surfacing.id)
+            self._watching.unsaid(surfacing)
 
     def offered_late(self, cue: Cue) -> None:
         """What had come too late is considered after all."""

@@ -4,6 +4,7 @@ The order is by score × namespace weight × recency × a boost for several quer
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
@@ -13,6 +14,8 @@ from upwell.surface.options import Options
 
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
+SHARE_OF_A_SOURCE = 3
+"""One source has at most every third place while others have something to say (ours)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 NAMESPACE_WEIGHTS: Mapping[IntentKind, Mapping[str, float]] = {
@@ -28,7 +31,30 @@ NAMESPACE_WEIGHTS: Mapping[IntentKind, Mapping[str, float]] = {
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
     """`hits` in the order in which they should be said, near-identical texts once."""
     ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
-    return distinct(ordered)
+    return spread(distinct(ordered))
+
+
+def spread(hits: Sequence[Hit]) -> list[Hit]:
+    """`hits` with those of one source held back while it already has a third of the places so
+    far and others are waiting: the best of every file before the many of one. What stands in no
+    file is a source of its own."""
+    waiting, said = list(hits), list[Hit]()
+    taken: Counter[str] = Counter()
+    while waiting:
+        place = next((at for at, hit in enumerate(waiting) if _has_room(hit, taken, len(said))), 0)
+        hit = waiting.pop(place)
+        taken[_source(hit)] += 1
+        said.append(hit)
+    return said
+
+
+def _has_room(hit: Hit, taken: Mapping[str, int], said: int) -> bool:
+    return taken.get(_source(hit), 0) < max(1, -(-(said + 1) // SHARE_OF_A_SOURCE))
+
+
+def _source(hit: Hit) -> str:
+    """The file that a memory stands in; its id where it stands in none."""
+    return hit.memory.source if hit.memory.lines else hit.memory.id
 
 
 def distinct(hits: Sequence[Hit]) -> list[Hit]:

@@ -65,7 +65,7 @@ class Speech:
         if host.startswith(_FORGES):
             host, segments = "", segments[2:]
         words = [*host.split("."), *path_words("/".join(segments))]
-        return " ".join(w for w in words if w not in self._boilerplate and not w.isdigit())
+        return " ".join(w for w in words if w and w not in self._boilerplate and not w.isdigit())
 
     def command(self, line: str, root: str | None = None) -> str:
         """A command line without the words and options that every command has."""
@@ -73,7 +73,7 @@ class Speech:
         for word in _shell_words(line[:MAX_COMMAND_CHARS]):
             if word.startswith("-") or _ASSIGNMENT.match(word) or _NUMBER.match(word):
                 continue
-            if word.lower() in self._commands:
+            if word.lower().strip("/.") in self._commands | self._path_noise:
                 continue
             spoken.append(self.value(_REGEX_SIGNS.sub(" ", word).strip(), root))
         return " ".join(filter(None, spoken))
@@ -98,8 +98,9 @@ def speech_of(lexicon: Lexicon | None = None) -> Speech:
 def _below(path: str, root: str | None) -> str:
     """`path` without the project's root, or without a home folder and the folder in it."""
     parts = path_parts(relative_to(path, root))
-    if root is None and path.startswith("/") and len(parts) > 3 and parts[0].lower() in _HOMES:
-        parts = parts[3:]
+    if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
+        in_home = len(parts) == 3 and "." in parts[2]
+        parts = parts[2:] if in_home else parts[3:]
     return "/".join(parts)
 
 

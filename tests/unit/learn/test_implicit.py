@@ -117,12 +117,12 @@ async def test_reading_the_whole_of_it_is_use(stage):
 async def test_what_did_not_reach_the_agent_is_not_watched(stage):
     watching = stage.watching()
     watching.noticed(call(path="a.py"), said())
-    watching.unsaid("s_1")
+    watching.unsaid(said())
     watching.noticed(call(command="heron midnight"), None)
     await watching.flush()
     assert stage.told == []
     again = await surfaced(stage)
-    again.unsaid("s_1")
+    again.unsaid(said())
     again.noticed(call(command="heron midnight"), None)
     await again.flush()
     assert stage.told == []

@@ -188,3 +188,5 @@ def test_markdown_says_what_a_memory_is_about():
     memory = Memory(text="we chose polars", id="m", namespace="decisions", paths=("a.py",))
     assert to_markdown(memory).startswith("## m\n\nwe chose polars\n\n- namespace: decisions\n")
     assert "a.py" in to_markdown(replace(memory, tags=("x",)))
+    rule = to_markdown(replace(memory, pinned=True, supersedes="old", expires_at=1_753_012_800.0))
+    assert "- pinned: yes\n- supersedes: old\n- until: 2025-07-20 12:00 UTC" in rule

@@ -21,7 +21,7 @@ KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "gene
 WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
 CODE, WITHOUT, INTENT = "code", "without", "intent"
 _SPOKEN = ("stop_words", "greetings", "acknowledgements", "not_names", "openings", "requests")
-_CODED = ("boilerplate", "commands")
+_CODED = ("boilerplate", "commands", "tool_words")
 MAX_FILE_BYTES = 1_000_000
 MAX_PHRASE_WORDS = 12
 
@@ -48,6 +48,7 @@ class Lexicon:
     requests: frozenset[str] = frozenset()
     boilerplate: frozenset[str] = frozenset()
     commands: frozenset[str] = frozenset()
+    tool_words: frozenset[str] = frozenset()
     signals: tuple[Signal, ...] = ()
 
 

@@ -1,0 +1,89 @@
+"""What a person is told about a decision."""
+
+import pytest
+
+from upwell.ground.types import Door, Hit, Intent, IntentKind, Memory, Skip, SkipReason, Surfacing
+from upwell.surface.account import REASONS, account_of, in_words
+
+WORDS = {
+    "informative_words": 4.0,
+    "matched_words": 3.0,
+    "telling_words": 2.0,
+    "rarest": 0.9,
+    "bm25": 9.0,
+    "chance": 2.0,
+    "chance_spread": 1.0,
+}
+
+
+def hit(identity: str, score: float, **signals: float) -> Hit:
+    return Hit(memory=Memory(id=identity, text=f"{identity} text"), score=score, signals=signals)
+
+
+def test_every_reason_has_words() -> None:
+    assert set(REASONS) == set(SkipReason)
+
+
+@pytest.mark.parametrize("reason", list(SkipReason))
+def test_silence_names_its_gate(reason: SkipReason) -> None:
+    (line,) = account_of(Skip(reason=reason, detail="why"), 0.5, Door.PROMPT)
+    assert line == f"upwell kept silent: {REASONS[reason]} ({reason}, why)"
+
+
+def test_what_was_close_is_shown_with_its_score_against_the_threshold() -> None:
+    skip = Skip(
+        reason=SkipReason.BELOW_MIN_SCORE,
+        detail="best 0.46 < 0.50",
+        queries=("why no Elasticsearch?", "Elasticsearch"),
+        intent=Intent(kind=IntentKind.EXPLANATION, confidence=0.65),
+        held_back=(hit("low", 0.2), hit("near", 0.46, **WORDS), hit("lowest", 0.1)),
+    )
+    assert account_of(skip, 0.5, Door.PROMPT)[1:] == [
+        "  not said, 0.46 is under 0.50: near text",
+        "     [upwell://memory/near] 3 of 4 words that say something (a rare one), "
+        "more than chance",
+        "  not said, 0.20 is under 0.50: low text",
+        "     [upwell://memory/low] nothing in particular",
+        "  looked for: why no Elasticsearch? | Elasticsearch",
+        "  intent: explanation, 0.65 by keyword",
+    ]
+
+
+def test_speaking_says_by_what() -> None:
+    said = (hit("a", 0.97, path_join=1.0, path_rarity=0.3), hit("r", 1.0, pinned=1.0))
+    surfacing = Surfacing(
+        id="s_1", hits=said, text="", confidence=0.97, held_back=(hit("b", 0.1), hit("c", 0.8))
+    )
+    lines = account_of(surfacing, 0.5, Door.TOOL)
+    assert lines[0] == (
+        "upwell spoke: 1 memory likely enough to be relevant (at least 0.50, surface.min_score)"
+    )
+    assert lines[1] == "  1. 0.97: the same file, which many memories are about"
+    assert lines[2] == "  2. a standing rule"
+    assert lines[3].startswith("  not said, 0.10")
+    assert len(lines) == 5
+
+
+def test_a_session_says_what_speaks_for_a_note() -> None:
+    note = hit("a", 0.7, kind=1.0, recency=0.9, used=1.0, touched=0.4)
+    surfacing = Surfacing(id="s_1", hits=(note,), text="", confidence=0.7)
+    assert account_of(surfacing, 0.5, Door.SESSION) == [
+        "upwell spoke: 1 memory for this session to begin with",
+        "  1. 0.70: recent, looked up since, about a file that was changed lately",
+    ]
+    empty = account_of(Skip(reason=SkipReason.NO_CANDIDATES), 0.5, Door.SESSION)
+    assert "nothing of this project is recent" in empty[0]
+
+
+@pytest.mark.parametrize(
+    ("signals", "said"),
+    [
+        ({"path_join": 0.5, "path_rarity": 1.0}, "a file of that name"),
+        ({"path_join": 0.35, "path_rarity": 1.0}, "a related file"),
+        ({"symbol_join": 1.0}, "the same name in code"),
+        ({**WORDS, "telling_words": 0.0, "bm25": 2.0}, "(everyday ones), as by chance"),
+        ({"cosine": 0.61}, "similar in meaning (0.61)"),
+    ],
+)
+def test_signals_in_words(signals: dict[str, float], said: str) -> None:
+    assert said in in_words(signals)
