@@ -32,9 +32,11 @@ async def follow_config(app: App, gateway: Gateway) -> None:
 
 
 async def _take_up(app: App, gateway: Gateway) -> None:
+    """Obey it from now on; the workshop is begun anew when it is needed next."""
     try:
         fresh = _fresh(app)
-        await app.reconfigure(fresh)
+        app.config = fresh
+        await app.workshop.aclose()
         await gateway.exchange(fresh.servers)
         LOG.info("the configuration was changed and holds now")
     except (UpwellError, OSError) as error:

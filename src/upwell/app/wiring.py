@@ -114,7 +114,7 @@ class App:
             shortened=self._served,
         )
         environment = {**config.environment, "UPWELL_HOME": str(config.home.root)}
-        self._workshop = Workshop(
+        self.workshop = Workshop(
             environment,
             private,
             config.compress.original_ttl_seconds,
@@ -177,7 +177,7 @@ class App:
         pipeline = Pipeline(
             self.surfacer,
             self._fitter.fit,
-            self._workshop.fit,
+            self.workshop.fit,
             lambda server, tool: self.config.surface_for(server, tool),
             paused=self.pause.holds,
             cwd=self._cwd,
@@ -193,11 +193,6 @@ class App:
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
         )
-
-    async def reconfigure(self, config: Config) -> None:
-        """From now on obey what this says about tools; a running workshop is begun anew."""
-        self.config = config
-        await self._workshop.aclose()
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
@@ -272,7 +267,7 @@ class App:
 
     async def warm(self) -> None:
         """Start what a first large result, search or look at topics would have to wait for."""
-        await self._workshop.warm()
+        await self.workshop.warm()
         try:
             await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
@@ -282,7 +277,7 @@ class App:
 
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
-        await self._workshop.aclose()
+        await self.workshop.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
         await self.memory.aclose()
