@@ -29,7 +29,7 @@ def records(count: int) -> str:
 
 async def test_the_outcome_is_the_same_as_here(app):
     text = records(6000)
-    there = await app._workshop.fit(CALL, result_of(text))
+    there = await app.workshop.fit(CALL, result_of(text))
     here = await app._fitter.fit(CALL, RawObject.parse(result_of(text)))
     assert there == here.encode()
     opened = json.loads(there)
@@ -41,7 +41,7 @@ async def test_the_outcome_is_the_same_as_here(app):
 async def test_an_original_with_a_secret_comes_back_to_this_process_only(app, tmp_path):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
     text = records(6000) + f"\ntoken {secret}"
-    opened = json.loads(await app._workshop.fit(CALL, result_of(text)))
+    opened = json.loads(await app.workshop.fit(CALL, result_of(text)))
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
     assert "in memory only" in opened["content"][-1]["text"]
@@ -51,13 +51,13 @@ async def test_an_original_with_a_secret_comes_back_to_this_process_only(app, tm
 
 async def test_what_fits_comes_back_as_the_same_bytes(app):
     result = result_of("short")
-    assert await app._workshop.fit(CALL, result) is result
+    assert await app.workshop.fit(CALL, result) is result
 
 
 async def test_what_is_no_json_is_said_so_and_the_next_job_is_done(app):
     with pytest.raises(NotJson):
-        await app._workshop.fit(CALL, b'{"content":[],"x":1},"id":7')
-    assert await app._workshop.fit(CALL, b"{}") == b"{}"
+        await app.workshop.fit(CALL, b'{"content":[],"x":1},"id":7')
+    assert await app.workshop.fit(CALL, b"{}") == b"{}"
 
 
 async def test_an_unknown_key_is_said_so(app):
