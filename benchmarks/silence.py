@@ -11,7 +11,8 @@ of its own. FIR is the share of cues with nothing relevant that were answered; c
 others; useful where a gold memory is among the first three; precision the useful among all answers.
 AUC is that of `confidence` over the two. Beside it the rule of the peer (memtomem-stm: reciprocal
 rank score of at least 0.02, over FTS5 and, where `minilm.py` can be loaded, cosine), and cosine
-itself with the threshold that gives 80 % cover.
+itself with the threshold that gives 80 % cover. `--minilm CACHE` adds both cosine and upwell with
+that model, which gets the time that it needs.
 """
 
 import argparse
@@ -29,6 +30,8 @@ from typing import Any
 from retrieval import DATA, lines, plain_fts, plain_search
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
+from upwell.ground.embed import EMBEDDERS
+from upwell.memory import meaning
 
 RRF_LEAST, RRF_K = 0.02, 60
 UNLIMITED = {
@@ -124,11 +127,15 @@ def together(stores: Sequence[Store]) -> list[Store]:
     return [one]
 
 
-async def ours(store: Store, cues: Sequence[tuple[str, Cue, set[str]]]) -> list[Answer]:
+async def ours(
+    store: Store, cues: Sequence[tuple[str, Cue, set[str]]], embedder: str = ""
+) -> list[Answer]:
     answers = []
+    flags = UNLIMITED | {"embed.kind": embedder}
     with tempfile.TemporaryDirectory() as home:
-        app = await build(Settings(home=Path(home), flags=UNLIMITED, environment={}))
+        app = await build(Settings(home=Path(home), flags=flags, environment={}))
         await app.memory.add_many(store.memories)
+        await app.embeddings.catch_up()
         for kind, cue, gold in cues:
             began = time.process_time()
             outcome = await app.surfacer.surface(cue)
@@ -239,22 +246,29 @@ def by_class(answers: Sequence[Answer]) -> Iterator[str]:
 async def report(title: str, stores: list[Store], part: float, model: Any) -> None:
     rng = random.Random(3)
     mine: list[Answer] = []
+    both: list[Answer] = []
     fused: list[Answer] = []
     cosine: list[Answer] = []
     for store in stores:
         cues = [cue for cue in store.cues if rng.random() < part]
         mine += await ours(store, cues)
+        both += await ours(store, cues, "minilm") if model else []
         one, other = peers(store, cues, model)
         fused += one
         cosine += other
     print(f"\n## {title}: {len(mine)} cues\n")
     print("| rule | AUC | FIR % | cover | useful cover | precision |\n|---|---|---|---|---|---|")
     print(line("upwell, as shipped", mine))
+    if both:
+        print(line("upwell, with the model", both))
     print(line(f"RRF ≥ {RRF_LEAST}" + ("" if model else ", words only"), fused))
     if cosine:
         print(line("cosine, at 80 % cover", at_cover(cosine, 0.8)))
     print()
     print("\n".join(by_class(mine)))
+    if both:
+        print("\nwith the model\n")
+        print("\n".join(by_class(both)))
     took = sorted(a.milliseconds for a in mine)
     print(
         f"\nCPU of a decision: p50 {statistics.median(took):.1f} ms, "
@@ -268,13 +282,15 @@ async def main() -> None:
     parser.add_argument("--only", choices=["coding", "conversations", "together"])
     parser.add_argument("--own", action="store_true", help="the repository's own set")
     parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
-    parser.add_argument("--minilm", action="store_true", help="cosine too (see minilm.py)")
+    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()
     model = None
     if options.minilm:
         from minilm import MiniLm
 
-        model = MiniLm()
+        model = MiniLm(options.minilm)
+        EMBEDDERS["minilm"] = lambda _: model  # type: ignore[assignment]
+        meaning.WAIT_SECONDS = 9.0
     if options.own:
         await report("own", own(), 1.0, model)
         return
