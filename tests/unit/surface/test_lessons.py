@@ -1,6 +1,7 @@
 """What was learned, where surfacing uses it; and what came too late."""
 
 import asyncio
+import json
 
 import pytest
 
@@ -255,3 +256,15 @@ async def test_secrets_do_not_reach_the_journal(stage):
     for kind in ("decision", "query", "count"):
         for item in await stage.shelf.scan(kind):
             assert secret.encode() not in item.value + item.key.encode()
+
+
+async def test_a_decision_that_says_less_can_be_explained_and_rated(stage):
+    """As a hook writes it while no daemon runs."""
+    written = {"at": 1.0, "door": "tool", "tool": "Read", "session": "s", "trace_id": ""}
+    written |= {"outcome": "surfaced", "memories": [["m1", 0.8]], "detail": "", "took_ms": 0.0}
+    value = json.dumps(written).encode()
+    await stage.shelf.put("decision", {"s_cold": value}, ttl_seconds=60)
+    (decision,) = await stage.surfacer.journal.recent()
+    assert (decision["id"], decision["late"], decision["queries"]) == ("s_cold", False, [])
+    (one,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
+    assert (one.tool, one.memory, one.score) == ("Read", "m1", 0.8)
