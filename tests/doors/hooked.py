@@ -16,6 +16,7 @@ from upwell.hook.place import Place
 QUICK = [sys.executable, "-I", "-S", str(Path(client.__file__))]
 START_SECONDS = 30.0
 HANG_SECONDS = 20.0
+COMING_SECONDS = 6.0
 PATIENCE = {"UPWELL_HOOK__PROMPT_MS": "8000", "UPWELL_HOOK__TOOL_MS": "8000"}
 """The machine may be busy: what is answered matters here, not how soon."""
 
@@ -69,14 +70,15 @@ class House:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End the daemon, and wait for one that a hook has just started."""
-        until = time.monotonic() + START_SECONDS
-        while os.path.exists(self.place.starting) and time.monotonic() < until:
-            if daemon_at(str(self.home)):
-                break
-            time.sleep(0.05)
-        if daemon := daemon_at(str(self.home)):
-            assert end(daemon)
+        """End the daemon, and one that a hook has just started and that is not there yet."""
+        until = time.monotonic() + COMING_SECONDS
+        while time.monotonic() < until:
+            if daemon := daemon_at(str(self.home)):
+                assert end(daemon)
+            elif not os.path.exists(self.place.starting):
+                return
+            else:
+                time.sleep(0.05)
 
     def hook(
         self,

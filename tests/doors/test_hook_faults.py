@@ -229,7 +229,15 @@ def test_odd_environments_do_no_harm(
     house.start()
     if "UPWELL_HOME" in env and env["UPWELL_HOME"] is None:
         env = {**env, "XDG_DATA_HOME": str(tmp_path)}
-    answer = house.hook("claude", event=read_event(house, "fig"), env={**env, **IN_TIME})
+    homes = (tmp_path / "upwell", house.project / "relative" / "home", "/proc/upwell", "/dev/null")
+    starting = [Path(Place(str(home)).starting) for home in homes]
+    for path in starting:
+        path.touch()
+    try:
+        answer = house.hook("claude", event=read_event(house, "fig"), env={**env, **IN_TIME})
+    finally:
+        for path in starting:
+            path.unlink()
     assert isinstance(answer.json, dict)
     assert answer.seconds < MOST_SECONDS
 

@@ -21,7 +21,7 @@ const session = { type: "session.created", properties: { info: { id: "ses_9" } }
 await hooks.event({ event: session })
 const parts = [{ type: "text", text: "When does the kelp dryer run?" }]
 await hooks["chat.message"]({ sessionID: "ses_9" }, { parts })
-const call = { tool: "read", sessionID: "ses_9", callID: "c1" }
+const call = { tool: "read", sessionID: "ses_8", callID: "c1" }
 const args = { filePath: process.argv[2] + "/src/kelp.py" }
 await hooks["tool.execute.before"](call, { args })
 const output = { title: "", output: "x = 1", metadata: {} }

@@ -104,6 +104,8 @@ class Daemon:
                 server.close()
                 await self._finished()
         finally:
+            with contextlib.suppress(OSError):
+                os.unlink(self.place.lock)
             os.close(self._lock)
 
     def stop(self) -> None:
@@ -235,7 +237,18 @@ def take_lock(place: Place) -> int:
     except OSError as error:
         os.close(lock)
         raise AlreadyRunning(place.home) from error
+    if not _is_at(lock, place.lock):
+        os.close(lock)
+        return take_lock(place)
     return lock
+
+
+def _is_at(descriptor: int, path: str) -> bool:
+    """Is the open file still the one at `path`? The daemon before us may just have removed it."""
+    try:
+        return os.fstat(descriptor).st_ino == os.lstat(path).st_ino
+    except FileNotFoundError:
+        return False
 
 
 def read_head(line: bytes) -> Request:
