@@ -28,7 +28,8 @@ def test_importing_upwell_costs_nothing():
 def test_the_hook_client_is_stdlib_only():
     loaded = loaded_by("import upwell.__main__, upwell.hook.client")
     own = {name for name in loaded if name.startswith("upwell")}
-    assert own == {"upwell", "upwell.__main__", "upwell.hook", "upwell.hook.client"}
+    client = {"upwell.hook", "upwell.hook.client", "upwell.hook.place"}
+    assert own == {"upwell", "upwell.__main__", *client}
     assert not loaded & {"asyncio", "typer", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
 
 
