@@ -22,6 +22,7 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
+from upwell.ground.sessions import own_parent
 from upwell.ground.trace import LOG, export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
@@ -35,7 +36,7 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
     """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
-    gateway = app.gateway()
+    gateway = app.gateway(own_parent())
     async with looked_after(app, gateway):
         await gateway.serve(lines, sink, hello)
 

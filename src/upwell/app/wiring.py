@@ -25,7 +25,7 @@ from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
-from upwell.gateway.pipeline import Pipeline
+from upwell.gateway.pipeline import Pipeline, itself
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
 from upwell.ground.embed import embedder_of
@@ -34,7 +34,7 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
-from upwell.ground.sessions import HostSessions
+from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
@@ -171,9 +171,11 @@ class App:
             ]
         )
 
-    def gateway(self) -> Gateway:
-        """The MCP gateway over this app."""
+    def gateway(self, parent: int | None = None) -> Gateway:
+        """The MCP gateway over this app. One that the process `parent` started for itself takes
+        part in the session that hooks of that process tell of."""
         config = self.config
+        joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
             self._fitter.fit,
@@ -182,6 +184,7 @@ class App:
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
+            session_of=joined.session if joined else itself,
         )
         return Gateway(
             config.servers,

@@ -23,6 +23,11 @@ FitLarge = Callable[[ToolCall, bytes], Awaitable[bytes]]
 Outcome = Surfacing | Skip
 
 
+async def itself(session: str) -> str:
+    """A client's session is its own, where no agent's is known."""
+    return session
+
+
 class Pipeline:
     """What happens to a call between the front and an upstream.
 
@@ -41,6 +46,7 @@ class Pipeline:
         paused: Callable[[str], bool],
         cwd: str | None = None,
         cache: Cache | None = None,
+        session_of: Callable[[str], Awaitable[str]] = itself,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -50,12 +56,13 @@ class Pipeline:
         self._paused = paused
         self._cwd = cwd
         self._cache = cache
+        self._session_of = session_of
         self._clock = clock
         self._behind: set[asyncio.Task[None]] = set()
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         """Call the upstream for a client, fit its answer, put memories beside it."""
-        session = client.session
+        session = await self._session_of(client.session)
         if self._paused(session):
             return await self._asked(call, upstream, client)
         cue = _cue(call, session, self._cwd)

@@ -7,10 +7,14 @@ seen (a wrapper in between), the folder they run in.
 import os
 from pathlib import Path
 
+from upwell.ground.errors import StoreError
+from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
+from upwell.ground.trace import LOG
 
 KIND = "host_session"
 TTL_SECONDS = 86_400.0
+LOOK_SECONDS = 5.0
 _WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
 _MAX_WRAPPERS = 3
 
@@ -38,6 +42,31 @@ class HostSessions:
             if key in found:
                 return found[key].value.decode(errors="replace")
         return ""
+
+
+class Joined:
+    """The agent's session that this process belongs to, by what its hooks told; it may change while
+    the process runs, so it is looked for again every few seconds."""
+
+    def __init__(
+        self, sessions: HostSessions, parent: int, cwd: str | None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._sessions = sessions
+        self._parent = parent
+        self._cwd = cwd
+        self._clock = clock
+        self._known = ""
+        self._until = 0.0
+
+    async def session(self, own: str) -> str:
+        """The agent's session; `own` while no hook told of one."""
+        if self._clock.monotonic() >= self._until:
+            self._until = self._clock.monotonic() + LOOK_SECONDS
+            try:
+                self._known = await self._sessions.joined(self._parent, self._cwd)
+            except StoreError as error:
+                LOG.warning("the agent's session cannot be looked up: %s", error)
+        return self._known or own
 
 
 def agent_of(pid: int) -> int:
