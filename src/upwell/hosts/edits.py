@@ -168,7 +168,7 @@ def _hidden(node: Node, path: Path, hides: Hides) -> list[tuple[int, int]]:
 def _hides(path: Path, value: Any, hides: Hides) -> bool:
     """`apiKey` is asked about as `api_key`, and the agents' names of tables as ours."""
     words = (_CAMEL.sub(r"\1_\2", _VEILED.get(key, key)) for key in path)
-    return bool(path) and hides(".".join(words), value)
+    return bool(path) and hides(".".join(words).lower(), value)
 
 
 def _veil(table: Any, path: Path, hides: Hides) -> None:
