@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Upwell
+from tests.doors.conftest import script
+from tests.doors.peer import Peer, text_of
 
 FILES: dict[str, bytes] = {
     ".claude.json": b"""{
@@ -275,7 +277,11 @@ def test_add_from_clients_touches_no_file_of_an_agent(
     assert done.code == 0, done.err
     assert state(user) == FILES
     assert "files-cursor" in servers(home)
+    (user / ".codex/config.toml").write_text('mcp_servers = {inline = {command = "inline"}}')
+    assert upwell("init").code == 1
+    assert upwell("add", "--from-clients").code == 0
     once = servers(home)
+    assert once["inline"] == {"command": "inline"}
     assert upwell("add", "--from-clients").code == 0
     assert servers(home) == once
     assert upwell("add", "--from-clients", "name").code == 2
@@ -329,6 +335,23 @@ def test_folders_that_variables_name(
         environment[variable] = str(tmp_path / variable)
     assert upwell("init", "--apply").code == 0
     assert set(servers(home)) == {"a", "b", "c", "d"}
+
+
+def test_what_init_writes_is_what_an_agent_starts(
+    environment: Mapping[str, str], upwell: Upwell, tmp_path: Path
+) -> None:
+    """The entry in Cursor's file, started in an environment that knows nothing of upwell."""
+    path = Path(environment["HOME"], ".cursor", "mcp.json")
+    path.parent.mkdir()
+    program, *args = script("upstream")
+    path.write_text(json.dumps({"mcpServers": {"up": {"command": program, "args": args}}}))
+    assert upwell("init", "--apply").code == 0
+    (entry,) = json.loads(path.read_text())["mcpServers"].values()
+    bare = {"PATH": "/usr/bin:/bin", "HOME": environment["HOME"], **entry["env"]}
+    command = [entry["command"], *entry["args"]]
+    with Peer(command, modern=False, errors=tmp_path / "stderr", env=bare) as peer:
+        peer.hello()
+        assert text_of(peer.call("up__echo", text="hi")) == "hi"
 
 
 def test_a_machine_without_agents(upwell: Upwell, environment: Mapping[str, str]) -> None:

@@ -77,7 +77,7 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
 def add_from_clients(project: bool) -> None:
     """Take the servers over into config.toml, and leave the agents' files as they are."""
     found = _clients(project)
-    plan = found.taking_over()
+    plan = found.taking_over(moving=False)
     found.take(plan)
     _say_servers(plan)
     if plan.taken:

@@ -128,6 +128,14 @@ class Hooks:
         """The hosts that are on this machine."""
         return [name for name, agent in self._agents.items() if agent.present(self._where)]
 
+    def text_of(self, host: str) -> str:
+        """What is in its file, "" where there is none.
+
+        Raises:
+            ConfigError: it is not UTF-8.
+        """
+        return _read(_target(self.path_of(host))) or ""
+
     def path_of(self, host: str) -> Path:
         return self._named(host).path(self._where)
 

@@ -19,6 +19,7 @@ from upwell.ground.names import MAX_SERVER_NAME_CHARS, OWN_SERVER, check_server_
 from upwell.hosts.base import Where
 from upwell.hosts.clients import ServerFile, clients
 from upwell.hosts.edits import TOML, Hides
+from upwell.hosts.entries import Entry
 from upwell.hosts.install import Hooks, Plan
 from upwell.setup.servers import locked, read_document, write_document, written
 
@@ -70,8 +71,8 @@ class Clients:
             places.add(place)
         self._hooks = Hooks(where, home.clients_file, files)
 
-    def taking_over(self) -> Takeover:
-        """What `init` would do.
+    def taking_over(self, *, moving: bool = True) -> Takeover:
+        """What `init` would do; without `moving` the agents' files are only read.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -82,23 +83,15 @@ class Clients:
         found = Takeover(Plan("config", self._home.config_file, None, None))
         for name, client in self._files.items():
             try:
-                plan = self._hooks.installing(name)
-                entries = client.entries(plan.before or "")
+                plans = [self._hooks.installing(name)] if moving else []
+                entries = client.entries(self._hooks.text_of(name))
             except (UpwellError, OSError) as error:
                 found.refused[str(client.path(self._where))] = str(error)
                 continue
-            found.files.append(plan)
-            for entry in entries:
-                table = dict(entry.table)
-                if not table:
-                    if not entry.ours:
-                        left = Server(name, entry.name, table, left=entry.left)
-                        found.servers.append(left)
-                    continue
-                behind, known = _name(entry.name, client.agent, table, servers)
-                if not known:
-                    servers[behind] = written(table)
-                found.servers.append(Server(name, entry.name, table, behind, known=known))
+            found.files += plans
+            found.servers += [
+                _taken(name, client.agent, entry, servers) for entry in entries if not entry.ours
+            ]
         after = tomlkit.dumps(document) if found.taken else before
         found.config = Plan("config", self._home.config_file, before, after)
         return found
@@ -143,6 +136,17 @@ class Clients:
 
         veiled = dataclasses.replace(plan, before=shown(plan.before), after=shown(plan.after))
         return veiled.diff
+
+
+def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
+    """A server of an agent, put into `servers` where it is not there already."""
+    table = entry.table
+    if not table:
+        return Server(client, entry.name, table, left=entry.left)
+    name, known = _name(entry.name, agent, table, servers)
+    if not known:
+        servers[name] = written(table)
+    return Server(client, entry.name, table, name, known=known)
 
 
 def _name(
