@@ -52,8 +52,11 @@ class ServerFile:
 
     def added(self, text: str, where: Where) -> str:
         placed = self._placed(text)
-        moved = [(table, entry.name) for table, entry, _ in placed if entry.table]
-        if self.project and not moved:
+        moved = {
+            table: [entry.name for place, entry, _ in placed if place == table and entry.table]
+            for table in self.tables
+        }
+        if self.project and not any(moved.values()):
             return text
         has_ours = any(entry.ours for _, entry, _ in placed)
         if any(e.name == OWN_SERVER and not (e.ours or e.table) for _, e, _ in placed):
@@ -61,8 +64,9 @@ class ServerFile:
                 f"it has a server {OWN_SERVER!r} that is another program",
                 hint="rename that one first; it was not touched",
             )
-        for table, name in moved:
-            text = self.format.without(text, table, name)
+        for table, names in moved.items():
+            if names:
+                text = self.format.without(text, table, names)
         if has_ours:
             return text
         return self.format.put(text, self.tables[0], OWN_SERVER, self._ours(where))
@@ -71,7 +75,7 @@ class ServerFile:
         placed = self._placed(text)
         for table, entry, _ in placed:
             if entry.ours and entry.name == OWN_SERVER:
-                text = self.format.without(text, table, entry.name)
+                text = self.format.without(text, table, [entry.name])
         for old in olds:
             for table, entry, raw in self._placed(old):
                 here = [e.name for place, e, _ in self._placed(text) if place == table]
@@ -83,8 +87,9 @@ class ServerFile:
     def _placed(self, text: str) -> list[tuple[tuple[str, ...], Entry, Any]]:
         """Each server with the table it is in and what stands there."""
         found = []
+        root = self.format.value(text)
         for table in self.tables:
-            servers: Any = self.format.value(text)
+            servers: Any = root
             for key in table:
                 servers = servers.get(key, {}) if isinstance(servers, dict) else None
             if not isinstance(servers, dict):

@@ -3,7 +3,8 @@ else keeps its bytes. What comes out is read again before it is believed."""
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import tomlkit
@@ -31,7 +32,7 @@ class Format(Protocol):
         """
         ...
 
-    def without(self, text: str, table: Path, name: str) -> str: ...
+    def without(self, text: str, table: Path, names: Collection[str]) -> str: ...
 
     def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
         """`text` with `name` in `table`, which is made where it is missing."""
@@ -46,17 +47,20 @@ class Json:
     """JSON with comments."""
 
     def value(self, text: str) -> dict[str, Any]:
-        return _table(parse(text).value) if text.strip(_BOM + " \t\r\n") else {}
+        return _table(_parsed(text).value) if text.strip(_BOM + " \t\r\n") else {}
 
-    def without(self, text: str, table: Path, name: str) -> str:
-        while name in (keys := _node(text, table).keys):
-            text = same_lines(text, without_child(text, table, keys.index(name)))
-        return text
+    def without(self, text: str, table: Path, names: Collection[str]) -> str:
+        node = _node(text, table)
+        inside = text[node.start : node.end]
+        for name in names:
+            while name in (keys := parse(inside).keys):
+                inside = without_child(inside, (), keys.index(name))
+        return text[: node.start] + inside + text[node.end :]
 
     def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
         if not text.strip(_BOM + " \t\r\n"):
             text += "{}\n"
-        there: Any = parse(text).value
+        there: Any = _parsed(text).value
         for depth, key in enumerate(table):
             if not isinstance(there, dict) or key not in there:
                 inside: Any = {name: value}
@@ -69,7 +73,7 @@ class Json:
     def shown(self, text: str, hides: Hides) -> str:
         if not text.strip(_BOM + " \t\r\n"):
             return text
-        for start, end in sorted(_hidden(parse(text), (), hides), reverse=True):
+        for start, end in sorted(_hidden(_parsed(text), (), hides), reverse=True):
             text = f'{text[:start]}"{HIDDEN}"{text[end:]}'
         return text
 
@@ -85,20 +89,10 @@ class Toml:
                 f"not TOML: {error}", hint="mend it first; it was not touched"
             ) from error
 
-    def without(self, text: str, table: Path, name: str) -> str:
-        wanted = self.value(text)
-        del wanted[table[0]][name]
-        left: list[str] = []
-        block: list[str] | None = None
-        for line in text.splitlines(keepends=True):
-            if _HEADER.match(line):
-                left += _behind(block or [], left)
-                block = [] if _heads(line, (*table, name)) else None
-            (left if block is None else block).append(line)
-        behind = _behind(block or [], left)
-        if block and not behind and left and not left[-1].strip():
-            left.pop()
-        return self._agreed("".join([*left, *behind]), wanted, table)
+    def without(self, text: str, table: Path, names: Collection[str]) -> str:
+        for name in names:
+            text = self._without(text, table, name)
+        return text
 
     def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
         wanted = self.value(text)
@@ -115,6 +109,21 @@ class Toml:
         document = tomlkit.parse(text.removeprefix(_BOM))
         _veil(document, (), hides)
         return tomlkit.dumps(document)
+
+    def _without(self, text: str, table: Path, name: str) -> str:
+        wanted = self.value(text)
+        del wanted[table[0]][name]
+        left: list[str] = []
+        block: list[str] | None = None
+        for line in text.splitlines(keepends=True):
+            if _HEADER.match(line):
+                left += _behind(block or [], left)
+                block = [] if _heads(line, (*table, name)) else None
+            (left if block is None else block).append(line)
+        behind = _behind(block or [], left)
+        if block and not behind and left and not left[-1].strip():
+            left.pop()
+        return self._agreed("".join([*left, *behind]), wanted, table)
 
     def _agreed(self, after: str, wanted: dict[str, Any], table: Path) -> str:
         try:
@@ -140,6 +149,12 @@ def same_lines(before: str, after: str) -> str:
     return re.sub(r"(?<!\r)\n", "\r\n", after)
 
 
+@lru_cache(maxsize=2)
+def _parsed(text: str) -> Node:
+    """Read once: the files of some agents have megabytes. For looking at only."""
+    return parse(text)
+
+
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ConfigError("it is not a table", hint="mend it first; it was not touched")
@@ -147,7 +162,7 @@ def _table(value: Any) -> dict[str, Any]:
 
 
 def _node(text: str, table: Path) -> Node:
-    node = parse(text)
+    node = _parsed(text)
     for key in table:
         found = node.under(key)
         assert found is not None

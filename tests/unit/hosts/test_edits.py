@@ -39,7 +39,7 @@ def test_toml_tables_in_several_places(newline: str, bom: str) -> None:
     shown = TOML.shown(text, hides)
     assert "hush" not in shown
     assert 'TOKEN = "***"' in shown
-    left = TOML.without(TOML.without(text, ("mcp_servers",), "a"), ("mcp_servers",), "b")
+    left = TOML.without(text, ("mcp_servers",), ["a", "b"])
     expected = """model = "x"  # c
 
 [profiles.p]
@@ -54,7 +54,7 @@ x = 1
     assert put.startswith(left)
     assert put.count("\n") == put.count(newline)
     assert TOML.value(put)["mcp_servers"] == {"upwell": {"command": "u", "env": {"A": "b"}}}
-    assert TOML.without(put, ("mcp_servers",), "upwell") == left
+    assert TOML.without(put, ("mcp_servers",), ["upwell"]) == left
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ x = 1
 def test_toml_written_otherwise_is_refused_rather_than_spoiled(text: str) -> None:
     tomllib.loads(text)
     with pytest.raises(ConfigError, match="cannot be edited safely"):
-        TOML.without(text, ("mcp_servers",), "a")
+        TOML.without(text, ("mcp_servers",), ["a"])
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
@@ -79,7 +79,7 @@ def test_json_lines_keep_their_ends(newline: str) -> None:
     put = JSON.put(text, ("s",), "c", {"k": 3})
     assert put.count("\n") == put.count(newline)
     for name in ("b", "c", "a"):
-        put = JSON.without(put, ("s",), name)
+        put = JSON.without(put, ("s",), [name])
         assert put.count("\n") == put.count("\r\n") == 0 or newline in put
         assert put.count("\r") == put.count("\r\n")
     assert JSON.value(put) == {"s": {}}
@@ -87,7 +87,7 @@ def test_json_lines_keep_their_ends(newline: str) -> None:
 
 
 def test_a_key_twice_goes_twice() -> None:
-    assert JSON.value(JSON.without('{"s": {"a": 1, "a": 2}}', ("s",), "a")) == {"s": {}}
+    assert JSON.value(JSON.without('{"s": {"a": 1, "a": 2}}', ("s",), ["a"])) == {"s": {}}
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"x": 1}', '{"p": {}}', '{"p": {"q": {}}}'])
