@@ -192,6 +192,10 @@ def _veil(table: Any, path: Path, hides: Hides) -> None:
             _veil(value, (*path, key), hides)
         elif _hides((*path, key), value, hides):
             table[key] = HIDDEN
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, Mapping):
+                    _veil(item, (*path, key), hides)
 
 
 def _heads(line: str, path: Path) -> bool:

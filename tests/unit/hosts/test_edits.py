@@ -106,6 +106,11 @@ def test_hidden_values_are_hidden_where_they_stand() -> None:
     )
 
 
+def test_hidden_values_in_lists_of_tables() -> None:
+    text = '[[hosts]]\napi_key = "hush"\nname = "h"\n'
+    assert TOML.shown(text, hides) == '[[hosts]]\napi_key = "***"\nname = "h"\n'
+
+
 @pytest.mark.parametrize(("format", "text"), [(JSON, "[1]"), (JSON, "{"), (TOML, "[a")])
 def test_what_cannot_be_read_is_an_error(format: Format, text: str) -> None:
     with pytest.raises(ConfigError):
