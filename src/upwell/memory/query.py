@@ -18,7 +18,7 @@ from upwell.memory.terms import names_in, query_words, stemmer
 MAX_WORDS = 96
 """Words of a query that are looked at; a pasted file says what it is about before that."""
 MAX_NAMED_CHARS = 4_000
-ROW_BUDGET = 1_500
+ROW_BUDGET = 1_000
 """Rows a full-text search may score, about 2 µs of CPU each."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """Pairs of common words that are looked up, and how common the rarer of them may be."""

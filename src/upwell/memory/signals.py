@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from upwell.ground.types import Memory
 from upwell.memory.background import Background
 from upwell.memory.candidates import Join
+from upwell.memory.counted import Counted, count_all
 from upwell.memory.query import Corpus, Reading, read
 from upwell.memory.rows import COLUMNS, from_row, text_of
-from upwell.memory.terms import counted, sound, speaker, stemmer, word_list
+from upwell.memory.terms import stemmer, word_list
 
 if TYPE_CHECKING:
     from upwell.memory.nearness import Likeness
@@ -28,7 +29,6 @@ B = 0.75
 EXTRA_WEIGHT = 0.5
 MAX_COUNTED_CHARS = 20_000
 """Of a longer memory only the beginning is looked at closely."""
-MAX_REMEMBERED_CHARS = 2_000
 _TEXT, _NAMESPACE, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("text", "namespace", "expires_at", "pinned")
 )
@@ -99,39 +99,32 @@ def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Cand
     for start in range(0, len(listed), 500):
         chunk = listed[start : start + 500]
         marks = ",".join("?" * len(chunk))
-        for row in db.execute(
+        rows = db.execute(
             f"SELECT n, extra, keys, {COLUMNS} FROM memory WHERE n IN ({marks})", chunk
-        ):
-            found[row[0]] = _candidate(row)
+        ).fetchall()
+        counted = count_all([part for row in rows for part in (_body(row), row[1])])
+        found |= {row[0]: _candidate(row, counted) for row in rows}
     return found
 
 
-def _candidate(row: Sequence[Any]) -> Candidate:
+def _body(row: Sequence[Any]) -> str:
+    return text_of(row[3 + _TEXT])[:MAX_COUNTED_CHARS]
+
+
+def _candidate(row: Sequence[Any], counted: Mapping[str, Counted]) -> Candidate:
     n, extra, keys, *columns = row
-    text = text_of(columns[_TEXT])[:MAX_COUNTED_CHARS]
-    count = _counted if len(text) <= MAX_REMEMBERED_CHARS else _count
-    body, words, who = count(text)
+    body = counted[_body(row)]
     return Candidate(
         n=n,
         row=columns,
         namespace=columns[_NAMESPACE],
         expires_at=columns[_EXPIRES],
-        body=body,
-        words=words,
-        extra=counted(extra) if extra else {},
+        body=body.stems,
+        words=body.words,
+        extra=counted[extra].stems,
         keys=tuple(keys.split("\n")) if keys else (),
-        speaker="" if keys else who,
+        speaker="" if keys else body.speaker,
     )
-
-
-def _count(text: str) -> tuple[Mapping[str, int], int, str]:
-    """The stems of a text, how many words they are, and who says it."""
-    body = counted(sound(text))
-    return body, body.total(), speaker(text[:100])
-
-
-_counted = lru_cache(maxsize=4_096)(_count)
-"""The texts that were looked at last: the same few are candidates again and again."""
 
 
 def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
