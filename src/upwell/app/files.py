@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from upwell.app.ltm import open_ltm
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -31,6 +32,7 @@ from upwell.memory.base import Store
 from upwell.memory.documents import Documents
 from upwell.memory.imports import Imports
 from upwell.memory.library import Library
+from upwell.memory.ltm import LtmRecall
 from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
 from upwell.memory.origins import Origin, Origins
@@ -94,6 +96,8 @@ class Memories:
     documents: Documents
     imports: Imports
     qmd: QmdRecall | None
+    ltm: LtmRecall | None
+    recalls: Recalls
     ratings: Ratings | None
 
 
@@ -108,10 +112,13 @@ def open_memory(
         index, sources, notes=notes, opened=files.indexed.append, questions=questions
     )
     qmd = open_qmd(config)
+    ltm = open_ltm(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
-    library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
+    recalls = Recalls([*places, *([ltm] if ltm else [])])
+    passages = [place for place in (qmd, ltm) if place]
+    library = Library(store, recall=recalls, documents=documents, passages=passages)
     imports = Imports(library, documents, sources)
-    return Memories(library, notes, documents, imports, qmd, ratings)
+    return Memories(library, notes, documents, imports, qmd, ltm, recalls, ratings)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:

@@ -22,13 +22,14 @@ class Recalls:
     """`Recall` over `places`: asked all at once, put in one order by their calibrated scores.
 
     One that fails or is late is left out and logged. What two places say in nearly the same words
-    is said once.
+    is said once. `missing` are those that the latest search did without, each with its reason.
     """
 
     name = "recalls"
 
     def __init__(self, places: Sequence[Recall]) -> None:
         self.places = tuple(places)
+        self.missing: tuple[str, ...] = ()
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The best of every place.
@@ -45,9 +46,11 @@ class Recalls:
         await asyncio.gather(*tasks, return_exceptions=True)
         found: list[tuple[Hit, int]] = []
         failures: list[UpwellError] = []
+        missing: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
             if task.cancelled():
                 LOG.warning("%s took too long and was left out", place.name)
+                missing.append(f"{place.name} took too long")
                 continue
             error = task.exception()
             if error is None:
@@ -55,8 +58,10 @@ class Recalls:
             elif isinstance(error, UpwellError):
                 LOG.warning("%s failed and was left out: %s", place.name, error)
                 failures.append(error)
+                missing.append(f"{place.name} failed: {error.message}")
             else:
                 raise error
+        self.missing = tuple(missing)
         if len(failures) == len(self.places):
             first = failures[0]
             raise RecallUnavailable(first.message, source=self.name, hint=first.hint)
