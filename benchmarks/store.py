@@ -65,6 +65,7 @@ class Store:
 
     def __init__(self, name: str, python: str, folder: Path) -> None:
         environment = {**os.environ, "HOME": str(folder), "OPENBLAS_NUM_THREADS": "1"}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self.began = time.perf_counter()
         self._process = subprocess.Popen(
             [python, str(HERE / "store_worker.py"), name, str(folder)],

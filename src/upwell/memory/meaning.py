@@ -14,16 +14,14 @@ from importlib.util import find_spec
 from threading import Thread
 from typing import TYPE_CHECKING, cast
 
-from filelock import FileLock, Timeout
-
 from upwell.ground.db import Database
-from upwell.ground.embed import Embedder, Vector
 from upwell.ground.errors import LlmError
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
 from upwell.ground.trace import LOG
 from upwell.memory import vectors
 
 if TYPE_CHECKING:
+    from upwell.ground.embed import Embedder, Vector
     from upwell.memory.nearness import Likeness, Nearness
 
 WAIT_SECONDS = 0.15
@@ -40,7 +38,7 @@ Progress = Callable[[int, int], None]
 class Questions:
     """Texts as vectors, each asked for once. One for all places that search by meaning."""
 
-    def __init__(self, embedder: Embedder, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, embedder: "Embedder", *, clock: Clock = SYSTEM_CLOCK) -> None:
         self.embedder = embedder
         self._breaker = Breaker(MAX_FAILURES, RESET_SECONDS, clock)
         self._known: OrderedDict[str, asyncio.Future[Vector]] = OrderedDict()
@@ -48,7 +46,7 @@ class Questions:
         self._able = find_spec("numpy") is not None
         self.failure = "" if self._able else "numpy is missing: pip install 'upwell[embed]'"
 
-    async def vector(self, text: str, deadline: Deadline) -> Vector | None:
+    async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
         """`text` as a vector; None when the model fails, or is not done in time."""
         text = text[:MAX_CHARS]
         asked = self._known.get(text) or self._ask(text)
@@ -69,7 +67,7 @@ class Questions:
             return False
         return True
 
-    def _ask(self, text: str) -> asyncio.Future[Vector] | None:
+    def _ask(self, text: str) -> "asyncio.Future[Vector] | None":
         if not self._able or self._running >= AT_ONCE or not self._breaker.allow():
             return None
         asked = _aside(lambda: self.embedder.embed([text])[0])
@@ -80,7 +78,7 @@ class Questions:
             self._known.popitem(last=False)
         return asked
 
-    def _settle(self, text: str, done: asyncio.Future[Vector]) -> None:
+    def _settle(self, text: str, done: "asyncio.Future[Vector]") -> None:
         self._running -= 1
         if done.cancelled():
             self._known.pop(text, None)
@@ -107,14 +105,14 @@ class Meaning:
         self._near: Nearness | None = None
         self._complete: tuple[int, int] | None = None
 
-    async def vector(self, text: str, deadline: Deadline) -> Vector | None:
+    async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
         """As `Questions.vector`; None for a text that says nothing."""
         return await self.questions.vector(text, deadline) if text.strip() else None
 
     def look(
         self,
         db: sqlite3.Connection,
-        vector: Vector,
+        vector: "Vector",
         scopes: Sequence[int],
         namespaces: Sequence[str],
         others: Iterable[int],
@@ -141,6 +139,8 @@ class Meaning:
             return 0
         if not await self.questions.load():
             return 0
+        from filelock import FileLock, Timeout
+
         lock = FileLock(f"{self._database.path}.vectors.lock", mode=0o600, thread_local=False)
         try:
             await asyncio.to_thread(lock.acquire, timeout=0)

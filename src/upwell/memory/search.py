@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from upwell.ground.embed import Vector
 from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query
 from upwell.memory.background import Background, load
@@ -27,6 +26,7 @@ from upwell.memory.signals import (
 from upwell.memory.successors import newest_first
 
 if TYPE_CHECKING:
+    from upwell.ground.embed import Vector
     from upwell.memory.nearness import Likeness
 
 MAX_TEXTS = 3
@@ -42,7 +42,7 @@ BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 class Asked:
     """What a query means, and where memories are compared with it."""
 
-    vector: Vector
+    vector: "Vector"
     meaning: Meaning
 
 

@@ -205,6 +205,8 @@ async def test_what_cannot_be_read_is_named_and_the_rest_is_found(house: House):
     secret = house.write("outside.md", "kettle outside\n")
     (house.work / "n" / "link.md").symlink_to(secret)
     house.write("n/.hidden/a.md", "kettle hidden\n")
+    for name in ("good", "latin", "big"):
+        os.utime(house.work / "n" / f"{name}.md", (1e9, 1e9))
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
     state = await house.documents.refresh()
