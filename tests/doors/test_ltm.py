@@ -2,6 +2,7 @@
 everything wrong, over which no call is any different."""
 
 import json
+import os
 import re
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Upwell
+from tests.doors.conformance.run import free_port, program
 from tests.doors.conftest import Gateway, script
 from tests.doors.peer import Peer
 from tests.doors.reading import everything
@@ -161,6 +163,28 @@ def test_upwell_of_another_home_is_one(upwell: Upwell, tmp_path: Path) -> None:
     (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
     assert hit["text"] == FACT
     assert hit["id"].startswith("ltm:")
+
+
+def test_upwell_at_an_address_is_one(upwell: Upwell, tmp_path: Path) -> None:
+    there, port = tmp_path / "another", free_port()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(there)}
+    for text in (*OTHERS, FACT):
+        upwell("remember", text, env={"UPWELL_HOME": str(there)})
+    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    with program(command, port, env, tmp_path / "serve.log"):
+        token = (there / "token").read_text().strip()
+        settings = {
+            "UPWELL_LTM__TRANSPORT": "streamable_http",
+            "UPWELL_LTM__URL": f"http://127.0.0.1:{port}/mcp",
+        }
+        headers = {"UPWELL_LTM__HEADERS": json.dumps({"Authorization": f"Bearer {token}"})}
+        found = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
+        assert [hit["text"] for hit in found.json["hits"]] == [FACT]
+        refused = upwell("recall", "when does the settlement run", "--json", env=settings)
+    assert refused.json["hits"] == []
+    assert "searched without ltm" in refused.err
+    shown = upwell("config", "show", "--json", env=settings | headers).out
+    assert token not in shown
 
 
 def test_the_official_memory_server_is_one(

@@ -7,8 +7,8 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from upwell.app.ltm import open_ltm
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
@@ -32,7 +32,6 @@ from upwell.memory.base import Store
 from upwell.memory.documents import Documents
 from upwell.memory.imports import Imports
 from upwell.memory.library import Library
-from upwell.memory.ltm import LtmRecall
 from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
 from upwell.memory.origins import Origin, Origins
@@ -44,6 +43,9 @@ from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+
+if TYPE_CHECKING:
+    from upwell.memory.ltm import LtmRecall
 
 HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
@@ -96,7 +98,7 @@ class Memories:
     documents: Documents
     imports: Imports
     qmd: QmdRecall | None
-    ltm: LtmRecall | None
+    ltm: "LtmRecall | None"
     recalls: Recalls
     ratings: Ratings | None
 
@@ -112,13 +114,26 @@ def open_memory(
         index, sources, notes=notes, opened=files.indexed.append, questions=questions
     )
     qmd = open_qmd(config)
-    ltm = open_ltm(config)
+    ltm = _open_ltm(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
     recalls = Recalls([*places, *([ltm] if ltm else [])])
     passages = [place for place in (qmd, ltm) if place]
     library = Library(store, recall=recalls, documents=documents, passages=passages)
     imports = Imports(library, documents, sources)
     return Memories(library, notes, documents, imports, qmd, ltm, recalls, ratings)
+
+
+def _open_ltm(config: Config) -> "LtmRecall | None":
+    """The memory server of `ltm.*`; without any of these keys there is none, and nothing is loaded.
+
+    Raises:
+        ConfigError: keys that belong together are not all there.
+    """
+    if not any(key.startswith("ltm.") for key in config.values):
+        return None
+    from upwell.app.ltm import open_ltm
+
+    return open_ltm(config)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:

@@ -20,15 +20,12 @@ MAX_ANSWER_BYTES = 4_000_000
 _HINT = "look at ltm.*; `upwell doctor` tries it"
 
 
-def open_ltm(config: Config) -> LtmRecall | None:
-    """The memory server that is configured; without any key of `ltm.*` there is none. It is
-    started when it is asked first.
+def open_ltm(config: Config) -> LtmRecall:
+    """The memory server that is configured. It is started when it is asked first.
 
     Raises:
         ConfigError: keys that belong together are not all there.
     """
-    if not any(key.startswith("ltm.") for key in config.values):
-        return None
     options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
     patience = Patience(
         race_seconds=config.surface.race_ms / 1000,

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.names import LTM_ID
 from upwell.ground.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope, Trust
 from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents import Documents
-from upwell.memory.ltm import ID as LTM
 from upwell.memory.namespaces import namespace
 from upwell.memory.shape import memory_of
 
@@ -180,7 +180,7 @@ class Library:
         made = await self._made_of_file(memory_id)
         if made is None:
             return
-        if made.id.startswith(LTM):
+        if made.id.startswith(LTM_ID):
             raise UsageError(f"{memory_id} is kept by the server of ltm.*", hint="change it there")
         if made.lines is None:
             raise UsageError(

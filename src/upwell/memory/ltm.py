@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
+from upwell.ground.names import LTM_ID
 from upwell.ground.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import Hit, Memory, Ping, Query, Trust
@@ -22,7 +23,6 @@ from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.rescore import rescored
 from upwell.memory.rows import content_hash
 
-ID = "ltm:"
 SIGNAL = "ltm"
 """The server's own score, as it gave it."""
 MAX_CHARS = 4_000
@@ -209,12 +209,12 @@ def _memory(found: Found) -> Memory:
     """A hit as a memory: its secrets masked, seen from everywhere, an id of its text."""
     text = redact(found.text[:MAX_CHARS].strip())[0]
     return Memory(
-        id=ID + content_hash(text)[:16],
+        id=LTM_ID + content_hash(text)[:16],
         text=text,
         tags=found.tags,
         paths=paths_in(text),
         symbols=symbols_in(text),
-        source=ID + " ".join(redact(found.source[:200])[0].split()),
+        source=LTM_ID + " ".join(redact(found.source[:200])[0].split()),
         trust=Trust.IMPORTED,
     )
 
