@@ -21,7 +21,7 @@ MAX_COMPARED = 100
 class Recalls:
     """`Recall` over `places`: asked all at once, put in one order by their calibrated scores.
 
-    One that fails or is late is left out and logged. What two places say in nearly the same words
+    One that fails or is late is left out. What two places say in nearly the same words
     is said once. `missing` are those that the latest search did without, each with its reason.
     """
 
@@ -49,23 +49,28 @@ class Recalls:
         missing: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
             if task.cancelled():
-                LOG.warning("%s took too long and was left out", place.name)
                 missing.append(f"{place.name} took too long")
                 continue
             error = task.exception()
             if error is None:
                 found += [(hit, number) for hit in task.result()]
             elif isinstance(error, UpwellError):
-                LOG.warning("%s failed and was left out: %s", place.name, error)
                 failures.append(error)
                 missing.append(f"{place.name} failed: {error.message}")
             else:
                 raise error
-        self.missing = tuple(missing)
+        self._note(missing)
         if len(failures) == len(self.places):
             first = failures[0]
             raise RecallUnavailable(first.message, source=self.name, hint=first.hint)
         return merged(found)[: query.limit]
+
+    def _note(self, missing: Sequence[str]) -> None:
+        """The log hears what is missing when it was not, not once a search."""
+        for place in missing:
+            if place not in self.missing:
+                LOG.warning("searched without %s", place)
+        self.missing = tuple(missing)
 
     async def ping(self) -> Ping:
         """Ok while one place is."""
