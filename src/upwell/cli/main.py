@@ -9,6 +9,7 @@ from typer.exceptions import TyperException
 from upwell import __version__
 from upwell.cli import (
     capturing,
+    clients,
     daemon,
     demo,
     home,
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 for verbs in (
     demo,
+    clients,
     servers,
     memories,
     notes,

@@ -33,7 +33,7 @@ def serve(
 
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The prefix of its tools: NAME__tool.")],
+    name: Annotated[str, typer.Argument(help="The prefix of its tools: NAME__tool.")] = "",
     env: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
     ] = None,
@@ -42,14 +42,29 @@ def add(
         list[str] | None, typer.Option(metavar="K=V", help="For every request to it.")
     ] = None,
     transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
+    from_clients: Annotated[
+        bool, typer.Option("--from-clients", help="All that agents on this machine have.")
+    ] = False,
+    project: Annotated[
+        bool, typer.Option("--project", help="With --from-clients: this folder's, too.")
+    ] = False,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…, or add NAME --url URL"""
+    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…, or add NAME --url URL, or
+    those that the agents have: upwell add --from-clients"""
+    from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
     line = [*(command or []), *context.args]
+    if from_clients or project:
+        if name or line or url or not from_clients:
+            raise UsageError("--from-clients takes no name and no command", hint="leave them out")
+        add_from_clients(project)
+        return
+    if not name:
+        raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
     if bool(line) == bool(url):
         fault = "both a command and an address" if line else "no command given"
         raise UsageError(fault, hint=f"upwell add {name} -- CMD ARGS…, or --url URL")

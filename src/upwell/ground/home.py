@@ -54,6 +54,7 @@ class Home:
     greeting_file = Inside("greeting.json")
     token_file = Inside("token")
     hooks_file = Inside("hooks.json")
+    clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")
     pause_file = Inside("paused")
 

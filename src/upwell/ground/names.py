@@ -1,5 +1,7 @@
 """What a server may be called, and under which address a memory is read."""
 
+import fnmatch
+from functools import lru_cache
 from urllib.parse import quote, unquote
 
 from upwell.ground.errors import UsageError
@@ -11,6 +13,13 @@ LTM_ID = "ltm:"
 """What the ids of memories begin with that another memory server keeps."""
 TOPICS_URI = "upwell://topics"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+@lru_cache(maxsize=4_096)
+def first_match(name: str, patterns: tuple[str, ...]) -> str:
+    """The first of `patterns` (`fs__*`) that a name meets, case and all; "" for none. The names are
+    tools, the same few again and again."""
+    return next((one for one in patterns if fnmatch.fnmatchcase(name, one)), "")
 
 
 def check_server_name(name: str) -> None:

@@ -1,5 +1,6 @@
 """Which project a folder belongs to."""
 
+import os
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,22 +10,24 @@ def project_of(folder: str | None) -> str | None:
 
     None stays None: no folder, every project.
     """
-    return _root(str(Path(folder).expanduser().absolute())) if folder else None
+    if not folder:
+        return None
+    return _root(folder if folder[0] == "/" else str(Path(folder).expanduser().absolute()))
 
 
 def repository_of(folder: str) -> str | None:
     """The absolute root of the repository that `folder` lies in, None when it lies in none."""
     root = project_of(folder)
-    return root if root is not None and (Path(root) / ".git").exists() else None
+    return root if root is not None and os.path.exists(f"{root}/.git") else None
 
 
 @lru_cache(maxsize=256)
 def _root(folder: str) -> str:
-    path = Path(folder)
+    path = Path(os.path.abspath(folder))
     for candidate in (path, *path.parents):
         if (candidate / ".git").exists():
             return str(candidate)
-    return folder
+    return str(path)
 
 
 def brings(root: str, path: str) -> bool:

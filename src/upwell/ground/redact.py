@@ -7,6 +7,7 @@ keywords. Nothing is compiled before the first text comes.
 """
 
 import math
+import re
 import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,10 +56,11 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All rules: which of them each keyword wakes, as they stand in the file, and what passes
-    everywhere."""
+    """All rules: which of them each keyword wakes, a pattern that finds any keyword, the rules as
+    they stand in the file, and what passes everywhere."""
 
     woken: Mapping[bytes, tuple[str, ...]]
+    any: Any
     raw: Mapping[str, Mapping[str, Any]]
     allow: Allowlist
 
@@ -109,6 +111,8 @@ def _find(data: bytes) -> Iterator[Finding]:
 def _wake(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     """The rules that have a keyword in `data`, and the stretches around it."""
     lowered = data.lower()
+    if rules.any.search(lowered) is None:
+        return {}
     woken: dict[str, list[tuple[int, int]]] = {}
     for keyword, rule_ids in rules.woken.items():
         if lowered.find(keyword) >= 0:
@@ -223,6 +227,7 @@ def _rules() -> Rules:
             wanted.setdefault(keyword.lower().encode(), []).append(rule_id)
     return Rules(
         woken={keyword: tuple(rule_ids) for keyword, rule_ids in wanted.items()},
+        any=_regex("|".join(re.escape(keyword.decode()) for keyword in wanted)),
         raw=raw,
         allow=_allowlist(everywhere),
     )

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -55,8 +55,9 @@ class HostFile(Protocol):
         """
         ...
 
-    def removed(self, text: str) -> str:
-        """`text` without our entries; "" when nothing but ours was in it."""
+    def removed(self, text: str, olds: Sequence[str] = ()) -> str:
+        """`text` without our entries; "" when nothing but ours was in it. `olds` are the copies of
+        before us, for what we moved out of the file and must put back."""
         ...
 
 
@@ -112,7 +113,7 @@ class JsonHooks:
                 text = with_child(text, ("hooks",), [entry], event)
         return text
 
-    def removed(self, text: str) -> str:
+    def removed(self, text: str, olds: Sequence[str] = ()) -> str:
         if not text.strip():
             return ""
         self._checked(text)

@@ -9,6 +9,7 @@ did.
 import difflib
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,11 +54,13 @@ class Plan:
 
 
 class Hooks:
-    """The hooks of every agent. `notes` is the file that says what we wrote."""
+    """The hooks of every agent, or what else of ours `agents` put into their files. `notes` is the
+    file that says what we wrote."""
 
-    def __init__(self, where: Where, notes: Path) -> None:
+    def __init__(self, where: Where, notes: Path, agents: Mapping[str, HostFile] = AGENTS) -> None:
         self._where = where
         self._notes = notes
+        self._agents = agents
 
     def installing(self, host: str) -> Plan:
         """What `install` would do.
@@ -66,7 +69,7 @@ class Hooks:
             UsageError: there is no such host.
             ConfigError: its file cannot be read; it is not touched.
         """
-        agent = agent_named(host)
+        agent = self._named(host)
         path = _target(agent.path(self._where))
         before = _read(path)
         return Plan(
@@ -75,18 +78,23 @@ class Hooks:
 
     def uninstalling(self, host: str) -> Plan:
         """What `uninstall` would do."""
-        agent = agent_named(host)
+        agent = self._named(host)
         path = _target(agent.path(self._where))
         before = _read(path)
         if before is None:
             return Plan(host, path, None, None)
         note = self._noted().get(host, {})
         backup = str(note.get("backup", ""))
-        if note.get("path") == str(path) and note.get("written") == _digest(before):
-            old = _read(Path(backup)) if backup else None
-            if old is not None or not backup:
-                return Plan(host, path, before, old, backup=backup)
-        return Plan(host, path, before, agent.removed(before) or None, backup=backup)
+        olds: list[str] = []
+        if note.get("path") == str(path):
+            copies = [backup, *note.get("older", ())]
+            olds = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
+            if note.get("written") == _digest(before):
+                if not backup:
+                    return Plan(host, path, before, None)
+                if len(copies) == 1 and olds:
+                    return Plan(host, path, before, olds[0], backup=backup)
+        return Plan(host, path, before, agent.removed(before, olds) or None, backup=backup)
 
     def apply(self, plan: Plan) -> str:
         """Do it. Gives the path of the copy that was kept, "" for none.
@@ -106,7 +114,7 @@ class Hooks:
     def installed(self) -> dict[str, str]:
         """The hosts whose files hold our hooks, with those files."""
         found: dict[str, str] = {}
-        for name, agent in AGENTS.items():
+        for name, agent in self._agents.items():
             path = _target(agent.path(self._where))
             try:
                 text = _read(path)
@@ -118,10 +126,18 @@ class Hooks:
 
     def present(self) -> list[str]:
         """The hosts that are on this machine."""
-        return [name for name, agent in AGENTS.items() if agent.present(self._where)]
+        return [name for name, agent in self._agents.items() if agent.present(self._where)]
+
+    def text_of(self, host: str) -> str:
+        """What is in its file, "" where there is none.
+
+        Raises:
+            ConfigError: it is not UTF-8.
+        """
+        return _read(_target(self.path_of(host))) or ""
 
     def path_of(self, host: str) -> Path:
-        return agent_named(host).path(self._where)
+        return self._named(host).path(self._where)
 
     def _apply(self, plan: Plan) -> str:
         notes = self._noted()
@@ -134,10 +150,14 @@ class Hooks:
         kept = str(known.get("backup", "")) if self._is_ours(plan, known) else None
         backup = kept if kept is not None else _backed_up(plan)
         _put(plan.path, plan.after)
+        older = list(known.get("older", ())) if known.get("path") == str(plan.path) else []
+        if kept is None and known.get("path") == str(plan.path) and known.get("backup"):
+            older = [known["backup"], *older]
         notes[plan.host] = {
             "path": str(plan.path),
             "written": _digest(plan.after),
             "backup": backup,
+            **({"older": older} if older else {}),
         }
         self._note(notes)
         return backup
@@ -147,6 +167,9 @@ class Hooks:
         return note.get("path") == str(plan.path) and note.get("written") == _digest(
             plan.before or ""
         )
+
+    def _named(self, host: str) -> HostFile:
+        return agent_named(host, self._agents)
 
     def _noted(self) -> dict[str, Any]:
         return noted(self._notes)
@@ -164,15 +187,15 @@ def noted(path: Path) -> dict[str, Any]:
     return notes if isinstance(notes, dict) else {}
 
 
-def agent_named(host: str) -> HostFile:
+def agent_named(host: str, agents: Mapping[str, HostFile] = AGENTS) -> HostFile:
     """The host of that name.
 
     Raises:
         UsageError: there is none.
     """
-    if host not in AGENTS:
-        raise UsageError(f"no host is called {host[:40]!r}", hint=f"one of {', '.join(AGENTS)}")
-    return AGENTS[host]
+    if host not in agents:
+        raise UsageError(f"no host is called {host[:40]!r}", hint=f"one of {', '.join(agents)}")
+    return agents[host]
 
 
 def _target(path: Path) -> Path:

@@ -159,6 +159,7 @@ def without_child(text: str, path: Sequence[str], place: int) -> str:
     line = text.rfind("\n", 0, start) + 1
     if not text[line:start].strip():
         start = max(0, line - 1)
+        start -= text[max(0, start - 1) : start] == "\r"
     rest = text[end:]
     if len(node.items) == 1 and not text[node.start + 1 : start].strip():
         start, rest = node.start + 1, rest.lstrip(" \t\r\n")

@@ -5,6 +5,7 @@ Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.bef
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from upwell.ground.errors import ConfigError
@@ -129,7 +130,7 @@ class OpenCode:
         filled = filled.replace("__COMMAND__", json.dumps(list(where.command)))
         return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
 
-    def removed(self, text: str) -> str:
+    def removed(self, text: str, olds: Sequence[str] = ()) -> str:
         if text and not text.startswith(MARK):
             raise ConfigError(
                 "plugins/upwell.js was not made by upwell", hint="move it away; it was not touched"

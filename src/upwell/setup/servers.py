@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tomlkit
 from filelock import FileLock
@@ -39,23 +40,31 @@ def add_server(
             raise UsageError(
                 f"there is a server {name!r} already", hint=f"upwell remove {name} first"
             )
-        entry = tomlkit.table()
-        if url:
-            entry["url"] = url
-        else:
-            entry["command"] = command[0]
-        if command[1:]:
-            entry["args"] = list(command[1:])
-        if transport:
-            entry["transport"] = transport
-        for key, values in (("env", env), ("headers", headers)):
-            if values:
-                table = tomlkit.inline_table()
-                table.update(values)
-                entry[key] = table
-        servers[name] = entry
+        servers[name] = written(
+            {
+                "url": url,
+                "command": "" if url else command[0],
+                "args": list(command[1:]),
+                "transport": transport,
+                "env": dict(env or {}),
+                "headers": dict(headers or {}),
+            }
+        )
         write_document(files.config_file, document)
     return files.config_file
+
+
+def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
+    """A server as it stands in the file: what is empty is left out, tables are on one line."""
+    entry = tomlkit.table()
+    for key, value in server.items():
+        if isinstance(value, Mapping) and value:
+            table = tomlkit.inline_table()
+            table.update(value)
+            entry[key] = table
+        elif value:
+            entry[key] = value
+    return entry
 
 
 def remove_server(name: str, home: Path | None = None) -> Path:

@@ -4,13 +4,13 @@ Whatever the level, the files and names in a call are handed on for the exact jo
 they say more than words do.
 """
 
-import fnmatch
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from upwell.ground.names import first_match
 from upwell.ground.project import project_of, repository_of
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.lexicon import Lexicon, shipped
@@ -137,10 +137,9 @@ class CueReader:
     def _from_template(
         self, tool: str, args: Mapping[str, Any], speech: Speech, root: str | None
     ) -> str:
-        for pattern, template in (*self.templates.items(), *TEMPLATES.items()):
-            if fnmatch.fnmatchcase(tool, pattern):
-                return _filled(template, args, speech, root)
-        return ""
+        pattern = first_match(tool, (*self.templates, *TEMPLATES))
+        template = self.templates.get(pattern) or TEMPLATES.get(pattern, "")
+        return _filled(template, args, speech, root) if template else ""
 
 
 def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
@@ -190,7 +189,7 @@ def _from_paths(args: Mapping[str, Any], speech: Speech, root: str | None) -> st
 
 
 def _from_keys(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
-    found = [_spoken(key, args.get(key), speech, root) for key in SEMANTIC_KEYS]
+    found = [_spoken(key, args.get(key), speech, root) for key in SEMANTIC_KEYS if key in args]
     return " ".join(filter(None, found))
 
 
@@ -220,7 +219,7 @@ def _spoken(key: str, value: Any, speech: Speech, root: str | None) -> str:
 
 def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The files that a call is about and the code names it mentions, at most a dozen each."""
-    looks_in = any(fnmatch.fnmatchcase(tool, pattern) for pattern in FOLDER_TOOLS)
+    looks_in = first_match(tool, FOLDER_TOOLS)
     paths: dict[str, None] = {}
     symbols: dict[str, None] = {}
     for key, value in args.items():

@@ -1,10 +1,10 @@
 """May it speak? The gates that need no search, in order (seed 000). Each says why not."""
 
-import fnmatch
 from collections import deque
 from dataclasses import dataclass
 
 from upwell.ground.limits import Clock, RateLimit
+from upwell.ground.names import first_match
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.types import (
     AUTOMATIC_DOORS,
@@ -106,7 +106,7 @@ class Gate:
     def _unfit_tool(self, cue: Cue) -> Refusal | None:
         if cue.tool is None:
             return None
-        if any(fnmatch.fnmatchcase(cue.tool, p) for p in self._options.surface.exclude_tools):
+        if first_match(cue.tool, self._options.surface.exclude_tools):
             return Refusal(SkipReason.EXCLUDED_TOOL, cue.tool)
         if why := writes(cue):
             return Refusal(SkipReason.WRITE_TOOL, why)
@@ -169,7 +169,8 @@ def writes(cue: Cue) -> str:
         return "destructiveHint: true"
     if name.split("_")[0] in _READ_VERBS:
         return ""
-    return next((f"its name matches {p}" for p in WRITE_PATTERNS if fnmatch.fnmatch(name, p)), "")
+    pattern = first_match(name, WRITE_PATTERNS)
+    return f"its name matches {pattern}" if pattern else ""
 
 
 def _terms_of(query: Query) -> frozenset[str]:

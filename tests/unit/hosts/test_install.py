@@ -1,5 +1,6 @@
 """Hooks in agents' own files: shown first, written whole, taken out without a trace."""
 
+import dataclasses
 import json
 import os
 import stat
@@ -222,3 +223,20 @@ def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Hooks) -> None:
     finally:
         path.parent.chmod(0o700)
     assert path.read_text() == "{}"
+
+
+def test_installed_twice_with_a_change_between_leaves_none_of_ours(
+    where: Where, tmp_path: Path
+) -> None:
+    (tmp_path / "home").mkdir()
+    notes = tmp_path / "home" / "hooks.json"
+    old = Hooks(dataclasses.replace(where, command=(*COMMAND[:3], "/old" + COMMAND[3])), notes)
+    path = put(old, "claude", FOREIGN["claude"])
+    old.apply(old.installing("claude"))
+    path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
+    new = Hooks(where, notes)
+    new.apply(new.installing("claude"))
+    new.apply(new.uninstalling("claude"))
+    left = parse(path.read_text()).value
+    assert left["model"] == "sonnet"
+    assert left["hooks"] == {"PostToolUse": parse(FOREIGN["claude"]).value["hooks"]["PostToolUse"]}

@@ -1,0 +1,185 @@
+"""Taking over the MCP servers that agents have configured, and giving them back.
+
+Their servers move into `config.toml`, and the agent gets one server, upwell. What would be done is
+worked out first and shown; a file that cannot be read is named and left alone, the others go on.
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from upwell.ground.errors import ConfigError, UpwellError, UsageError
+from upwell.ground.home import Home
+from upwell.ground.names import MAX_SERVER_NAME_CHARS, OWN_SERVER, check_server_name
+from upwell.hosts.base import Where
+from upwell.hosts.clients import ServerFile, clients
+from upwell.hosts.edits import TOML, Hides
+from upwell.hosts.entries import Entry
+from upwell.hosts.install import Hooks, Plan
+from upwell.setup.servers import locked, read_document, write_document, written
+
+_COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A server of an agent's file. `name` is its name behind upwell, "" where it stays in the
+    agent's file, for the reason `left`; `known`: upwell has it already."""
+
+    client: str
+    original: str
+    table: Mapping[str, Any]
+    name: str = ""
+    left: str = ""
+    known: bool = False
+
+
+@dataclass(slots=True)
+class Takeover:
+    """What would be done. `config` is the plan for `config.toml`, `files` those for the agents';
+    `refused` says why by file."""
+
+    config: Plan
+    files: list[Plan] = field(default_factory=list)
+    servers: list[Server] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def taken(self) -> list[Server]:
+        """Those that upwell does not have yet."""
+        return [server for server in self.servers if server.name and not server.known]
+
+
+class Clients:
+    """The agents of this machine and their servers. `project`: that folder's files as well."""
+
+    def __init__(self, where: Where, home: Home, project: Path | None = None) -> None:
+        self._home = home
+        self._where = where
+        files = clients(project)
+        self._files: dict[str, ServerFile] = {}
+        places: set[Path] = set()
+        for name, client in files.items():
+            place = client.path(where).resolve()
+            if place not in places and client.present(where):
+                self._files[name] = client
+            places.add(place)
+        self._hooks = Hooks(where, home.clients_file, files)
+
+    def taking_over(self, *, moving: bool = True) -> Takeover:
+        """What `init` would do; without `moving` the agents' files are only read.
+
+        Raises:
+            ConfigError: `config.toml` cannot be read.
+        """
+        document = read_document(self._home.config_file)
+        before = tomlkit.dumps(document) if self._home.config_file.exists() else None
+        servers = document.setdefault("server", tomlkit.table(is_super_table=True))
+        found = Takeover(Plan("config", self._home.config_file, None, None))
+        for name, client in self._files.items():
+            try:
+                plans = [self._hooks.installing(name)] if moving else []
+                entries = client.entries(self._hooks.text_of(name))
+            except (UpwellError, OSError) as error:
+                found.refused[str(client.path(self._where))] = str(error)
+                continue
+            found.files += plans
+            found.servers += [
+                _taken(name, client.agent, entry, servers) for entry in entries if not entry.ours
+            ]
+        after = tomlkit.dumps(document) if found.taken else before
+        found.config = Plan("config", self._home.config_file, before, after)
+        return found
+
+    def take(self, takeover: Takeover) -> None:
+        """Write the servers into `config.toml`; the agents' files stay as they are.
+
+        Raises:
+            ConfigError: it was changed just now.
+            StoreUnwritable: it cannot be written.
+        """
+        if not takeover.config.changes:
+            return
+        with locked(self._home):
+            path = takeover.config.path
+            document = read_document(path)
+            now = tomlkit.dumps(document) if path.exists() else None
+            if now != takeover.config.before:
+                raise ConfigError(f"{path} was changed just now", hint="try again")
+            write_document(path, tomlkit.parse(takeover.config.after or ""))
+
+    def apply(self, plan: Plan) -> str:
+        """Write an agent's file. Gives the path of the copy that was kept, "" for none."""
+        return self._hooks.apply(plan)
+
+    def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
+        """What `eject` would do, and why not by file."""
+        plans, refused = [], {}
+        for name, client in self._files.items():
+            try:
+                plans.append(self._hooks.uninstalling(name))
+            except (UpwellError, OSError) as error:
+                refused[str(client.path(self._where))] = str(error)
+        return [plan for plan in plans if plan.changes], refused
+
+    def diff(self, plan: Plan, hides: Hides) -> str:
+        """The change with `***` for what `hides` says must not be shown."""
+        format = self._files[plan.host].format if plan.host in self._files else TOML
+
+        def shown(text: str | None) -> str | None:
+            return None if text is None else format.shown(text, hides)
+
+        veiled = dataclasses.replace(plan, before=shown(plan.before), after=shown(plan.after))
+        return veiled.diff
+
+
+def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
+    """A server of an agent, put into `servers` where it is not there already."""
+    table = entry.table
+    if not table:
+        return Server(client, entry.name, table, left=entry.left)
+    name, known = _name(entry.name, agent, table, servers)
+    if not known:
+        servers[name] = written(table)
+    return Server(client, entry.name, table, name, known=known)
+
+
+def _name(
+    original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
+) -> tuple[str, bool]:
+    """What a server is called behind upwell, and whether the same one is there already: its own
+    name, else with the agent's behind it, else with a number."""
+    for name in _names(original, agent):
+        if name not in servers:
+            return name, False
+        if _compared(servers[name]) == _compared(table):
+            return name, True
+    raise ConfigError(f"no name is free for {original!r}", hint="remove some servers")
+
+
+def _names(original: str, agent: str) -> Iterable[str]:
+    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
+    plain = re.sub(r"([_-])[_-]+", r"\1", plain).strip("_-") or agent
+    endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
+    for ending in endings:
+        name = plain[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
+        if _fits(name, check_server_name):
+            yield name
+
+
+def _fits(name: str, check: Callable[[str], None]) -> bool:
+    try:
+        check(name)
+    except UsageError:
+        return False
+    return name.lower() != OWN_SERVER
+
+
+def _compared(server: Any) -> dict[str, Any]:
+    plain = server.unwrap() if hasattr(server, "unwrap") else server
+    return {key: plain[key] for key in _COMPARED if plain.get(key)}

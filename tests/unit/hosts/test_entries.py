@@ -1,0 +1,79 @@
+"""What an agent's file says about a server, as `config.toml` would say it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from upwell.hosts.entries import is_upwell, read_entry
+
+
+@pytest.mark.parametrize(
+    ("agent", "raw", "table"),
+    [
+        ("claude", {"command": "a", "args": [], "env": {}}, {"command": "a"}),
+        ("cursor", {"command": "a", "env": {"N": 3}}, {"command": "a", "env": {"N": "3"}}),
+        ("opencode", {"type": "local", "command": ["a", "b"]}, {"command": "a", "args": ["b"]}),
+        ("gemini", {"httpUrl": "http://h/mcp"}, {"url": "http://h/mcp"}),
+        ("gemini", {"url": "http://h/sse"}, {"url": "http://h/sse", "transport": "sse"}),
+        ("claude", {"type": "sse", "url": "https://h"}, {"url": "https://h", "transport": "sse"}),
+        (
+            "codex",
+            {"url": "https://h", "http_headers": {"X": "y"}},
+            {"url": "https://h", "headers": {"X": "y"}},
+        ),
+        ("claude", {"command": "a", "autoApprove": ["x"], "disabled": False}, {"command": "a"}),
+    ],
+)
+def test_taken_over(agent: str, raw: Any, table: Any) -> None:
+    assert read_entry("s", raw, agent).table == table
+
+
+@pytest.mark.parametrize(
+    ("agent", "raw", "why"),
+    [
+        ("claude", "a", "not a table"),
+        ("claude", {}, "no command"),
+        ("claude", {"command": ["a", 1]}, "no command"),
+        ("claude", {"type": "ws", "url": "wss://h"}, "no command"),
+        ("claude", {"type": "ws", "url": "https://h"}, "no command"),
+        ("claude", {"command": "a", "env": ["x"]}, "no command"),
+        ("cursor", {"command": "a", "disabled": True}, "switched off"),
+        ("vscode", {"command": "a", "envFile": "${workspaceFolder}/.env"}, "'envFile'"),
+        ("claude", {"command": "a", "args": ["${HOME}/x"]}, "${HOME}"),
+        ("opencode", {"url": "https://h", "headers": {"A": "{env:KEY}"}}, "{env:KEY}"),
+        ("gemini", {"command": "a", "env": {"K": "$KEY"}}, "$KEY"),
+        ("gemini", {"command": "a", "excludeTools": ["rm"]}, "'excludeTools'"),
+        ("codex", {"url": "https://h", "bearer_token_env_var": "T"}, "'bearer_token_env_var'"),
+    ],
+)
+def test_left_with_the_agent(agent: str, raw: Any, why: str) -> None:
+    entry = read_entry("s", raw, agent)
+    assert not entry.table
+    assert why in entry.left
+
+
+def test_a_dollar_is_only_geminis() -> None:
+    assert read_entry("s", {"command": "a", "args": ["$5"]}, "claude").table
+
+
+def test_a_projects_server_runs_in_its_folder(tmp_path: Path) -> None:
+    raw = {"command": "./a", "cwd": "sub"}
+    assert read_entry("s", raw, "claude", tmp_path).table["cwd"] == str(tmp_path / "sub")
+    assert "cwd" not in read_entry("s", {"url": "https://h"}, "claude", tmp_path).table
+
+
+@pytest.mark.parametrize(
+    ("raw", "ours"),
+    [
+        ({"command": "/opt/bin/upwell", "args": ["serve"]}, True),
+        ({"command": "python3", "args": ["-m", "upwell", "serve"]}, True),
+        ({"type": "local", "command": ["uvx", "upwell", "serve"]}, True),
+        ({"command": "upwell", "args": ["daemon", "run"]}, False),
+        ({"command": "my-upwell", "args": ["serve"]}, False),
+        ({"command": "files", "args": ["upwell", "--serve"]}, False),
+        ({"url": "https://upwell/serve"}, False),
+    ],
+)
+def test_which_entries_are_upwell(raw: dict[str, Any], ours: bool) -> None:
+    assert is_upwell(raw) is ours
