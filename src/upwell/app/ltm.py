@@ -17,7 +17,7 @@ from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 NAME = "ltm"
 MAX_ANSWER_BYTES = 4_000_000
-_HINT = "look at ltm.*; `upwell doctor` tries it"
+_HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
 
 
 def open_ltm(config: Config) -> LtmRecall:
@@ -45,7 +45,9 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
     """
     remote = options.transport in (LtmTransport.SSE, LtmTransport.STREAMABLE_HTTP)
     if remote and not options.url:
-        raise ConfigError(f"ltm.transport is {options.transport}, and there is no ltm.url")
+        raise ConfigError(
+            f"ltm.transport is {options.transport}, and there is no ltm.url", key="ltm.url"
+        )
     if options.profile is LtmProfile.GENERIC and not options.tool:
         raise ConfigError("ltm.profile is generic, and there is no ltm.tool", key="ltm.tool")
     if options.url and options.transport is not LtmTransport.STDIO:

@@ -34,7 +34,7 @@ PATIENCE = 0.7
 RACE_SHARE = 2 / 3
 """The share of the race that an automatic door waits: what else was found is still in time."""
 PING_SECONDS = 10.0
-_HINT = "look at ltm.*; `upwell doctor` tries it"
+_HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
 
 
 class Calls(Protocol):

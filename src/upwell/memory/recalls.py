@@ -49,14 +49,14 @@ class Recalls:
         missing: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
             if task.cancelled():
-                missing.append(f"{place.name} took too long")
+                missing.append(f"{place.name}: it took too long")
                 continue
             error = task.exception()
             if error is None:
                 found += [(hit, number) for hit in task.result()]
             elif isinstance(error, UpwellError):
                 failures.append(error)
-                missing.append(f"{place.name} failed: {error.message}")
+                missing.append(f"{place.name}: {error.message}")
             else:
                 raise error
         self._note(missing)

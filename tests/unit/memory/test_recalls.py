@@ -45,7 +45,7 @@ async def test_it_says_which_the_latest_search_did_without(caplog):
     known, down, slow = FakeRecall([hit("a", 0.5)]), FakeRecall(error=DOWN), Slow()
     recalls = Recalls([known, down, slow])
     await recalls.search(ASK, Deadline.after(0.2))
-    assert recalls.missing == ("fake failed: it is down", "fake took too long")
+    assert recalls.missing == ("fake: it is down", "fake: it took too long")
     await recalls.search(ASK, Deadline.after(0.2))
     assert len(caplog.records) == 2, "said once while nothing changes"
     down.error = None
