@@ -29,7 +29,7 @@ from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
-from upwell.memory.options import MemoryOptions, NotesOptions
+from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions
 from upwell.surface.options import (
     ContextOptions,
     IntentOptions,
@@ -44,6 +44,7 @@ SECTIONS: Mapping[str, type] = {
     "memory_context": ContextOptions,
     "memory": MemoryOptions,
     "stm": NotesOptions,
+    "ltm": LtmOptions,
     "compress": CompressOptions,
     "gateway": GatewayOptions,
     "cache": CacheOptions,
@@ -79,6 +80,7 @@ class Config:
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     memory: MemoryOptions = field(default_factory=MemoryOptions)
     stm: NotesOptions = field(default_factory=NotesOptions)
+    ltm: LtmOptions = field(default_factory=LtmOptions)
     compress: CompressOptions = field(default_factory=CompressOptions)
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
     cache: CacheOptions = field(default_factory=CacheOptions)

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
@@ -42,6 +43,9 @@ from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+
+if TYPE_CHECKING:
+    from upwell.memory.ltm import LtmRecall
 
 HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
@@ -94,6 +98,8 @@ class Memories:
     documents: Documents
     imports: Imports
     qmd: QmdRecall | None
+    ltm: "LtmRecall | None"
+    recalls: Recalls
     ratings: Ratings | None
 
 
@@ -108,10 +114,26 @@ def open_memory(
         index, sources, notes=notes, opened=files.indexed.append, questions=questions
     )
     qmd = open_qmd(config)
+    ltm = _open_ltm(config)
     places = [store, FallBack(qmd, documents) if qmd else documents]
-    library = Library(store, recall=Recalls(places), documents=documents, passages=qmd)
+    recalls = Recalls([*places, *([ltm] if ltm else [])])
+    passages = [place for place in (qmd, ltm) if place]
+    library = Library(store, recall=recalls, documents=documents, passages=passages)
     imports = Imports(library, documents, sources)
-    return Memories(library, notes, documents, imports, qmd, ratings)
+    return Memories(library, notes, documents, imports, qmd, ltm, recalls, ratings)
+
+
+def _open_ltm(config: Config) -> "LtmRecall | None":
+    """The memory server of `ltm.*`; without any of these keys there is none, and nothing is loaded.
+
+    Raises:
+        ConfigError: keys that belong together are not all there.
+    """
+    if not any(key.startswith("ltm.") for key in config.values):
+        return None
+    from upwell.app.ltm import open_ltm
+
+    return open_ltm(config)
 
 
 def open_qmd(config: Config) -> QmdRecall | None:

@@ -87,6 +87,8 @@ class App:
         self.imports = memory.imports
         self.embeddings = Embeddings(memory.library.store, memory.documents)
         self._qmd = memory.qmd
+        self._ltm = memory.ltm
+        self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
         self.lessons = open_lessons(config, shelf, files, memory)
@@ -163,7 +165,7 @@ class App:
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
                 context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project),
+                search_tool(self.memory, project, lambda: self.recalls.missing),
                 get_tool(self.memory, self.documents.lines, project, self.lessons.opened),
                 note_tools.add_tool(self.notes, project, status=status),
                 note_tools.search_tool(self.notes, project, status=status),
@@ -222,12 +224,14 @@ class App:
         """The health of every part."""
         paused = self.pause.anybody()
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
+        ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(self.notes.file.ping),
             "documents": await self.documents.ping(),
             **qmd,
+            **ltm,
             **({"meaning": meaning} if meaning else {}),
             "shelf": await self._shelf.ping(),
             "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
@@ -270,6 +274,8 @@ class App:
 
     async def warm(self) -> None:
         """Start what a first large result, search or look at topics would have to wait for."""
+        if self._ltm:
+            self._ltm.warm()
         await self.workshop.warm()
         try:
             await self.documents.refresh(project_of(self._cwd))
@@ -283,6 +289,8 @@ class App:
         await self.workshop.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
+        if self._ltm:
+            await self._ltm.aclose()
         await self.memory.aclose()
         await self.documents.aclose()
         for database in self._files.databases:

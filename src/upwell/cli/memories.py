@@ -140,7 +140,10 @@ async def _recall(
     except StoreError as error:
         note(f"upwell: documents are not up to date: {error}")
     await app.embeddings.load()
-    return await app.memory.search(query, limit=limit, namespaces=names)
+    hits = await app.memory.search(query, limit=limit, namespaces=names)
+    for place in app.recalls.missing:
+        note(f"upwell: searched without {place}")
+    return hits
 
 
 def _row(hit: Hit) -> dict[str, str]:

@@ -9,6 +9,8 @@ from upwell.ground.errors import UsageError
 MAX_SERVER_NAME_CHARS = 32
 OWN_SERVER = "upwell"
 MEMORY_URI = "upwell://memory/"
+LTM_ID = "ltm:"
+"""What the ids of memories begin with that another memory server keeps."""
 TOPICS_URI = "upwell://topics"
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 

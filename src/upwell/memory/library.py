@@ -7,6 +7,7 @@ from typing import Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.names import LTM_ID
 from upwell.ground.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope, Trust
@@ -20,7 +21,7 @@ SEARCH_SECONDS = 10.0
 
 
 class Passages(Protocol):
-    """What another program found, by the ids that it was given."""
+    """What another program or server found, by the ids that it was given."""
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
@@ -29,7 +30,8 @@ class Library:
     """Add, find and forget memories of one tenant, wherever they are stored.
 
     They are kept in `store` and found by `recall`, which may be more places than that; `documents`
-    has those that are made of files and change with them, `passages` those of another program.
+    has those that are made of files and change with them, `passages` those of other programs and
+    servers.
     """
 
     def __init__(
@@ -38,7 +40,7 @@ class Library:
         *,
         recall: Recall | None = None,
         documents: Documents | None = None,
-        passages: Passages | None = None,
+        passages: Sequence[Passages] = (),
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -168,8 +170,8 @@ class Library:
 
     async def _made_of_file(self, memory_id: str) -> Memory | None:
         made = await self._documents.get(memory_id) if self._documents else None
-        if made is None and self._passages is not None:
-            return await self._passages.get(memory_id)
+        for place in self._passages:
+            made = made or await place.get(memory_id)
         return made
 
     async def _refuse_files(self, memory_id: str) -> None:
@@ -178,6 +180,8 @@ class Library:
         made = await self._made_of_file(memory_id)
         if made is None:
             return
+        if made.id.startswith(LTM_ID):
+            raise UsageError(f"{memory_id} is kept by the server of ltm.*", hint="change it there")
         if made.lines is None:
             raise UsageError(
                 f"{memory_id} is a note of stm.json", hint="change it there, or delete_memory"

@@ -22,17 +22,15 @@ from upwell.ground.project import repository_of
 from upwell.ground.redact import redact
 from upwell.ground.trace import LOG
 from upwell.ground.types import Hit, Memory, Ping, Query, Trust
+from upwell.memory.asking import one_line, telling_words
 from upwell.memory.base import Recall
-from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.rescore import rescored
-from upwell.memory.terms import query_words
 
 SCHEME = "qmd://"
 ID = "qmd:"
 """Ids of its passages: `qmd:collection/path.md:first:count`."""
 MAX_OUTPUT_BYTES = 4_000_000
-MAX_CHARS = 500
 MOST_HITS = 40
 MOST_WORDS, MOST_SINGLE = 5, 3
 AT_ONCE = 4
@@ -227,10 +225,8 @@ def _asked(query: Query, mode: QmdMode) -> list[str]:
     for together and the most telling ones alone; letters and digits only, so none is an operator.
     By meaning the text is asked for as it is, in one line."""
     if mode is not QmdMode.SEARCH:
-        return [line for text in query.texts[:1] if (line := " ".join(text.split())[:MAX_CHARS])]
-    said = [*query.texts[:1], *query.paths, *query.symbols]
-    found = dict.fromkeys(word for text in said for word in query_words(text[:MAX_CHARS]))
-    words = [word for word in found if word not in EVERYDAY_WORDS] or list(found)
+        return [line] if (line := one_line(query)) else []
+    words = telling_words(query)
     telling = sorted(words, key=len, reverse=True)[:MOST_SINGLE]
     return list(dict.fromkeys([" ".join(words[:MOST_WORDS]), *telling])) if words else []
 

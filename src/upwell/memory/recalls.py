@@ -21,14 +21,15 @@ MAX_COMPARED = 100
 class Recalls:
     """`Recall` over `places`: asked all at once, put in one order by their calibrated scores.
 
-    One that fails or is late is left out and logged. What two places say in nearly the same words
-    is said once.
+    One that fails or is late is left out. What two places say in nearly the same words
+    is said once. `missing` are those that the latest search did without, each with its reason.
     """
 
     name = "recalls"
 
     def __init__(self, places: Sequence[Recall]) -> None:
         self.places = tuple(places)
+        self.missing: tuple[str, ...] = ()
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The best of every place.
@@ -45,22 +46,31 @@ class Recalls:
         await asyncio.gather(*tasks, return_exceptions=True)
         found: list[tuple[Hit, int]] = []
         failures: list[UpwellError] = []
+        missing: list[str] = []
         for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
             if task.cancelled():
-                LOG.warning("%s took too long and was left out", place.name)
+                missing.append(f"{place.name}: it took too long")
                 continue
             error = task.exception()
             if error is None:
                 found += [(hit, number) for hit in task.result()]
             elif isinstance(error, UpwellError):
-                LOG.warning("%s failed and was left out: %s", place.name, error)
                 failures.append(error)
+                missing.append(f"{place.name}: {error.message}")
             else:
                 raise error
+        self._note(missing)
         if len(failures) == len(self.places):
             first = failures[0]
             raise RecallUnavailable(first.message, source=self.name, hint=first.hint)
         return merged(found)[: query.limit]
+
+    def _note(self, missing: Sequence[str]) -> None:
+        """The log hears what is missing when it was not, not once a search."""
+        for place in missing:
+            if place not in self.missing:
+                LOG.warning("searched without %s", place)
+        self.missing = tuple(missing)
 
     async def ping(self) -> Ping:
         """Ok while one place is."""

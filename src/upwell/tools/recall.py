@@ -70,8 +70,15 @@ def context_tool(surface: Surface, cwd: str | None, *, enabled: bool) -> Tool:
     )
 
 
-def search_tool(memories: Memories, project: str | None) -> Tool:
-    """`memory_search(query, max_results?)`."""
+def nowhere() -> Sequence[str]:
+    return ()
+
+
+def search_tool(
+    memories: Memories, project: str | None, missing: Callable[[], Sequence[str]] = nowhere
+) -> Tool:
+    """`memory_search(query, max_results?)`; `missing` says which places the search just made did
+    without, and why."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         query = args["query"].strip()
@@ -79,14 +86,16 @@ def search_tool(memories: Memories, project: str | None) -> Tool:
             raise UsageError("memory_search needs a query that is not empty")
         limit = min(max(1, args.get("max_results", DEFAULT_RESULTS)), MAX_RESULTS)
         hits = await memories.search(query, limit=limit, project=project)
+        without = [f"[upwell] searched without {place}" for place in missing()]
         if not hits:
-            return text_result(f"Nothing is remembered about {query!r}.")
+            nothing = f"Nothing is remembered about {query!r}."
+            return text_result("\n".join([nothing, *without]))
         lines = [
             f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
             for hit in hits
         ]
-        return text_result("\n---\n".join(lines))
+        return text_result("\n---\n".join([*lines, *without]))
 
     return Tool(
         name="memory_search",

@@ -41,6 +41,19 @@ async def test_one_that_fails_or_is_late_is_left_out():
     assert await ids(Slow(), good, deadline=0.2) == ["a"]
 
 
+async def test_it_says_which_the_latest_search_did_without(caplog):
+    known, down, slow = FakeRecall([hit("a", 0.5)]), FakeRecall(error=DOWN), Slow()
+    recalls = Recalls([known, down, slow])
+    await recalls.search(ASK, Deadline.after(0.2))
+    assert recalls.missing == ("fake: it is down", "fake: it took too long")
+    await recalls.search(ASK, Deadline.after(0.2))
+    assert len(caplog.records) == 2, "said once while nothing changes"
+    down.error = None
+    recalls.places = (known, down)
+    await recalls.search(ASK, Deadline.after(5))
+    assert recalls.missing == ()
+
+
 async def test_when_all_fail_it_says_so():
     with pytest.raises(RecallUnavailable) as caught:
         await ids(FakeRecall(error=DOWN), FakeRecall(error=DOWN))

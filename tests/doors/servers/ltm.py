@@ -1,0 +1,51 @@
+"""A memory server that speaks as memtomem does, or does as `--how` says instead."""
+
+import json
+import os
+import sys
+
+from frame import Call, RpcError, Server, Tool, declare, note_pid, options, pause, text
+
+FOREVER = 3_600
+LARGE = 10_000_000
+
+
+def hits(*contents: str) -> str:
+    found = [
+        {
+            "rank": rank,
+            "score": 0.03,
+            "source": "billing.md",
+            "namespace": "default",
+            "content": one,
+        }
+        for rank, one in enumerate(contents, 1)
+    ]
+    return text(json.dumps({"results": found, "score_scale": "rrf"}))
+
+
+def answer(call: Call) -> str | None:
+    how, fact = call.server.options.how, call.server.options.fact
+    if how == "hang":
+        pause(FOREVER)
+    if how == "crash":
+        os._exit(9)
+    if how == "error":
+        raise RpcError('{"code":-32603,"message":"database is locked"}')
+    if how == "garbage":
+        call.server.write(b'{"jsonrpc":"2.0","id":\xff\xfe,"result":]]\n\x00\x01{"results"\n')
+        return text("<html>502 Bad Gateway</html>")
+    if how == "schema":
+        return '{"content":{"text":[[[]]]},"structuredContent":{"results":{"content":5}}}'
+    return hits(fact * (LARGE // len(fact))) if how == "large" else hits(fact)
+
+
+parser = options(__doc__)
+parser.add_argument("--how", default="well")
+parser.add_argument("--fact", default="Nothing is known.")
+arguments = parser.parse_args()
+note_pid(arguments)
+if arguments.how == "absent":
+    sys.exit("no database here")
+NAMES = '{"query":{"type":"string"},"top_k":{"type":"integer"},"output_format":{"type":"string"}}'
+Server([Tool("mem_search", declare("mem_search", properties=NAMES), answer)], arguments).serve()

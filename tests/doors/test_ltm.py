@@ -1,0 +1,200 @@
+"""Another memory server beside our own, through the real doors: one that works, and one that does
+everything wrong, over which no call is any different."""
+
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+from tests.doors.conformance.run import free_port, program
+from tests.doors.conftest import Gateway, script
+from tests.doors.peer import Peer
+from tests.doors.reading import everything
+
+FACT = "The settlement job in src/billing/settle.py runs before midnight UTC, or refunds double."
+OTHERS = [
+    "The mobile team prefers Kotlin coroutines over RxJava.",
+    "Design review happens every second Thursday in the blue room.",
+    "Staging certificates are renewed by the ops calendar in March.",
+]
+ASKED = "the settlement job in src/billing/settle.py and refunds"
+UP = {"up": script("upstream")}
+HOSTILE = ["hang", "crash", "error", "garbage", "schema", "large"]
+PATIENT = {"race_ms": 3000}
+"""A race that a busy machine does not lose."""
+
+
+def ltm(command: Sequence[str]) -> dict[str, object]:
+    return {"command": command[0], "args": list(command[1:])}
+
+
+def env_of(command: Sequence[str]) -> Mapping[str, str]:
+    return {"UPWELL_LTM__COMMAND": command[0], "UPWELL_LTM__ARGS": json.dumps(list(command[1:]))}
+
+
+def echo(peer: Peer) -> bytes:
+    """The bytes of an answer, but for the request's id and the random one of what was surfaced."""
+    peer.wait_for_tools("up__echo")
+    raw = peer.call_raw("up__echo", json.dumps({"text": "é 1.10", "_context_query": ASKED}))
+    return re.sub(rb"s_[0-9a-f]{12}", b"s_", re.sub(rb'"id":\d+', b'"id":0', raw))
+
+
+def asked(log: Path, method: str = "tools/call") -> int:
+    return log.read_text().count(f'"{method}"') if log.exists() else 0
+
+
+def without(gateway: Gateway, home: Path) -> bytes:
+    """The answer where there is no other server; then what was said is forgotten."""
+    peer = gateway(UP, surface=PATIENT)
+    said = echo(peer)
+    assert FACT.encode() in said
+    peer.close()
+    for file in home.glob("ledger.db*"):
+        file.unlink()
+    return said
+
+
+def until_asked(peer: Peer, log: Path) -> None:
+    """Read files that nothing is known about until the memory server is up and was asked."""
+    peer.wait_for_tools("up__read")
+    for number in range(12):
+        peer.call("up__read", path=f"docs/garden/{number * 7}/tulips{number}.txt")
+        if asked(log):
+            return
+        time.sleep(0.5)
+    raise AssertionError("the memory server was never asked")
+
+
+@pytest.fixture
+def remembered(upwell: Upwell) -> None:
+    for text in OTHERS:
+        assert upwell("remember", text).code == 0
+    assert upwell("remember", FACT, "--path", "src/billing/settle.py").code == 0
+
+
+def test_what_another_server_remembers_comes_with_the_file(
+    gateway: Gateway, upwell: Upwell, tmp_path: Path
+) -> None:
+    for text in OTHERS:
+        assert upwell("remember", text).code == 0
+    log = tmp_path / "ltm.log"
+    server = script("ltm", "--log", str(log), "--fact", FACT)
+    peer = gateway(UP, ltm=ltm(server), surface=PATIENT)
+    until_asked(peer, log)
+    assert FACT in everything(peer.call("up__read", path="src/billing/settle.py"))
+    found = everything(peer.call("upwell__memory_search", query="when does the settlement run"))
+    id = found.split("id ")[1].split(")")[0]
+    assert FACT in everything(peer.call("upwell__memory_get", id=id))
+
+
+@pytest.mark.parametrize("how", HOSTILE)
+def test_whatever_it_does_answers_are_the_same(
+    gateway: Gateway, remembered: None, home: Path, tmp_path: Path, how: str
+) -> None:
+    expected = without(gateway, home)
+    log = tmp_path / "ltm.log"
+    server = script("ltm", "--log", str(log), "--how", how, "--fact", FACT)
+    peer = gateway(UP, ltm=ltm(server), surface=PATIENT)
+    until_asked(peer, log)
+    assert echo(peer) == expected
+
+
+def test_one_that_cannot_be_started_changes_nothing(
+    gateway: Gateway, remembered: None, home: Path
+) -> None:
+    expected = without(gateway, home)
+    peer = gateway(UP, ltm={"command": "no-such-program"}, surface=PATIENT)
+    assert echo(peer) == expected
+
+
+def test_one_that_hangs_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> None:
+    log = tmp_path / "ltm.log"
+    peer = gateway(UP, ltm=ltm(script("ltm", "--log", str(log), "--how", "hang")))
+    until_asked(peer, log)
+    for name in ("harbour", "lanterns", "violins", "meadow", "copper", "glacier"):
+        peer.call("up__read", path=f"{name}/{name}_{name}.py")
+    assert asked(log) == 3
+    assert asked(log, "notifications/cancelled") == 3
+
+
+@pytest.mark.parametrize(("how", "why"), [("error", "database is locked"), ("absent", "no data")])
+def test_a_search_says_what_it_went_without(
+    upwell: Upwell, remembered: None, how: str, why: str
+) -> None:
+    env = env_of(script("ltm", "--how", how))
+    done = upwell("recall", "settlement", "--json", env=env)
+    assert [hit["text"] for hit in json.loads(done.out)["hits"]] == [FACT]
+    assert "searched without ltm" in done.err
+    assert why in done.err
+
+
+def test_an_agent_is_told_too(gateway: Gateway, remembered: None) -> None:
+    peer = gateway({}, env=env_of(script("ltm", "--how", "schema")))
+    found = everything(peer.call("upwell__memory_search", query="settlement"))
+    assert FACT in found
+    assert "[upwell] searched without ltm: the memory server gave no hits" in found
+
+
+def test_doctor_tries_it(upwell: Upwell) -> None:
+    def part(*args: str) -> dict[str, object]:
+        env = env_of(script("ltm", *args))
+        return json.loads(upwell("doctor", "--json", env=env).out)["parts"]["ltm"]
+
+    assert part() == {
+        "ok": True,
+        "detail": "memtomem, searched with mem_search, 1 tools",
+        "hint": "",
+    }
+    assert not part("--how", "absent")["ok"]
+    assert "ltm" not in json.loads(upwell("doctor", "--json").out)["parts"]
+
+
+def test_upwell_of_another_home_is_one(upwell: Upwell, tmp_path: Path) -> None:
+    there = tmp_path / "another"
+    for text in (*OTHERS, FACT):
+        upwell("remember", text, env={"UPWELL_HOME": str(there)})
+    env = env_of(["env", f"UPWELL_HOME={there}", sys.executable, "-m", "upwell", "serve"])
+    (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
+    assert hit["text"] == FACT
+    assert hit["id"].startswith("ltm:")
+
+
+def test_upwell_at_an_address_is_one(upwell: Upwell, tmp_path: Path) -> None:
+    there, port = tmp_path / "another", free_port()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(there)}
+    for text in (*OTHERS, FACT):
+        upwell("remember", text, env={"UPWELL_HOME": str(there)})
+    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    with program(command, port, env, tmp_path / "serve.log"):
+        token = (there / "token").read_text().strip()
+        settings = {
+            "UPWELL_LTM__TRANSPORT": "streamable_http",
+            "UPWELL_LTM__URL": f"http://127.0.0.1:{port}/mcp",
+        }
+        headers = {"UPWELL_LTM__HEADERS": json.dumps({"Authorization": f"Bearer {token}"})}
+        found = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
+        assert [hit["text"] for hit in found.json["hits"]] == [FACT]
+        refused = upwell("recall", "when does the settlement run", "--json", env=settings)
+    assert refused.json["hits"] == []
+    assert "searched without ltm" in refused.err
+    shown = upwell("config", "show", "--json", env=settings | headers).out
+    assert token not in shown
+
+
+def test_the_official_memory_server_is_one(
+    upwell: Upwell, npm_servers: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    graph = tmp_path / "memory.jsonl"
+    entity = {"type": "entity", "name": "billing", "entityType": "service", "observations": [FACT]}
+    garden = {"type": "entity", "name": "garden", "entityType": "place", "observations": OTHERS}
+    graph.write_text(f"{json.dumps(entity)}\n{json.dumps(garden)}\n")
+    env = env_of(["env", f"MEMORY_FILE_PATH={graph}", *npm_servers("memory")])
+    (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
+    assert hit["text"] == f"billing (service)\n{FACT}"
+    assert hit["source"] == "ltm:billing"
