@@ -20,7 +20,7 @@ class GatewayOptions:
     call_timeout_seconds: float = 60.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
-    max_in_flight: int = 256
+    max_in_flight: int = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
