@@ -112,3 +112,17 @@ def test_json_is_json_for_any_text(upwell: Upwell) -> None:
     upwell("remember", text)
     found = upwell("recall", "quote backslash", "--json")
     assert json.loads(found.out)["hits"][0]["text"] == text
+
+
+def test_a_backup_is_a_whole_memory(upwell: Upwell, home: Path) -> None:
+    id = upwell("remember", "The tide turns at noon").line
+    copy = Path(upwell("backup").line)
+    assert copy.parent == home / "backups"
+    upwell("forget", "--now", id)
+    assert upwell("recall", "tide", "--json").json == {"hits": []}
+    for path in home.glob("memory.db*"):
+        path.unlink()
+    copy.rename(home / "memory.db")
+    assert [hit["id"] for hit in upwell("recall", "tide", "--json").json["hits"]] == [id]
+    again = upwell("backup", "--json").json
+    assert again == {"backup": str(copy), "kept": [str(copy)]}

@@ -1,6 +1,7 @@
 """The only room that constructs: `build` makes an app of a home, `serve` runs the gateway."""
 
 from upwell.app.running import (
+    back_up,
     decisions,
     examine,
     forget_answers,
@@ -14,6 +15,7 @@ from upwell.app.wiring import App, Settings, build
 __all__ = [
     "App",
     "Settings",
+    "back_up",
     "build",
     "decisions",
     "examine",

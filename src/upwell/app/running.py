@@ -18,6 +18,7 @@ from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import Hello
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import work
+from upwell.ground.backup import Backups
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
@@ -95,6 +96,19 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
     finally:
         for database in files.databases:
             await database.aclose()
+
+
+async def back_up() -> list[Path]:
+    """`upwell backup`: the copies there are of the memory, newest first, today's made anew.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    app = await build(Settings())
+    await app.aclose()
+    backups = Backups(app.config.home.memory_db, app.config.home.backups)
+    await backups.make()
+    return list(backups.list())
 
 
 async def forget_answers() -> int:

@@ -1,4 +1,4 @@
-"""config show|check · cache clear · doctor"""
+"""config show|check · cache clear · backup · doctor"""
 
 import asyncio
 from typing import Annotated, Any
@@ -17,7 +17,20 @@ cache = typer.Typer(help="Answers of servers that were kept.", no_args_is_help=T
 def register(app: typer.Typer) -> None:
     app.add_typer(config, name="config")
     app.add_typer(cache, name="cache")
+    app.command()(backup)
     app.command()(doctor)
+
+
+def backup(as_json: Json = False) -> None:
+    """Copy the memory now, while everything goes on. A copy a day is made anyway."""
+    from upwell.app import back_up
+
+    copies = asyncio.run(back_up())
+    if as_json:
+        say_json({"backup": str(copies[0]), "kept": [str(path) for path in copies]})
+        return
+    say(str(copies[0]))
+    note(f"upwell: {len(copies)} kept; to go back: stop upwell, put one in place of memory.db")
 
 
 @cache.callback()
