@@ -91,3 +91,11 @@ class Agent(Peer):
             if time.monotonic() > end:
                 raise Silence(f"no {method} in {self.notifications}")
             self.drain(0.05)
+
+    def wait_until_asked(self, method: str, deadline: float = 10.0) -> None:
+        """Until the server has asked that: it may do so when it likes."""
+        end = time.monotonic() + deadline
+        while not any(one["method"] == method for one in self.requests):
+            if time.monotonic() > end:
+                raise Silence(f"no {method} in {self.requests}")
+            self.drain(0.05)
