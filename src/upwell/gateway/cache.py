@@ -6,7 +6,6 @@ be mended, and anything with a secret in it. Calls that are the same and run at 
 """
 
 import asyncio
-import fnmatch
 import hashlib
 import hmac
 import json
@@ -17,6 +16,7 @@ from typing import Any
 from upwell.gateway.client import Client
 from upwell.gateway.options import CacheOptions, ServerOptions
 from upwell.ground.errors import StoreError
+from upwell.ground.names import first_match
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply, ToolCall
@@ -103,9 +103,8 @@ class Cache:
     def _key(self, call: ToolCall, server: ServerOptions, client: Client) -> str:
         """Under what the answer stands; "" where it may not be kept."""
         name = f"{call.server}__{call.tool}"
-        if call.annotations.get("readOnlyHint") is not True or not any(
-            fnmatch.fnmatchcase(name, pattern) for pattern in self._options.tools
-        ):
+        read_only = call.annotations.get("readOnlyHint") is True
+        if not read_only or not first_match(name, self._options.tools):
             return ""
         params = RawObject.parse(call.params)
         if any(json.loads(key) not in _ONLY for key, _ in params.members):

@@ -5,6 +5,7 @@ A model may be slow, absent or failing: a search waits a short while for it and 
 """
 
 import asyncio
+import math
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
@@ -70,7 +71,7 @@ class Questions:
     def _ask(self, text: str) -> "asyncio.Future[Vector] | None":
         if not self._able or self._running >= AT_ONCE or not self._breaker.allow():
             return None
-        asked = _aside(lambda: self.embedder.embed([text])[0])
+        asked = _aside(lambda: embedded(self.embedder, [text])[0])
         self._running += 1
         asked.add_done_callback(lambda done: self._settle(text, done))
         self._known[text] = asked
@@ -164,7 +165,7 @@ class Meaning:
         known, of = await self.counts()
         while batch := await self._database.read(_due(model, after)):
             try:
-                made = await _aside(partial(embedder.embed, [one.text for one in batch]))
+                made = await _aside(partial(embedded, embedder, [one.text for one in batch]))
             except LlmError as error:
                 LOG.warning("memories cannot be embedded: %s", error)
                 return done
@@ -183,8 +184,24 @@ class Meaning:
         return await self._database.write(lambda db: vectors.model_number(db, name, dim))
 
 
+def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
+    """A vector for each text, fit to be compared with the others of this model.
+
+    Raises:
+        LlmError: the model gave another number of them, or such as cannot be compared.
+    """
+    made, dim = embedder.embed(texts), embedder.dim
+    if len(made) != len(texts):
+        raise LlmError(f"{embedder.name} gave {len(made)} vectors for {len(texts)} texts")
+    for vector in made:
+        if len(vector) != dim or not all(map(math.isfinite, vector)):
+            raise LlmError(f"{embedder.name} gave a vector that is not {dim} finite numbers")
+    return made
+
+
 def _aside[T](work: Callable[[], T]) -> asyncio.Future[T]:
-    """`work()` on a thread that nobody waits for at the end: what hangs holds up nothing."""
+    """`work()` on a thread that nobody waits for at the end: what hangs holds up nothing. Whatever
+    a model raises is an LlmError."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
 
@@ -199,8 +216,10 @@ def _aside[T](work: Callable[[], T]) -> asyncio.Future[T]:
     def run() -> None:
         try:
             outcome: tuple[T | None, Exception | None] = work(), None
-        except Exception as error:
+        except LlmError as error:
             outcome = None, error
+        except Exception as error:
+            outcome = None, LlmError(f"the model failed: {error}")
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, *outcome)
 

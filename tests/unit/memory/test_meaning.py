@@ -198,3 +198,33 @@ async def test_embedding_goes_on_where_it_failed(database: Database, model: Fake
     assert await store.meaning.catch_up() == 0
     model.error = ""
     assert await store.meaning.catch_up() == len(TEXTS)
+
+
+@pytest.mark.parametrize("made", [[0.1] * 7, [float("nan")] * 128, []])
+async def test_vectors_that_cannot_be_compared_are_refused(
+    database: Database, model: FakeEmbedder, made: list[float]
+) -> None:
+    class Odd(FakeEmbedder):
+        def embed(self, texts):
+            return [made for _ in texts] if made else []
+
+    store = await filled(database, model)
+    odd = SqliteStore(database, questions=Questions(Odd(SAME)))
+    assert (await found(odd, "tulips in the garden"))[0].memory.id == "m1"
+    await odd.add([Memory(id="new", text="The car is red")])
+    assert odd.meaning
+    assert await odd.meaning.catch_up() == 0
+    assert (await found(store, "vehicle mended?"))[0].memory.id == "m0"
+
+
+async def test_whatever_a_model_raises_is_a_failure_of_the_model(database: Database) -> None:
+    class Broken(FakeEmbedder):
+        def embed(self, texts):
+            raise RuntimeError("out of memory")
+
+    store = SqliteStore(database, questions=Questions(Broken(SAME)))
+    await store.add([Memory(id="m1", text="Tulips bloom in the garden in May")])
+    assert store.meaning
+    assert await store.meaning.catch_up() == 0
+    assert (await found(store, "tulips in the garden"))[0].memory.id == "m1"
+    assert "out of memory" in store.meaning.questions.failure
