@@ -1,9 +1,6 @@
 """What a home holds, opened: the store, the shelf, originals, the secret, and chores."""
 
-import contextlib
-import os
 import secrets
-import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +15,7 @@ from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
+from upwell.ground.files import make_once
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import brings, project_of
@@ -212,13 +210,7 @@ def secret_of(home: Home) -> bytes:
     """The per-home secret of keys: made once, whole from the first moment it is there, 0600."""
     path = home.secret_file
     try:
-        if not path.exists():
-            descriptor, fresh = tempfile.mkstemp(dir=home.root, prefix=".secret-")
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(secrets.token_bytes(32))
-            with contextlib.suppress(FileExistsError):
-                os.link(fresh, path)
-            os.unlink(fresh)
+        make_once(path, secrets.token_bytes(32))
         return path.read_bytes()
     except OSError as error:
         LOG.warning("no secret can be kept in %s: %s", path, error)

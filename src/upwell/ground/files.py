@@ -30,6 +30,25 @@ def write_whole(path: Path, text: str) -> None:
         os.close(folder)
 
 
+def make_once(path: Path, content: bytes) -> None:
+    """Make `path` (0600) where there is nothing; whole from the first moment it is there, whoever
+    else makes it at the same time.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    if os.path.lexists(path):
+        return
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=_half(path))
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        os.unlink(fresh)
+
+
 def clear_halves(path: Path) -> None:
     """Remove what writers of `path` left that died before they were done. Only for who holds the
     lock under which it is written: anybody else's half may be about to become whole."""

@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 MAX_BODY_BYTES = 4_194_304
+_MAX_DIGITS = 16
 OPEN_PATHS = frozenset({"/healthz"})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -85,9 +86,10 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None and _name_of(urlsplit(origin).netloc) not in self._hosts:
             return _refused(403, "not from that origin")
-        if not headers.get("content-length", "0").isdigit():
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit() and len(length) < _MAX_DIGITS):
             return _refused(400, "content-length is no number")
-        if int(headers.get("content-length", "0")) > self._max_body_bytes:
+        if int(length) > self._max_body_bytes:
             return _refused(413, "the body is too large")
         if scope["path"] in OPEN_PATHS:
             return None

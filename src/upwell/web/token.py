@@ -1,10 +1,10 @@
 """The token of a home: who has it may use its HTTP doors."""
 
-import os
 import secrets
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import make_once
 
 MIN_CHARS = 16
 
@@ -16,12 +16,7 @@ def token_of(path: Path) -> str:
         StoreUnwritable: it cannot be read or written, or is too short to protect anything.
     """
     try:
-        try:
-            flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW
-            with os.fdopen(os.open(path, flags, 0o600), "w", encoding="ascii") as file:
-                file.write(secrets.token_urlsafe(32) + "\n")
-        except FileExistsError:
-            pass
+        make_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
         token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnwritable(

@@ -92,6 +92,8 @@ async def test_who_has_the_token_is_answered() -> None:
         (403, {"origin": "null"}),
         (403, {"origin": "http://localhost.evil.example:8765"}),
         (400, {"content-length": "-1"}),
+        (400, {"content-length": "\xb2"}),
+        (400, {"content-length": "9" * 5_000}),
         (413, {"content-length": "999999999"}),
     ],
 )
