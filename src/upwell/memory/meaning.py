@@ -158,26 +158,40 @@ class Meaning:
         return await self._database.read(lambda db: vectors.counts(db, model))
 
     async def _embed(self, progress: Progress | None) -> int:
-        from upwell.memory.nearness import packed
-
-        embedder, model = self.questions.embedder, await self._model()
+        model = await self._model()
         done, after = 0, -1
         known, of = await self.counts()
         while batch := await self._database.read(_due(model, after)):
-            try:
-                made = await _aside(partial(embedded, embedder, [one.text for one in batch]))
-            except LlmError as error:
-                LOG.warning("memories cannot be embedded: %s", error)
+            made = await self._made(batch)
+            if not made:
                 return done
-            kept = [packed(vector) for vector in made]
-            await self._database.write(_keep(model, batch, kept))
-            done, after = done + len(batch), batch[-1].n
+            await self._database.write(_keep(model, list(made), list(made.values())))
+            done, after = done + len(made), batch[-1].n
             if progress is not None:
                 progress(known + done, of)
         self._complete = await self._database.data_version()
         if done:
-            LOG.info("%d memories were embedded by %s", done, embedder.name)
+            LOG.info("%d memories were embedded by %s", done, self.questions.embedder.name)
         return done
+
+    async def _made(self, batch: Sequence[vectors.Due]) -> dict[vectors.Due, bytes]:
+        """The vectors of these, packed; one by one where a model does not take them together, so
+        that a text it cannot read keeps no other from being found. Nothing from one that is
+        down."""
+        from upwell.memory.nearness import packed
+
+        texts = [one.text for one in batch]
+        try:
+            made = await _aside(partial(embedded, self.questions.embedder, texts))
+            return dict(zip(batch, map(packed, made), strict=True))
+        except LlmError as error:
+            LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
+        kept: dict[vectors.Due, bytes] = {}
+        for tried, one in enumerate(batch if len(batch) > 1 else ()):
+            if not kept and tried >= MAX_FAILURES:
+                break
+            kept |= await self._made([one])
+        return kept
 
     async def _model(self) -> int:
         name, dim = self.questions.embedder.name, self.questions.embedder.dim

@@ -228,3 +228,18 @@ async def test_whatever_a_model_raises_is_a_failure_of_the_model(database: Datab
     assert await store.meaning.catch_up() == 0
     assert (await found(store, "tulips in the garden"))[0].memory.id == "m1"
     assert "out of memory" in store.meaning.questions.failure
+
+
+async def test_a_text_that_the_model_refuses_keeps_no_other_from_being_found(
+    database: Database,
+) -> None:
+    class Picky(FakeEmbedder):
+        def embed(self, texts):
+            if any("Ana" in text for text in texts):
+                raise RuntimeError("too long")
+            return super().embed(texts)
+
+    store = await filled(database, Picky(SAME))
+    assert store.meaning
+    assert await store.meaning.counts() == (len(TEXTS) - 1, len(TEXTS))
+    assert (await found(store, "vehicle mended?"))[0].memory.id == "m0"
