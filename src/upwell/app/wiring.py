@@ -25,7 +25,7 @@ from upwell.compress.originals import Kept
 from upwell.config import Config, load
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
-from upwell.gateway.pipeline import Pipeline, itself
+from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
 from upwell.ground.embed import embedder_of
@@ -186,7 +186,7 @@ class App:
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
-            session_of=joined.session if joined else itself,
+            sessions=joined,
         )
         return Gateway(
             config.servers,

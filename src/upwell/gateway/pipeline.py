@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from upwell.gateway.cache import Cache
 from upwell.gateway.client import Client
@@ -21,11 +22,25 @@ from upwell.wire.rawjson import NotJson, RawObject
 Fit = Callable[[ToolCall, RawObject], Awaitable[RawObject]]
 FitLarge = Callable[[ToolCall, bytes], Awaitable[bytes]]
 Outcome = Surfacing | Skip
+Heard = tuple[Outcome, Cue]
 
 
-async def itself(session: str) -> str:
+class Sessions(Protocol):
+    """Which agent's session a client's is part of. `known` never waits; `session` may look."""
+
+    def known(self, own: str) -> str: ...
+
+    async def session(self, own: str) -> str: ...
+
+
+class Own:
     """A client's session is its own, where no agent's is known."""
-    return session
+
+    def known(self, own: str) -> str:
+        return own
+
+    async def session(self, own: str) -> str:
+        return own
 
 
 class Pipeline:
@@ -46,7 +61,7 @@ class Pipeline:
         paused: Callable[[str], bool],
         cwd: str | None = None,
         cache: Cache | None = None,
-        session_of: Callable[[str], Awaitable[str]] = itself,
+        sessions: Sessions | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -56,33 +71,31 @@ class Pipeline:
         self._paused = paused
         self._cwd = cwd
         self._cache = cache
-        self._session_of = session_of
+        self._sessions = sessions or Own()
         self._clock = clock
         self._behind: set[asyncio.Task[None]] = set()
 
     async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
         """Call the upstream for a client, fit its answer, put memories beside it."""
-        session = await self._session_of(client.session)
-        if self._paused(session):
+        if self._paused(self._sessions.known(client.session)):
             return await self._asked(call, upstream, client)
-        cue = _cue(call, session, self._cwd)
         with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
-            surfacing = asyncio.create_task(self._surfacer.surface(cue))
+            surfacing = asyncio.create_task(self._surfaced(call, client))
             began = self._clock.monotonic()
             try:
                 reply = await self._asked(call, upstream, client)
             except BaseException:
-                self._take_back_later(surfacing, cue)
+                self._take_back_later(surfacing)
                 raise
             if reply.error or wants_input(reply.result):
-                self._take_back_later(surfacing, cue)
+                self._take_back_later(surfacing)
                 return reply
             try:
                 fitted = await self._fitted(call, reply)
             except NotJson as error:
-                self._take_back_later(surfacing, cue)
+                self._take_back_later(surfacing)
                 return failure(_unreadable(call, error))
-            outcome = await self._raced(surfacing, call, cue, began)
+            outcome = await self._raced(surfacing, call, began)
             return self._injected(fitted, outcome, call)
 
     async def _asked(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
@@ -118,16 +131,22 @@ class Pipeline:
                 LOG.warning("%s; fitting here", error)
         return await self._fit(call, RawObject.parse(result))
 
+    async def _surfaced(self, call: ToolCall, client: Client) -> Heard:
+        session = await self._sessions.session(client.session)
+        cue = _cue(call, session, self._cwd)
+        return await self._surfacer.surface(cue), cue
+
     async def _raced(
-        self, surfacing: "asyncio.Task[Outcome]", call: ToolCall, cue: Cue, began: float
+        self, surfacing: "asyncio.Task[Heard]", call: ToolCall, began: float
     ) -> Outcome | None:
         """The outcome if it is there in time. The search goes on to its own deadline."""
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
         left = race_seconds - (self._clock.monotonic() - began)
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if done:
-            return await _settled(surfacing)
-        self._take_back_later(surfacing, cue, late=True)
+            heard = await _settled(surfacing)
+            return heard[0] if heard else None
+        self._take_back_later(surfacing, late=True)
         return None
 
     def _injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> Reply:
@@ -139,21 +158,19 @@ class Pipeline:
         placed = with_content(result, place(blocks, block, mode))
         return Reply(result=with_meta(placed, "surfacing_id", outcome.id).encode())
 
-    def _take_back_later(
-        self, surfacing: "asyncio.Task[Outcome]", cue: Cue, *, late: bool = False
-    ) -> None:
-        task = asyncio.create_task(self._take_back(surfacing, cue, late))
+    def _take_back_later(self, surfacing: "asyncio.Task[Heard]", *, late: bool = False) -> None:
+        task = asyncio.create_task(self._take_back(surfacing, late))
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
 
-    async def _take_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue, late: bool) -> None:
-        outcome = await _settled(surfacing)
-        if isinstance(outcome, Surfacing):
-            await self._surfacer.take_back(outcome, cue, late=late)
+    async def _take_back(self, surfacing: "asyncio.Task[Heard]", late: bool) -> None:
+        heard = await _settled(surfacing)
+        if heard and isinstance(heard[0], Surfacing):
+            await self._surfacer.take_back(heard[0], heard[1], late=late)
 
 
-async def _settled(surfacing: "asyncio.Task[Outcome]") -> Outcome | None:
-    """The outcome; None where surfacing failed, which never costs the reply."""
+async def _settled(surfacing: "asyncio.Task[Heard]") -> Heard | None:
+    """The outcome and its cue; None where surfacing failed, which never costs the reply."""
     try:
         return await surfacing
     except Exception:

@@ -58,15 +58,19 @@ class Joined:
         self._known = ""
         self._until = 0.0
 
+    def known(self, own: str) -> str:
+        """The agent's session by the last look; `own` while no hook told of one."""
+        return self._known or own
+
     async def session(self, own: str) -> str:
-        """The agent's session; `own` while no hook told of one."""
+        """The agent's session, looked for anew when that is some seconds ago."""
         if self._clock.monotonic() >= self._until:
             self._until = self._clock.monotonic() + LOOK_SECONDS
             try:
                 self._known = await self._sessions.joined(self._parent, self._cwd)
             except StoreError as error:
                 LOG.warning("the agent's session cannot be looked up: %s", error)
-        return self._known or own
+        return self.known(own)
 
 
 def agent_of(pid: int) -> int:

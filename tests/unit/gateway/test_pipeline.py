@@ -85,3 +85,39 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
     third = await pipeline.call(call, Upstream(), Somebody())
     assert third.result == ANSWER
     await surfacer.aclose()
+
+
+class OutOfReach:
+    """The store that knows the agent's session does not answer."""
+
+    def known(self, own):
+        return own
+
+    async def session(self, own):
+        await asyncio.Event().wait()
+
+
+async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
+    """Nor does it let a later call overtake: each is with its server before anything is awaited."""
+    recall = SlowRecall()
+    pipeline = Pipeline(
+        Surfacer(recall.search, MemoryShelf(), Options()),
+        as_it_is,
+        as_it_is,
+        lambda server, tool: SurfaceOptions(race_ms=20),
+        paused=lambda session: False,
+        sessions=OutOfReach(),
+    )
+    arrived: list[str] = []
+
+    class Noting(Upstream):
+        async def call(self, method, params, client, *, again):
+            arrived.append(params.encode().decode())
+            return Reply(result=ANSWER)
+
+    calls = [ToolCall(server="fs", tool="read", params=b'{"n":%d}' % n) for n in range(5)]
+    async with asyncio.timeout(5):
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(pipeline.call(c, Noting(), Somebody())) for c in calls]
+    assert [task.result().result for task in tasks] == [ANSWER] * 5
+    assert arrived == ['{"n":%d}' % n for n in range(5)]
