@@ -6,6 +6,7 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
@@ -43,6 +44,7 @@ from upwell.wire.peer import (
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
 
 _MAX_PAGES = 1000
+DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
@@ -201,6 +203,8 @@ class Connection:
         if not reply.error:
             self.about = introduction(RawObject.parse(reply.result))
             await self._peer.notify("notifications/initialized")
+            if self._server.url and self._server.transport is not Transport.SSE:
+                self.about = replace(self.about, also=await self._also())
             return
         self.about = Introduction(MODERN_VERSIONS[-1])
         discovered = await self.ask("server/discover", RawObject())
@@ -208,14 +212,27 @@ class Connection:
             raise self._babble(f"it refused the handshake: {reply.error.decode()[:200]}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
 
+    async def _also(self) -> str:
+        """The modern version that a server over HTTP speaks beside the older one, else "". There
+        each request stands for itself, so that every client can be served in its own era."""
+        asked = enveloped(RawObject(), MODERN_VERSIONS[-1])
+        try:
+            async with asyncio.timeout(DISCOVER_SECONDS):
+                reply = await self._peer.request("server/discover", asked.encode())
+            known = RawObject.parse(reply.result).value("supportedVersions")
+        except (TimeoutError, NotJson, PeerBabbled, PeerGone) as error:
+            LOG.debug("upstream %s knows one era: %s", self._server.name, error)
+            return ""
+        both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
+        return MODERN_VERSIONS[-1] if both else ""
+
     async def _answer(self, identity: bytes, reply: Reply) -> None:
         await self._peer.answer(identity, reply)
 
     def _addressed(self, params: RawObject, client: Client) -> bytes:
-        if self.about.modern:
-            return enveloped(
-                params, self.about.version, client.capabilities, client.log_level
-            ).encode()
+        version = self.about.version_for(modern=client.modern and client is not NOBODY)
+        if version in MODERN_VERSIONS:
+            return enveloped(params, version, client.capabilities, client.log_level).encode()
         return bare(params).encode()
 
     def _babble(self, what: str) -> UpstreamProtocolError:

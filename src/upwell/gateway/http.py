@@ -20,6 +20,7 @@ from upwell.gateway.eras import (
     CLIENT_CAPABILITIES,
     HANDSHAKE_VERSIONS,
     HEADER_MISMATCH,
+    MISSING_CAPABILITY,
     MODERN_VERSIONS,
     PROTOCOL_VERSION,
     UNSUPPORTED_VERSION,
@@ -360,4 +361,4 @@ def _status(line: bytes) -> int:
     code = RawObject.parse(error).value("code") if error else None
     if code == METHOD_NOT_FOUND:
         return 404
-    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH) else 200
+    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY) else 200
