@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.gateway.client import Client
 from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
@@ -26,7 +27,9 @@ class LocalTools(Protocol):
         """MCP tool objects under their bare names."""
         ...
 
-    async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply: ...
+    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
+        """Call one for a client, as far as what it may see goes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

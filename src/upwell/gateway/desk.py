@@ -177,11 +177,11 @@ class Desk:
             args = params.value("arguments", {})
             if not isinstance(args, dict):
                 raise Refused(INVALID_PARAMS, "arguments must be an object")
-            return await self._own.call(target.tool, args, caller.session)
+            return await self._own.call(target.tool, args, caller)
         if kind_of(params.get("arguments") or b"{}") != "object":
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
-        call = outgoing(params, target, trace_id)
+        call = outgoing(params, target, trace_id, caller.principal.name)
         return await self.put(upstream, caller, lambda: self._pipeline.call(call, upstream, caller))
 
     async def _target(self, name: str) -> Target:

@@ -37,6 +37,7 @@ from upwell.gateway.streams import (
     respond_json,
 )
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.principal import IN_SCOPE, OWNER, Principal
 from upwell.ground.types import Reply
 from upwell.wire.peer import (
     INVALID_PARAMS,
@@ -54,8 +55,6 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
-PRINCIPAL = "upwell.principal"
-"""Under this name whoever mounts the route may say in the scope who was let in."""
 MOST_SESSIONS = 1000
 IDLE_SECONDS = 3600.0
 _NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
@@ -94,11 +93,11 @@ class HttpFront:
         self._audience = audience
         self._clock = clock
         self._sessions: dict[str, HttpSession] = {}
-        self._modern: dict[str, Session] = {}
+        self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {key.decode("latin-1"): v.decode("latin-1") for key, v in scope["headers"]}
-        principal = str(scope.get(PRINCIPAL, ""))
+        principal = scope.get(IN_SCOPE, OWNER)
         try:
             if scope["method"] == "POST":
                 await self._post(headers, principal, await _body(receive), receive, send)
@@ -118,7 +117,12 @@ class HttpFront:
             self._end(held)
 
     async def _post(
-        self, headers: Mapping[str, str], principal: str, body: bytes, receive: Receive, send: Send
+        self,
+        headers: Mapping[str, str],
+        principal: Principal,
+        body: bytes,
+        receive: Receive,
+        send: Send,
     ) -> None:
         message = _message(headers, body)
         version = headers.get("mcp-protocol-version", "")
@@ -164,7 +168,7 @@ class HttpFront:
     async def _modern_post(
         self,
         headers: Mapping[str, str],
-        principal: str,
+        principal: Principal,
         message: Message,
         params: RawObject,
         receive: Receive,
@@ -187,7 +191,7 @@ class HttpFront:
             work.cancel()
 
     async def _get(
-        self, headers: Mapping[str, str], principal: str, receive: Receive, send: Send
+        self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
     ) -> None:
         if _EVENTS not in headers.get("accept", ""):
             raise BadRequest(406, INVALID_REQUEST, f"GET gives {_EVENTS}")
@@ -199,7 +203,7 @@ class HttpFront:
         await asyncio.wait({held.listening})
         leaving.cancel()
 
-    def _begin(self, principal: str) -> HttpSession:
+    def _begin(self, principal: Principal) -> HttpSession:
         """A new session; the one that was quiet the longest goes when there are too many."""
         now = self._clock.monotonic()
         for held in [one for one in self._sessions.values() if now - one.seen_at > IDLE_SECONDS]:
@@ -215,7 +219,7 @@ class HttpFront:
         self._audience.join(session)
         return held
 
-    def _held(self, headers: Mapping[str, str], principal: str) -> HttpSession:
+    def _held(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         """The session that a request names, if it is its own."""
         name = headers.get("mcp-session-id", "")
         if not name:
