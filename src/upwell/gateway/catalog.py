@@ -11,6 +11,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
+from upwell.wire.mirrors import BadMirror, Mirror, declared_by
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, depth, dumps
 
 SEPARATOR = "__"
@@ -34,13 +35,15 @@ class LocalTools(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a name in front leads to. `upstream` None: one of our own tools."""
+    """Where a name in front leads to. `upstream` None: one of our own tools. `mirrors` are what
+    HTTP headers have to say of its arguments."""
 
     tool: str
     upstream: Upstream | None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declares_query: bool = False
     declared: str = ""
+    mirrors: tuple[Mirror, ...] = ()
 
 
 def front_name(server: str, tool: str) -> str:
@@ -124,7 +127,16 @@ class Catalog:
             annotations=_mapping(tool, "annotations"),
             declares_query=_declares(tool, CONTEXT_QUERY),
             declared=hashlib.sha256(raw).hexdigest(),
+            mirrors=_mirrors(tool),
         )
+
+
+def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
+    """What the tool declares; nothing where that is against the specification."""
+    try:
+        return declared_by(tool)
+    except BadMirror:
+        return ()
 
 
 def _declares(tool: RawObject, argument: str) -> bool:

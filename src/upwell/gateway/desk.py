@@ -26,6 +26,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, new_trace_id
 from upwell.ground.types import Reply
+from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -102,6 +103,13 @@ class Desk:
         except Exception as error:
             LOG.exception("a request failed inside upwell")
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+
+    async def mirrors(self, name: str) -> tuple[Mirror, ...]:
+        """What HTTP headers have to say of a tool's arguments; nothing for an unknown tool."""
+        try:
+            return (await self._target(name)).mirrors
+        except (Refused, UpwellError):
+            return ()
 
     async def tools_changed(self) -> None:
         """Tell those who have seen another list."""
