@@ -34,8 +34,8 @@ class LocalResources(Protocol):
         """MCP resource templates."""
         ...
 
-    async def read(self, uri: str) -> Sequence[Mapping[str, Any]]:
-        """The contents of one.
+    async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
+        """The contents of one, as a client may see it.
 
         Raises:
             UsageError: there is none under this address.

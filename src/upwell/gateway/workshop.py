@@ -61,6 +61,7 @@ class Workshop:
             "tool": call.tool,
             "args": call.args,
             "query": call.query,
+            "principal": call.principal,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
         }
         async with self._turn:
@@ -144,6 +145,7 @@ async def _done(
         params=b"{}",
         args=job["args"],
         query=job["query"],
+        principal=job["principal"],
     )
     try:
         check(result)
