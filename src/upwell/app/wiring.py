@@ -126,6 +126,11 @@ class App:
         self._files = files
         self._cwd = cwd
 
+    def obey(self, config: Config) -> None:
+        """Take up what a changed configuration says about tools and budgets."""
+        self.config = config
+        self._fitter.result_tokens = config.result_tokens()
+
     async def compress(
         self,
         text: str,
