@@ -40,7 +40,8 @@ async def _take_up(app: App, gateway: Gateway) -> None:
     """Obey it from now on; the workshop is begun anew when it is needed next."""
     try:
         before, fresh = app.config, _fresh(app)
-        app.obey(fresh)
+        app.config = fresh
+        app.fitter.result_tokens = fresh.result_tokens()
         await app.workshop.aclose()
         gateway.obey(fresh.gateway)
         await gateway.exchange(fresh.servers)
