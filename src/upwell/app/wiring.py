@@ -109,7 +109,7 @@ class App:
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
-        self._fitter = Fitter(
+        self.fitter = Fitter(
             self._originals,
             lambda server, tool: self.config.compress_for(server, tool),
             tools=tools,
@@ -142,10 +142,10 @@ class App:
         options = self.config.compress
         if strategy:
             options = replace(options, strategy=strategy)
-        budget = self._fitter.budget_of(options)
+        budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
-        return await self._fitter.compress(text, budget, options, query=query, name=name)
+        return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
         """The whole text kept under `key`.
@@ -188,7 +188,7 @@ class App:
         joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
-            self._fitter.fit,
+            self.fitter.fit,
             self.workshop.fit,
             lambda server, tool: self.config.surface_for(server, tool),
             paused=self.pause.holds,

@@ -82,7 +82,7 @@ class Fitter:
         self._originals = originals
         self._options = options
         self._tools = tools
-        self._result_tokens = result_tokens
+        self.result_tokens = result_tokens
         self._ratios = ratios or {}
         self._shortened = shortened
 
@@ -90,7 +90,7 @@ class Fitter:
         """The budget of a response (DESIGN 4.3), times the ratio that was learned."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
-            tokens = self._result_tokens
+            tokens = self.result_tokens
         return Budget(
             max_tokens=_scaled(tokens, ratio),
             max_chars=_scaled(options.max_result_chars, ratio),
