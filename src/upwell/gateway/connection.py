@@ -5,11 +5,12 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
+    HEADER_MISMATCH,
     MODERN_VERSIONS,
     Introduction,
     answered,
@@ -48,9 +49,12 @@ DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
+Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
+
 
 class Connection:
-    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end."""
+    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end. `listed`
+    hears of the tools of a modern one, and gives those that may be used."""
 
     def __init__(
         self,
@@ -58,10 +62,12 @@ class Connection:
         link: Link,
         lines: AsyncIterator[Line],
         around: Surroundings,
+        listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
         self._server = server
         self._link = link
+        self._listed = listed
         self._around = around
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
@@ -77,7 +83,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
-                return await self.every("tools/list", "tools")
+                return await self.tools()
         except NotJson as error:
             raise self._babble(f"its greeting cannot be read: {error}") from error
         except TimeoutError:
@@ -86,6 +92,17 @@ class Connection:
                 server=self._server.name,
                 hint="try again, or raise gateway.connect_timeout_seconds",
             ) from None
+
+    async def tools(self) -> tuple[RawObject, ...]:
+        """The tools as they are now; over HTTP those that may be used there.
+
+        Raises:
+            UpstreamError: as `every`.
+        """
+        tools = await self.every("tools/list", "tools")
+        speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
+        usable = self._listed(tools) if speaks_modern else tools
+        return usable if self.about.modern else tools
 
     async def every(
         self, method: str, member: str, client: Client = NOBODY
@@ -130,6 +147,9 @@ class Connection:
         with self._in_flight.begun(params, client, patience) as sent:
             for _ in range(MOST_ROUNDS):
                 reply = await self._asked(method, sent, client)
+                if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
+                    await self.tools()
+                    reply = await self._asked(method, sent, client)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
                 sent = await self._with_input(sent, reply.result, client)
@@ -261,7 +281,7 @@ async def connect(
             sse = server.transport is Transport.SSE
             endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
             link = open_link(endpoint, options.max_line_bytes)
-            return Connection(server, link, link.lines(), around)
+            return Connection(server, link, link.lines(), around, link.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -270,7 +290,7 @@ async def connect(
             server=server.name,
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child.out, options.max_line_bytes), around)
+    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
 
 
 class _Alone:
@@ -310,4 +330,4 @@ def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeou
 
 
 def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code")
+    return RawObject.parse(error).value("code") if error else None
