@@ -224,27 +224,13 @@ class Connection:
             self.about = introduction(RawObject.parse(reply.result))
             await self._peer.notify("notifications/initialized")
             if self._server.url and self._server.transport is not Transport.SSE:
-                self.about = replace(self.about, also=await self._also())
+                self.about = replace(self.about, also=await _also_speaks(self._peer))
             return
         self.about = Introduction(MODERN_VERSIONS[-1])
         discovered = await self.ask("server/discover", RawObject())
         if discovered.error:
             raise self._babble(f"it refused the handshake: {reply.error.decode()[:200]}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
-
-    async def _also(self) -> str:
-        """The modern version that a server over HTTP speaks beside the older one, else "". There
-        each request stands for itself, so that every client can be served in its own era."""
-        asked = enveloped(RawObject(), MODERN_VERSIONS[-1])
-        try:
-            async with asyncio.timeout(DISCOVER_SECONDS):
-                reply = await self._peer.request("server/discover", asked.encode())
-            known = RawObject.parse(reply.result).value("supportedVersions")
-        except (TimeoutError, NotJson, PeerBabbled, PeerGone) as error:
-            LOG.debug("upstream %s knows one era: %s", self._server.name, error)
-            return ""
-        both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
-        return MODERN_VERSIONS[-1] if both else ""
 
     async def _answer(self, identity: bytes, reply: Reply) -> None:
         await self._peer.answer(identity, reply)
@@ -319,6 +305,21 @@ async def probe(
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
     return Ping(ok=True, detail=f"{len(tools)} tools")
+
+
+async def _also_speaks(peer: Peer) -> str:
+    """The modern version that a server over HTTP speaks beside the older one, else "". There each
+    request stands for itself, so that every client can be served in its own era."""
+    asked = enveloped(RawObject(), MODERN_VERSIONS[-1])
+    try:
+        async with asyncio.timeout(DISCOVER_SECONDS):
+            reply = await peer.request("server/discover", asked.encode())
+        known = RawObject.parse(reply.result).value("supportedVersions")
+    except (TimeoutError, NotJson, PeerBabbled, PeerGone) as error:
+        LOG.debug("a server knows one era: %s", error)
+        return ""
+    both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
+    return MODERN_VERSIONS[-1] if both else ""
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:

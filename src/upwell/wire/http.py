@@ -98,7 +98,7 @@ class HttpLink:
             raise ConnectionResetError(self._why)
         message = RawObject.parse(line)
         identity, method = message.get("id"), message.value("method")
-        if method == "notifications/cancelled" and self._withdrawn(message):
+        if method == "notifications/cancelled" and _withdrawn(self._posts, message):
             return
         if identity is None or method is None:
             await self._post(line, message, None, {})
@@ -145,15 +145,6 @@ class HttpLink:
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
         await self.aclose()
-
-    def _withdrawn(self, message: RawObject) -> bool:
-        """In the modern era a request is taken back by closing its stream."""
-        params = RawObject.parse(message.get("params") or b"{}")
-        post = self._posts.get(params.get("requestId") or b"")
-        if post is None or not post.modern:
-            return False
-        post.task.cancel()
-        return True
 
     async def _post(
         self, line: bytes, message: RawObject, identity: bytes | None, modern: Mapping[str, str]
@@ -269,6 +260,16 @@ class HttpLink:
         if not self._why:
             self._why = why
             self._queue.put_nowait(None)
+
+
+def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
+    """In the modern era a request is taken back by closing its stream."""
+    params = RawObject.parse(message.get("params") or b"{}")
+    post = posts.get(params.get("requestId") or b"")
+    if post is None or not post.modern:
+        return False
+    post.task.cancel()
+    return True
 
 
 def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
