@@ -110,7 +110,8 @@ class Config:
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
-        return dataclasses.replace(self.compress, **self._overriding("compress", server, tool))
+        found = self._overriding("compress", server, tool)
+        return dataclasses.replace(self.compress, **found) if found else self.compress
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""
@@ -118,7 +119,8 @@ class Config:
 
     def surface_for(self, server: str, tool: str) -> SurfaceOptions:
         """`surface.*` for one tool."""
-        return dataclasses.replace(self.surface, **self._overriding("surface", server, tool))
+        found = self._overriding("surface", server, tool)
+        return dataclasses.replace(self.surface, **found) if found else self.surface
 
     def shown(self) -> dict[str, Value]:
         """Every setting with its origin, secrets masked."""

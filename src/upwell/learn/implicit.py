@@ -129,7 +129,9 @@ class Watching:
         watched = {name: one for name, one in before.items() if one.said not in unsaid}
         verdicts: list[Verdict] = []
         for event in events:
-            said = await asyncio.to_thread(spoken, event.cue) if event.cue else frozenset[str]()
+            said = frozenset[str]()
+            if event.cue and (watched or event.surfacing):
+                said = await asyncio.to_thread(spoken, event.cue)
             for name, one in list(watched.items()):
                 seen = replace(one, looks=one.looks - 1) if event.cue else one
                 use = _use_of(seen, said, event.opened)

@@ -194,12 +194,14 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._settled(cue, intent))
+        asked = intent.source == "keyword"
+        settling = asyncio.create_task(self._settled(cue, intent)) if asked else None
         found = await self._found(query)
         if isinstance(found, Skip):
-            settling.cancel()
+            if settling is not None:
+                settling.cancel()
             return replace(found, intent=intent, queries=query.texts)
-        intent = await settling
+        intent = await settling if settling is not None else intent
         worth = await self._sieve.sift(cue, found, intent)
         if isinstance(worth, Skip):
             return replace(worth, intent=intent, queries=query.texts)
