@@ -1,22 +1,19 @@
 """The tools in front: every upstream's, each under `{server}__{tool}`, and our own."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.gateway.names import Names, front_name
 from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, depth, dumps
 
-SEPARATOR = "__"
-MAX_NAME_CHARS = 64
 MAX_DEPTH = 100
 CONTEXT_QUERY = "_context_query"
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class LocalTools(Protocol):
@@ -40,16 +37,6 @@ class Target:
     declared: str = ""
 
 
-def front_name(server: str, tool: str) -> str:
-    """`{server}__{tool}`, or the tool's own name where the server has no prefix (""); a stable
-    alias where hosts would not take that as a name."""
-    name = f"{server}{SEPARATOR}{tool}" if server else tool
-    if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
-        return name
-    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_UNFIT.sub('_', name)[: MAX_NAME_CHARS - 9]}_{mark}"
-
-
 class Catalog:
     """The list in front and the way back from each name.
 
@@ -66,6 +53,7 @@ class Catalog:
         self._upstreams = upstreams
         self._own = own
         self._may_compress = may_compress
+        self._names = Names()
         self._targets: dict[str, Target] = {}
         self._listing: bytes = b"[]"
         self.rebuild()
@@ -82,7 +70,9 @@ class Catalog:
         """Read every upstream's tools anew."""
         items: list[bytes] = []
         targets: dict[str, Target] = {}
-        for upstream in self._upstreams():
+        upstreams = self._upstreams()
+        self._names.look(upstreams)
+        for upstream in upstreams:
             for tool in upstream.tools:
                 try:
                     self._add(upstream, tool, items, targets)
@@ -107,8 +97,8 @@ class Catalog:
         if depth(raw) > MAX_DEPTH:
             raise NotJson(f"nested more than {MAX_DEPTH} levels")
         bare = _text(tool, "name")
-        name = front_name(upstream.prefix, bare)
-        if not bare or name in targets:
+        name = self._names.claim(upstream, bare)
+        if not name or name in targets:
             LOG.warning("upstream %s: tool %r has no name of its own", upstream.name, bare)
             return
         listed = tool.replaced("name", dumps(name))

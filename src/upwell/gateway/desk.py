@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from upwell.gateway.audience import Audience
-from upwell.gateway.catalog import SEPARATOR, Catalog, LocalTools, Target
+from upwell.gateway.catalog import Catalog, LocalTools, Target
 from upwell.gateway.client import Caller
 from upwell.gateway.directory import Directory
 from upwell.gateway.eras import (
@@ -18,6 +18,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.foreign import Foreign
 from upwell.gateway.greeting import Known, handshake, known_now
+from upwell.gateway.names import server_of
 from upwell.gateway.parking import MARK, Parking
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.refusal import Refused
@@ -188,12 +189,12 @@ class Desk:
         """Where `name` leads; waits for its server when that is still starting."""
         target = self._catalog.resolve(name)
         if target is None:
-            server = name.partition(SEPARATOR)[0]
+            server = server_of(name)
             for upstream in self._upstreams():
-                if upstream.name == server:
+                if upstream.prefix in ("", server):
                     await upstream.settled()
                     self._catalog.rebuild()
-                    if not upstream.tools and upstream.failure is not None:
+                    if server == upstream.prefix and not upstream.tools and upstream.failure:
                         raise upstream.failure
             target = self._catalog.resolve(name)
         if target is None:
