@@ -23,6 +23,7 @@ from upwell.app.learning import Traces, open_lessons, tidy
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
@@ -47,6 +48,7 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
@@ -153,8 +155,8 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self) -> Toolbox:
-        """Our own MCP tools."""
+    def toolbox(self, definitions: Definitions | None = None) -> Toolbox:
+        """Our own MCP tools. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         return Toolbox(
@@ -170,6 +172,7 @@ class App:
                 note_tools.add_tool(self.notes, project, status=status),
                 note_tools.search_tool(self.notes, project, status=status),
                 note_tools.delete_tool(self.notes, project, status=status),
+                *([describe_tool(definitions)] if definitions else []),
             ]
         )
 
@@ -188,15 +191,18 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
+        most = config.gateway.lazy_tools_tokens
+        definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            self.toolbox(),
+            self.toolbox(definitions),
             pipeline,
             config.gateway,
             resources=Resources(self.memory, self.topics, project_of(self._cwd)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
+            definitions=definitions,
         )
 
     def hooks(self) -> HookDoor:

@@ -18,6 +18,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.foreign import Foreign
 from upwell.gateway.greeting import Known, handshake, known_now
+from upwell.gateway.guidance import explained, refusal
 from upwell.gateway.names import server_of
 from upwell.gateway.parking import MARK, Parking
 from upwell.gateway.pipeline import Pipeline
@@ -183,7 +184,15 @@ class Desk:
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
         call = outgoing(params, target, trace_id)
-        return await self.put(upstream, caller, lambda: self._pipeline.call(call, upstream, caller))
+        hidden = self._catalog.hidden(name)
+        if hidden and (refused := refusal(name, hidden, RawObject.parse(call.params))):
+            return refused
+
+        async def work() -> Reply:
+            reply = await self._pipeline.call(call, upstream, caller)
+            return explained(name, hidden, reply) if hidden else reply
+
+        return await self.put(upstream, caller, work)
 
     async def _target(self, name: str) -> Target:
         """Where `name` leads; waits for its server when that is still starting."""
