@@ -99,6 +99,7 @@ class App:
             self.memory.recall.search,
             shelf,
             config.surfacing(),
+            missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,

@@ -41,7 +41,8 @@ Document = Callable[[str, str | None], Awaitable[Sequence[str]]]
 
 
 def context_tool(surface: Surface, cwd: str | None, *, enabled: bool) -> Tool:
-    """`memory_context(message, format?)`: what is known that bears on a message."""
+    """`memory_context(message, format?)`: what is known that bears on a message. The digest has the
+    seed's bytes; what was searched without stands in blocks behind it."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
@@ -51,7 +52,7 @@ def context_tool(surface: Surface, cwd: str | None, *, enabled: bool) -> Tool:
         if args.get("format", "digest") == "json":
             return text_result(dumps(described(outcome)).decode(), meta=meta)
         text = outcome.text if isinstance(outcome, Surfacing) else EMPTY_DIGEST
-        return text_result(text, meta=meta)
+        return text_result(text, *_without(outcome.missing), meta=meta)
 
     return Tool(
         name="memory_context",
@@ -86,7 +87,7 @@ def search_tool(
             raise UsageError("memory_search needs a query that is not empty")
         limit = min(max(1, args.get("max_results", DEFAULT_RESULTS)), MAX_RESULTS)
         hits = await memories.search(query, limit=limit, project=project)
-        without = [f"[upwell] searched without {place}" for place in missing()]
+        without = _without(missing())
         if not hits:
             nothing = f"Nothing is remembered about {query!r}."
             return text_result("\n".join([nothing, *without]))
@@ -163,6 +164,10 @@ def get_tool(
     )
 
 
+def _without(places: Sequence[str]) -> list[str]:
+    return [f"[upwell] searched without {place}" for place in places]
+
+
 def _mark(hit: Hit) -> str:
     return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
 
@@ -219,6 +224,8 @@ def described(outcome: Surfacing | Skip) -> dict[str, Any]:
             "source": outcome.intent.source,
         },
     }
+    if outcome.missing:
+        body["missing"] = list(outcome.missing)
     if isinstance(outcome, Surfacing):
         body["surfacing_id"] = outcome.id
     else:

@@ -28,6 +28,8 @@ def answer(call: Call) -> str | None:
     how, fact = call.server.options.how, call.server.options.fact
     if how == "hang":
         pause(FOREVER)
+    if how == "slow":
+        pause(0.6)
     if how == "crash":
         os._exit(9)
     if how == "error":
