@@ -91,8 +91,8 @@ class LtmRecall:
             for awaited in (True, False)
         }
         self._last: dict[bool, str] = {}
-        quick_seconds = self._patience.race_seconds * RACE_SHARE
-        self._overdue = Overdue(quick_seconds, self._came_late, clock)
+        self._quick_seconds = self._patience.race_seconds * RACE_SHARE
+        self._overdue = Overdue(self._quick_seconds, self._came_late, clock)
         self._kept: OrderedDict[str, Memory] = OrderedDict()
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
@@ -140,9 +140,7 @@ class LtmRecall:
         patient = deadline.remaining() * PATIENCE
         if query.awaited:
             return patient
-        return (
-            0.0 if self._overdue.is_slow else min(patient, self._patience.race_seconds * RACE_SHARE)
-        )
+        return 0.0 if self._overdue.is_slow else min(patient, self._quick_seconds)
 
     def _gone_on(
         self, asking: "asyncio.Task[Answers]", query: Query, seconds: float

@@ -57,10 +57,9 @@ class Surfacer:
     """Decides whether to speak and what to say.
 
     `search` finds candidates, `missing` says what it did without; `pinned` gives the standing
-    rules, `latest` the newest memories of a scope;
-    `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
-    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so; `lessons`
-    is what was learned, and whoever learns.
+    rules, `latest` the newest memories of a scope; `paused` says whether a session asked for
+    silence; `mask` takes secrets out of what the journal keeps; `chat` is the model that is asked
+    for intents where `intent.use_llm` says so; `lessons` is what was learned, and whoever learns.
     """
 
     def __init__(
