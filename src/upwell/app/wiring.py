@@ -19,7 +19,7 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.learning import OfTool, Traces, open_lessons, tidy
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
@@ -83,6 +83,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
+        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -93,12 +94,12 @@ class App:
         self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, shelf, files, memory)
+        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
         self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            config.surfacing(),
+            replace(config.surfacing(), of_tool=self._surface_of),
             missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
@@ -186,7 +187,7 @@ class App:
             self.surfacer,
             self._fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self.config.surface_for(server, tool),
+            lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),

@@ -110,10 +110,10 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
         note("upwell: learn.auto_tune is off: nothing of this is in use")
     thresholds = {one.tool: one for one in await app.lessons.learned.thresholds()}
     budgets = {one.tool: one for one in await app.budgets.learned()}
-    base = app.config.surface.min_score
     tools: list[dict[str, Any]] = []
     for tool in sorted({*thresholds, *budgets}):
         known, budget = thresholds.get(tool), budgets.get(tool)
+        base = app.lessons.learned.min_score(tool)
         tools.append(
             {
                 "tool": tool,
