@@ -61,6 +61,7 @@ def test_every_documented_key_exists():
         "stm.json",
         "hooks.json",
         "clients.json",
+        "tokens.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

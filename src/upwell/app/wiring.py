@@ -20,6 +20,8 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.learning import OfTool, Traces, open_lessons, tidy
+from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
@@ -33,12 +35,13 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
 from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
-from upwell.ground.types import Budget, Compressed, Ping, ToolCall
+from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
 from upwell.hook.door import HookDoor, nothing_to_settle
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
@@ -53,7 +56,6 @@ from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
-from upwell.usage.counts import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +112,9 @@ class App:
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
+        self._tools = tools
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
-        self._fitter = Fitter(
+        self.fitter = Fitter(
             self._originals,
             lambda server, tool: self.config.compress_for(server, tool),
             tools=tools,
@@ -144,10 +147,10 @@ class App:
         options = self.config.compress
         if strategy:
             options = replace(options, strategy=strategy)
-        budget = self._fitter.budget_of(options)
+        budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
-        return await self._fitter.compress(text, budget, options, query=query, name=name)
+        return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
         """The whole text kept under `key`.
@@ -157,23 +160,31 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self, definitions: Definitions | None = None) -> Toolbox:
-        """Our own MCP tools. `definitions` are those of all tools, where a list may be short."""
+    def toolbox(
+        self, principal: Principal = OWNER, definitions: Definitions | None = None
+    ) -> Toolbox:
+        """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
+        has none. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
+        originals = self._originals.of(principal.name)
+        makers = (note_tools.add_tool, note_tools.search_tool, note_tools.delete_tool)
+        shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
         return Toolbox(
             [
-                read_more_tool(self._originals, self._came_back),
-                select_tool(self._originals, self._came_back),
-                search_original_tool(self._originals, self._came_back),
+                read_more_tool(originals, self._came_back),
+                select_tool(originals, self._came_back),
+                search_original_tool(originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
-                context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project, lambda: self.recalls.missing),
-                get_tool(self.memory, self.documents.lines, project, self.lessons.opened),
-                note_tools.add_tool(self.notes, project, status=status),
-                note_tools.search_tool(self.notes, project, status=status),
-                note_tools.delete_tool(self.notes, project, status=status),
+                context_tool(
+                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
+                ),
+                search_tool(self.memory, project, lambda: self.recalls.missing, principal),
+                get_tool(
+                    self.memory, self.documents.lines, project, self.lessons.opened, principal
+                ),
+                *(make(self.notes, project, status=status) for make in shown),
                 *([describe_tool(definitions)] if definitions else []),
             ]
         )
@@ -181,11 +192,11 @@ class App:
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. One that the process `parent` started for itself takes
         part in the session that hooks of that process tell of."""
-        config = self.config
+        config, project = self.config, project_of(self._cwd)
         joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
-            self._fitter.fit,
+            self.fitter.fit,
             self.workshop.fit,
             lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
@@ -197,10 +208,10 @@ class App:
         definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            self.toolbox(definitions),
+            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
             pipeline,
             config.gateway,
-            resources=Resources(self.memory, self.topics, project_of(self._cwd)),
+            resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
@@ -213,7 +224,14 @@ class App:
         settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
-            self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
+            self.surfacer,
+            sessions,
+            self.config.hook,
+            settle=settle,
+            elsewhere=self._elsewhere,
+            shorten=Shortening(
+                self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
+            ),
         )
 
     def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
@@ -269,12 +287,7 @@ class App:
         if cut.keys:
             self.budgets.served(tool, cut.keys)
         self._traces.note(cut.keys, call.trace_id)
-        for kind, number in (
-            ("results", 1),
-            ("tokens_before", cut.tokens_before),
-            ("tokens_saved", cut.tokens_before - cut.tokens_after),
-        ):
-            self.lessons.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+        self.lessons.shortened(tool, cut.tokens_before, cut.tokens_after)
 
     def _came_back(self, kept: Kept) -> None:
         self.budgets.came_back(kept.key)

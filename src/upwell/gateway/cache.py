@@ -114,7 +114,7 @@ class Cache:
             call.tool,
             call.declared,
             _canonical(params.get("arguments") or b"{}"),
-            client.principal,
+            client.principal.name,
         ]
         said = json.dumps(parts).encode()
         return hmac.new(self._secret, said, hashlib.sha256).hexdigest()

@@ -5,12 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.gateway.client import Client
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.names import Names, front_name
 from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
+from upwell.wire.mirrors import BadMirror, Mirror, declared_by
 from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
 MAX_DEPTH = 100
@@ -24,18 +26,22 @@ class LocalTools(Protocol):
         """MCP tool objects under their bare names."""
         ...
 
-    async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply: ...
+    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
+        """Call one for a client, as far as what it may see goes."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where a name in front leads to. `upstream` None: one of our own tools."""
+    """Where a name in front leads to. `upstream` None: one of our own tools. `mirrors` are what
+    HTTP headers have to say of its arguments."""
 
     tool: str
     upstream: Upstream | None
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declares_query: bool = False
     declared: str = ""
+    mirrors: tuple[Mirror, ...] = ()
 
 
 class Catalog:
@@ -120,7 +126,16 @@ class Catalog:
             annotations=_mapping(tool, "annotations"),
             declares_query=_declares(tool, CONTEXT_QUERY),
             declared=hashlib.sha256(raw).hexdigest(),
+            mirrors=_mirrors(tool),
         )
+
+
+def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
+    """What the tool declares; nothing where that is against the specification."""
+    try:
+        return declared_by(tool)
+    except BadMirror:
+        return ()
 
 
 def _declares(tool: RawObject, argument: str) -> bool:

@@ -5,10 +5,11 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
+    HEADER_MISMATCH,
     MODERN_VERSIONS,
     Introduction,
     answered,
@@ -46,9 +47,12 @@ _MAX_PAGES = 1000
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
+Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
+
 
 class Connection:
-    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end."""
+    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end. `listed`
+    hears of the tools of a modern one, and gives those that may be used."""
 
     def __init__(
         self,
@@ -56,10 +60,12 @@ class Connection:
         link: Link,
         lines: AsyncIterator[Line],
         around: Surroundings,
+        listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
         self._server = server
         self._link = link
+        self._listed = listed
         self._around = around
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
@@ -75,7 +81,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
-                return await self.every("tools/list", "tools")
+                return await self.tools()
         except NotJson as error:
             raise self._babble(f"its greeting cannot be read: {error}") from error
         except TimeoutError:
@@ -84,6 +90,15 @@ class Connection:
                 server=self._server.name,
                 hint="try again, or raise gateway.connect_timeout_seconds",
             ) from None
+
+    async def tools(self) -> tuple[RawObject, ...]:
+        """The tools as they are now; over HTTP those that may be used there.
+
+        Raises:
+            UpstreamError: as `every`.
+        """
+        tools = await self.every("tools/list", "tools")
+        return self._listed(tools) if self.about.modern else tools
 
     async def every(
         self, method: str, member: str, client: Client = NOBODY
@@ -128,6 +143,9 @@ class Connection:
         with self._in_flight.begun(params, client, patience) as sent:
             for _ in range(MOST_ROUNDS):
                 reply = await self._asked(method, sent, client)
+                if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
+                    await self.tools()
+                    reply = await self._asked(method, sent, client)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
                 sent = await self._with_input(sent, reply.result, client)
@@ -244,7 +262,7 @@ async def connect(
             sse = server.transport is Transport.SSE
             endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
             link = open_link(endpoint, options.max_line_bytes)
-            return Connection(server, link, link.lines(), around)
+            return Connection(server, link, link.lines(), around, link.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -253,7 +271,7 @@ async def connect(
             server=server.name,
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child.out, options.max_line_bytes), around)
+    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
 
 
 class _Alone:
@@ -293,4 +311,4 @@ def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeou
 
 
 def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code")
+    return RawObject.parse(error).value("code") if error else None

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.text.words import informative, terms
+from upwell.wire.mirrors import DECLARATION
 from upwell.wire.rawjson import RawArray, RawObject, dumps, kind_of
 
 LINE_CHARS = 120
@@ -88,10 +89,13 @@ class Definitions:
 
 
 def shortened(tool: RawObject) -> RawObject:
-    """The tool with one line of description, the loosest schema, and no promise of a structure."""
+    """The tool with one line of description, the loosest schema, and no promise of a structure.
+    A schema that has arguments in headers stays: clients read there which."""
     brief = tool.without("outputSchema")
     if "description" in tool:
         brief = brief.replaced("description", dumps(one_line(tool.value("description"))))
+    if DECLARATION.encode() in (tool.get("inputSchema") or b""):
+        return brief
     return brief.replaced("inputSchema", dumps(loosest(tool.value("inputSchema"))))
 
 

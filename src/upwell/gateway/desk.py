@@ -28,6 +28,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, new_trace_id
 from upwell.ground.types import Reply
+from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -105,6 +106,13 @@ class Desk:
             LOG.exception("a request failed inside upwell")
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
 
+    async def mirrors(self, name: str) -> tuple[Mirror, ...]:
+        """What HTTP headers have to say of a tool's arguments; nothing for an unknown tool."""
+        try:
+            return (await self._target(name)).mirrors
+        except (Refused, UpwellError):
+            return ()
+
     async def tools_changed(self) -> None:
         """Tell those who have seen another list."""
         listing = self._catalog.listing
@@ -179,11 +187,11 @@ class Desk:
             args = params.value("arguments", {})
             if not isinstance(args, dict):
                 raise Refused(INVALID_PARAMS, "arguments must be an object")
-            return await self._own.call(target.tool, args, caller.session)
+            return await self._own.call(target.tool, args, caller)
         if kind_of(params.get("arguments") or b"{}") != "object":
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
-        call = outgoing(params, target, trace_id)
+        call = outgoing(params, target, trace_id, caller.principal.name)
         hidden = self._catalog.hidden(name)
         if hidden and (refused := refusal(name, hidden, RawObject.parse(call.params))):
             return refused

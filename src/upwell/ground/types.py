@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from upwell.ground.principal import OWNER, Principal
+
 DEFAULT_TENANT = "default"
 DEFAULT_NAMESPACE = "context"
 
@@ -56,6 +58,7 @@ class Cue:
     progressive: bool = False
     trace_id: str = ""
     at: float | None = None
+    principal: Principal = OWNER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +362,8 @@ class ToolCall:
     """A call of `tool` (the upstream's own name) on `server`.
 
     `params` are the raw JSON bytes to send, already without what is ours (`_context_query`);
-    `args` the same arguments decoded, for reading only; `declared` a digest of its declaration.
+    `args` the same arguments decoded, for reading only; `declared` a digest of its declaration;
+    `principal` the name of who asks.
     """
 
     server: str
@@ -370,6 +374,7 @@ class ToolCall:
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declared: str = ""
     trace_id: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,16 +130,18 @@ class Documents:
         """How many files and chunks there are of a source."""
         return await self.catalog.counts(source.path)
 
-    async def lines(self, cited: str, project: str | None) -> list[str]:
+    async def lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str] = ()
+    ) -> list[str]:
         """The lines of an imported file as it is now, secrets masked. `cited` is its path as
-        citations name it; nothing else can be read.
+        citations name it; nothing else can be read, nor what is in other `namespaces`.
 
         Raises:
             UsageError: no imported file is cited so, or it cannot be read.
         """
         await _finish(self._start(project), LOOK_SECONDS)
         wanted = cited.removeprefix("./")
-        found = await self.catalog.file_cited(wanted, project)
+        found = await self.catalog.file_cited(wanted, project, namespaces)
         if found is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",

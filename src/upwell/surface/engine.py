@@ -148,7 +148,7 @@ class Surfacer:
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
-            await self._seen.untold(surfacing.memories)
+            await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
 
@@ -269,7 +269,8 @@ class Surfacer:
             else block(said, query.texts, profile, surfacing_id)
         )
         if cue.session:
-            await self._seen.told([hit.memory for hit in said], cue.session)
+            told = [hit.memory for hit in said]
+            await self._seen.told(told, cue.session, cue.principal.name)
             self._gate.spoke(cue, query)
         best = max(said, key=lambda hit: hit.score)
         ids = {hit.memory.id for hit in said}

@@ -32,7 +32,7 @@ class Sieve:
         ordered = ranked(worth, intent, self._options.beside(cue.tool), self._clock.now())
         if cue.door not in AUTOMATIC_DOORS:
             return ordered
-        fresh = await self._seen.fresh(ordered, cue.session)
+        fresh = await self._seen.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(SkipReason.REPEATED, f"{len(ordered)} said before", ordered)
         welcome = [hit for hit in fresh if not self._lessons.is_demoted(hit.memory.id)]

@@ -6,9 +6,8 @@ in one queue. Redirects are not followed, and nothing but the configured headers
 """
 
 import asyncio
-import base64
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -16,8 +15,9 @@ from urllib.parse import urljoin, urlsplit
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Line
+from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
-from upwell.wire.rawjson import NotJson, RawObject, kind_of
+from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ MOST_RETRIES = 5
 MOST_WAIT_SECONDS = 30.0
 _SESSION = "mcp-session-id"
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +67,7 @@ class HttpLink:
         self._posts: dict[bytes, asyncio.Task[None]] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
+        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
@@ -117,6 +115,21 @@ class HttpLink:
         self._gone("closed")
         await self._client.aclose()
 
+    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
+        """The tools of the server that may be used over HTTP; their calls say in headers what the
+        tools declare."""
+        kept: list[RawObject] = []
+        self._mirrors = {}
+        for tool in tools:
+            try:
+                if mirrors := declared_by(tool):
+                    self._mirrors[str(tool.value("name"))] = mirrors
+            except BadMirror as error:
+                LOG.warning("%s: a tool is left out: %s", self._endpoint.url, error)
+                continue
+            kept.append(tool)
+        return tuple(kept)
+
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """Why it is gone, for an error message."""
         return self._why or "its stream ended"
@@ -142,7 +155,7 @@ class HttpLink:
             "content-type": JSON,
             "accept": f"{JSON}, {EVENTS}",
             **self._session,
-            **_modern_headers(message),
+            **headers_of(message, self._mirrors),
         }
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
@@ -285,29 +298,6 @@ async def _body(response: "httpx2.Response", max_bytes: int) -> Line:
             parts.append(chunk)
     whole = b"".join(parts)
     return Line(whole[:4096], oversize=size) if size > max_bytes else Line(whole)
-
-
-def _modern_headers(message: RawObject) -> dict[str, str]:
-    """What a request of the modern era has to say in its headers."""
-    params = RawObject.parse(message.get("params") or b"{}")
-    raw = params.get("_meta") or b""
-    meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
-    version = meta.value(_VERSION_KEY)
-    if not isinstance(version, str):
-        return {}
-    method = str(message.value("method"))
-    headers = {"mcp-protocol-version": version, "mcp-method": method}
-    name = params.value(_NAMED[method]) if method in _NAMED else None
-    if isinstance(name, str):
-        headers["mcp-name"] = _encoded(name)
-    return headers
-
-
-def _encoded(value: str) -> str:
-    """A header value; in base64 where HTTP could not carry it."""
-    if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def _answers(event: Event, identity: bytes | None) -> bool:

@@ -86,6 +86,15 @@ def test_of_a_long_list_every_tool_keeps_its_name_and_what_rules_go_by():
     assert json.loads(catalog.hidden("fs__edit_file")) == EDIT["inputSchema"]
 
 
+def test_a_schema_that_has_arguments_in_headers_stays():
+    """Clients read there which headers a call has to have."""
+    region = {"type": "string", "x-mcp-header": "Region", "description": "where " * 50}
+    tool = {**EDIT, "inputSchema": {"type": "object", "properties": {"region": region}}}
+    catalog, _, _ = lazy_catalog(tool)
+    assert tools_of(catalog)[0]["inputSchema"] == tool["inputSchema"]
+    assert tools_of(catalog)[0]["description"] != tool["description"]
+
+
 def test_a_list_gets_whole_again_when_it_has_become_small():
     catalog, _, server = lazy_catalog(EDIT, CLOCK)
     server.has(CLOCK)
