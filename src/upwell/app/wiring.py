@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.capturing import capture
 from upwell.app.files import (
     Chore,
     Files,
@@ -20,6 +19,7 @@ from upwell.app.files import (
     tools_of,
 )
 from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
@@ -39,7 +39,7 @@ from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -102,6 +102,7 @@ class App:
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            known=self.memory.get,
             lessons=self.lessons,
         )
         self._shelf = shelf
@@ -202,14 +203,12 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        inbox = self.config.home.inbox_file
-        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            settle=settle,
+            settle=partial(settle, self.surfacer, self.lessons, self.config),
             elsewhere=self._elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened

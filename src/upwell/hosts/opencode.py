@@ -1,7 +1,8 @@
 """OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
 
 Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
-`tool.execute.after` and `event`. Nothing is started for an event while the daemon runs.
+`tool.execute.after` and `event` (`session.created`, `session.compacted`, `session.idle`). Nothing
+is started for an event while the daemon runs.
 """
 
 import json
@@ -78,6 +79,9 @@ export const Upwell = async ({ directory }) => {
       const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
       if (event?.type === "session.created") {
         const payload = { sessionID, cwd: directory, source: "startup" }
+        begun.set(sessionID, ask("session.created", payload))
+      } else if (event?.type === "session.compacted") {
+        const payload = { sessionID, cwd: directory, source: "compact" }
         begun.set(sessionID, ask("session.created", payload))
       } else if (event?.type === "session.idle") {
         await ask("session.idle", { sessionID, cwd: directory })

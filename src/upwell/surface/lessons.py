@@ -6,7 +6,7 @@ from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
 from upwell.ground.types import Cue, Memory, Rating, Scope, Skip, Surfacing
 from upwell.learn.feedback import Rated
-from upwell.learn.implicit import Rare, Verdict, Watching
+from upwell.learn.implicit import Rare, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.ratios import LearnOptions
 from upwell.learn.thresholds import Use
@@ -116,6 +116,16 @@ class Lessons:
         """The agent asked for the whole of a memory."""
         if self._watching:
             self._watching.opened(session, memory)
+
+    async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
+        """The agent came to the end of a turn in which it wrote this, or of the session: what was
+        surfaced is settled by it."""
+        if self._watching:
+            self._watching.wrote(session, written)
+            if ended:
+                self._watching.ended(session)
+            await self._watching.flush()
+            await self.counts.flush()
 
     async def rate(self, rated: Sequence[Rated]) -> None:
         """Learn from ratings.
