@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -317,4 +318,5 @@ async def build(settings: Settings | None = None) -> App:
     tools = tools_of(config, embedder)
     app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
+    await take_up(config.home.root, app.surfacer.journal, app.lessons)
     return app

@@ -21,6 +21,8 @@ CLAUDE = JsonHooks(
         "Stop": "",
         "SessionEnd": "",
     },
+    over_http=frozenset({"PostToolUse"}),
+    by_variable=True,
     todo="start Claude Code anew; `/hooks` shows them",
 )
 CODEX = JsonHooks(
@@ -89,6 +91,7 @@ COPILOT = JsonHooks(
     exec_form=True,
     named_event=True,
     head={"version": 1},
+    over_http=frozenset({"postToolUse"}),
     todo="start Copilot CLI anew; it does not take context for prompts",
 )
 VSCODE = JsonHooks(
@@ -101,6 +104,10 @@ VSCODE = JsonHooks(
     todo="reload the window; hooks are a preview feature of VS Code",
 )
 
+OVER_HTTP: Mapping[str, JsonHooks] = {"claude": CLAUDE, "copilot": COPILOT}
+"""Those that can make requests of hooks. Only the event that comes most: a command answers and
+starts the daemon where none runs, a request fails. Copilot takes a header from the environment with
+https only, so the token stands in its file."""
 AGENTS: Mapping[str, HostFile] = {
     agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, CURSOR, COPILOT, VSCODE, OPENCODE)
 }

@@ -138,7 +138,7 @@ class OpenCode:
 
         self.removed(text)
         filled = _PLUGIN.replace("__SOCKET__", json.dumps(where.socket))
-        filled = filled.replace("__COMMAND__", json.dumps(list(where.command)))
+        filled = filled.replace("__COMMAND__", json.dumps(list(where.words)))
         return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
 
     def removed(self, text: str, olds: Sequence[str] = ()) -> str:

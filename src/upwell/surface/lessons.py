@@ -81,13 +81,17 @@ class Lessons:
 
     def noticed(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """A decision was made."""
-        door, tool = str(cue.door), cue.tool or ""
         kind = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
-        self.counts.add(Event.DECISION, kind, door=door, tool=tool)
-        if isinstance(outcome, Surfacing):
-            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=len(outcome.hits))
+        said = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
+        self.decided(kind, door=str(cue.door), tool=cue.tool or "", memories=said)
         if self._watching:
             self._watching.noticed(cue, outcome)
+
+    def decided(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
+        """Count a decision, and the memories that it said."""
+        self.counts.add(Event.DECISION, outcome, door=door, tool=tool)
+        if memories:
+            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
 
     def unsaid(self, surfacing: Surfacing, cue: Cue | None, *, late: bool) -> None:
         """What was decided did not reach the agent: it counts as not said."""
