@@ -8,7 +8,7 @@ import pytest
 from upwell.ground.db import open_database
 from upwell.ground.shelf import OWNER, Options, SqliteShelf
 
-CAP = 1_000_000
+CAP = 2_000_000
 
 
 @pytest.mark.parametrize("size", [300, 1_200, 5_000, 100_000])
@@ -37,7 +37,7 @@ async def test_what_another_process_wrote_counts_too(tmp_path: Path) -> None:
         shelf = SqliteShelf(database, options=Options(max_bytes={"k": CAP}))
         for _ in range(4):
             name = f"{random.getrandbits(256):064x}"
-            await shelf.put("k", {name: b"x" * 50_000}, ttl_seconds=9e9)
+            await shelf.put("k", {name: b"x" * 100_000}, ttl_seconds=9e9)
         total = sum(len(item.value) for item in await shelf.scan("k"))
         await database.aclose()
     assert CAP / 2 < total <= CAP * 1.1
