@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.capturing import capture
+from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -19,12 +19,14 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.learning import OfTool, Traces, open_lessons, tidy
 from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
@@ -41,7 +43,7 @@ from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -50,6 +52,7 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
@@ -83,6 +86,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
+        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -93,17 +97,19 @@ class App:
         self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, shelf, files, memory)
+        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
         self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            config.surfacing(),
+            replace(config.surfacing(), of_tool=self._surface_of),
+            missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            known=self.memory.get,
             lessons=self.lessons,
         )
         self._shelf = shelf
@@ -156,9 +162,11 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self, principal: Principal = OWNER) -> Toolbox:
+    def toolbox(
+        self, principal: Principal = OWNER, definitions: Definitions | None = None
+    ) -> Toolbox:
         """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
-        has none."""
+        has none. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         originals = self._originals.of(principal.name)
@@ -179,6 +187,7 @@ class App:
                     self.memory, self.documents.lines, project, self.lessons.opened, principal
                 ),
                 *(make(self.notes, project, status=status) for make in shown),
+                *([describe_tool(definitions)] if definitions else []),
             ]
         )
 
@@ -191,33 +200,34 @@ class App:
             self.surfacer,
             self.fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self.config.surface_for(server, tool),
+            lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
+        most = config.gateway.lazy_tools_tokens
+        definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            Toolboxes(self.toolbox),
+            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
             pipeline,
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
+            definitions=definitions,
         )
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        inbox = self.config.home.inbox_file
-        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            settle=settle,
+            settle=partial(settle, self.surfacer, self.lessons, self.config),
             elsewhere=self._elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
@@ -326,4 +336,5 @@ async def build(settings: Settings | None = None) -> App:
     tools = tools_of(config, embedder)
     app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
+    await take_up(config.home.root, app.surfacer.journal, app.lessons)
     return app
