@@ -62,6 +62,7 @@ def test_every_documented_key_exists():
         "hooks.json",
         "cold.jsonl",
         "clients.json",
+        "tokens.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

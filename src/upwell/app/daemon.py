@@ -7,7 +7,7 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
 from upwell.app.cold import take_up
@@ -18,6 +18,9 @@ from upwell.hook.control import Running, daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
 from upwell.hook.door import HookDoor
 from upwell.hook.place import Place
+
+if TYPE_CHECKING:
+    from upwell.web.tokens import Tokens
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
@@ -192,7 +195,7 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
     from upwell.web.server import http_server, listen
 
     try:
-        app = http_app(_routes(warm), _token(warm))
+        app = http_app(_routes(warm), _tokens(warm).principal_of)
         server = http_server(app)
         with contextlib.closing(listen("127.0.0.1", port)) as listening:
             await server.serve(sockets=[listening])
@@ -220,10 +223,12 @@ def _routes(warm: Warm) -> list[Any]:
     ]
 
 
-def _token(warm: Warm) -> str:
+def _tokens(warm: Warm) -> "Tokens":
     from upwell.web.token import token_of
+    from upwell.web.tokens import Tokens
 
-    return token_of(warm.app.config.home.token_file)
+    home = warm.app.config.home
+    return Tokens(token_of(home.token_file), home.tokens_file)
 
 
 def _rss_bytes() -> int:

@@ -19,12 +19,14 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.learning import OfTool, Traces, open_lessons, tidy
+from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
@@ -34,12 +36,13 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
 from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
-from upwell.ground.types import Budget, Compressed, Ping, ToolCall
+from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
 from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
@@ -49,6 +52,7 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
@@ -82,6 +86,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
+        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -92,12 +97,13 @@ class App:
         self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, shelf, files, memory)
+        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
         self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            config.surfacing(),
+            replace(config.surfacing(), of_tool=self._surface_of),
+            missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
@@ -110,7 +116,7 @@ class App:
         self._originals = open_originals(config, shelf, private)
         self._tools = tools
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
-        self._fitter = Fitter(
+        self.fitter = Fitter(
             self._originals,
             lambda server, tool: self.config.compress_for(server, tool),
             tools=tools,
@@ -143,10 +149,10 @@ class App:
         options = self.config.compress
         if strategy:
             options = replace(options, strategy=strategy)
-        budget = self._fitter.budget_of(options)
+        budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
-        return await self._fitter.compress(text, budget, options, query=query, name=name)
+        return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
         """The whole text kept under `key`.
@@ -156,50 +162,62 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self) -> Toolbox:
-        """Our own MCP tools."""
+    def toolbox(
+        self, principal: Principal = OWNER, definitions: Definitions | None = None
+    ) -> Toolbox:
+        """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
+        has none. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
+        originals = self._originals.of(principal.name)
+        makers = (note_tools.add_tool, note_tools.search_tool, note_tools.delete_tool)
+        shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
         return Toolbox(
             [
-                read_more_tool(self._originals, self._came_back),
-                select_tool(self._originals, self._came_back),
-                search_original_tool(self._originals, self._came_back),
+                read_more_tool(originals, self._came_back),
+                select_tool(originals, self._came_back),
+                search_original_tool(originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
-                context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project, lambda: self.recalls.missing),
-                get_tool(self.memory, self.documents.lines, project, self.lessons.opened),
-                note_tools.add_tool(self.notes, project, status=status),
-                note_tools.search_tool(self.notes, project, status=status),
-                note_tools.delete_tool(self.notes, project, status=status),
+                context_tool(
+                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
+                ),
+                search_tool(self.memory, project, lambda: self.recalls.missing, principal),
+                get_tool(
+                    self.memory, self.documents.lines, project, self.lessons.opened, principal
+                ),
+                *(make(self.notes, project, status=status) for make in shown),
+                *([describe_tool(definitions)] if definitions else []),
             ]
         )
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. One that the process `parent` started for itself takes
         part in the session that hooks of that process tell of."""
-        config = self.config
+        config, project = self.config, project_of(self._cwd)
         joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
-            self._fitter.fit,
+            self.fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self.config.surface_for(server, tool),
+            lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
+        most = config.gateway.lazy_tools_tokens
+        definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            self.toolbox(),
+            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
             pipeline,
             config.gateway,
-            resources=Resources(self.memory, self.topics, project_of(self._cwd)),
+            resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
+            definitions=definitions,
         )
 
     def hooks(self) -> HookDoor:

@@ -90,7 +90,7 @@ class Fitter:
         self._originals = originals
         self._options = options
         self._tools = tools
-        self._result_tokens = result_tokens
+        self.result_tokens = result_tokens
         self._ratios = ratios or {}
         self._shortened = shortened
 
@@ -98,7 +98,7 @@ class Fitter:
         """The budget of a response (DESIGN 4.3), times the ratio that was learned."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
-            tokens = self._result_tokens
+            tokens = self.result_tokens
         return Budget(
             max_tokens=_scaled(tokens, ratio),
             max_chars=_scaled(options.max_result_chars, ratio),
@@ -115,13 +115,13 @@ class Fitter:
         name: str = "",
     ) -> Compressed:
         """Fit one text; its original stands under `.key`."""
-        kept = await self._kept(text, name)
+        kept = await self._kept(self._originals, text, name)
         return await self._compressed(text, budget, options, query, kept)
 
-    async def _kept(self, text: str, name: str) -> Kept:
+    async def _kept(self, originals: Originals, text: str, name: str) -> Kept:
         """The original, kept; without a key where it cannot be: then the floor keeps more."""
         try:
-            return await self._originals.keep(text, "" if self._originals.is_secret(name) else name)
+            return await originals.keep(text, "" if originals.is_secret(name) else name)
         except StoreError as error:
             LOG.warning("an original cannot be kept: %s", error)
             return Kept("", len(text), 0, name)
@@ -187,7 +187,7 @@ class Fitter:
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
         fitted: list[_Shortened | None] = []
-        name = _name_of(call)
+        name, originals = _name_of(call), self._originals.of(call.principal)
         for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
             if (tokens is None or text.tokens <= tokens) and (
                 chars is None or len(text.text) <= chars
@@ -195,7 +195,7 @@ class Fitter:
                 fitted.append(None)
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            kept = await self._kept(text.text, name)
+            kept = await self._kept(originals, text.text, name)
             done = await self._compressed(text.text, share, options, _query_of(call), kept)
             fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
 from upwell.gateway.eras import EVERY_CLIENT
@@ -40,15 +41,19 @@ class Gateway:
         may_compress: Callable[[str, str], bool],
         environment: Mapping[str, str],
         learned: Callable[[Known], None] = lambda _: None,
+        definitions: Definitions | None = None,
     ) -> None:
         self._learned = learned
+        self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
         self._fleet = Fleet(
             servers,
-            lambda server: Upstream(server, options, environment, self._changed, self.audience),
+            lambda server: Upstream(
+                server, self._options, environment, self._changed, self.audience
+            ),
         )
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress)
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
@@ -64,6 +69,13 @@ class Gateway:
     def running(self) -> AbstractAsyncContextManager[None]:
         """While the servers are kept running."""
         return self._fleet.running()
+
+    def obey(self, options: GatewayOptions) -> None:
+        """Hold these limits from now on; the size of lines, of each server from its next start."""
+        self._options = options
+        self.directory.wait_seconds = options.list_wait_seconds
+        for upstream in self.upstreams:
+            upstream.options = options
 
     async def exchange(self, servers: Sequence[ServerOptions]) -> None:
         """Run these servers from now on; no call under way is lost."""

@@ -60,6 +60,7 @@ class Home:
     secret_file = Inside("secret")
     greeting_file = Inside("greeting.json")
     token_file = Inside("token")
+    tokens_file = Inside("tokens.json")
     hooks_file = Inside("hooks.json")
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")

@@ -43,7 +43,8 @@ class Rules:
     async def of(self, cue: Cue) -> Sequence[Memory]:
         """The rules of the cue's project, newest first. A fault costs the rules only."""
         try:
-            return await self._pinned(Scope(project=project_of(cue.cwd)))
+            scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
+            return await self._pinned(scope)
         except UpwellError as error:
             LOG.warning("standing rules could not be told: %s", error)
             return ()

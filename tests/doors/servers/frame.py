@@ -104,9 +104,13 @@ class Server:
 
     def ask(self, id: str, method: str, deadline: float) -> bool:
         """Send a request to the client; was it answered in time?"""
-        self.answers[id] = threading.Event()
+        self.expect(id)
         self.send(f'{{"jsonrpc":"2.0","id":"{id}","method":"{method}"}}')
         return self.answers[id].wait(deadline)
+
+    def expect(self, id: str) -> None:
+        """Note when a request of ours is answered."""
+        self.answers[id] = threading.Event()
 
     # -- reading
 
@@ -206,7 +210,8 @@ class Server:
         tool = self.tools.get(call.name)
         try:
             if tool is None:
-                raise RpcError(f'{{"code":-32602,"message":"Unknown tool: {call.name}"}}')
+                unknown = json.dumps(f"Unknown tool: {call.name}")
+                raise RpcError(f'{{"code":-32602,"message":{unknown}}}')
             result = tool.run(call)
         except RpcError as error:
             self.refuse(call.id, error.raw)
