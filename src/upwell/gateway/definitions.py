@@ -30,7 +30,7 @@ class Definitions:
     short; 0: never."""
 
     def __init__(self, most_tokens: int = 0) -> None:
-        self._most_tokens = most_tokens
+        self.most_tokens = most_tokens
         self._full: Mapping[str, bytes] = {}
         self._theirs: frozenset[str] = frozenset()
 
@@ -41,9 +41,8 @@ class Definitions:
         self._full = {**full, **ours}
         rest = tuple(raw for name, raw in ours.items() if not name.endswith(DESCRIBE))
         whole = RawArray((*full.values(), *rest)).encode()
-        if not self._most_tokens or not exceeds(
-            whole.decode("utf-8", "replace"), self._most_tokens
-        ):
+        most = self.most_tokens
+        if not most or not exceeds(whole.decode("utf-8", "replace"), most):
             self._theirs = frozenset()
             return whole
         self._theirs = frozenset(theirs)
