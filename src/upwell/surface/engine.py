@@ -221,12 +221,15 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._classifier.settled(cue.text, intent, self._seconds))
+        asked = intent.source == "keyword"
+        settled = self._classifier.settled(cue.text, intent, self._seconds) if asked else None
+        settling = asyncio.create_task(settled) if settled is not None else None
         found, missing = await self._found(query)
         if isinstance(found, Skip):
-            settling.cancel()
+            if settling is not None:
+                settling.cancel()
             return replace(found, intent=intent, queries=query.texts, missing=missing)
-        intent = await settling
+        intent = await settling if settling is not None else intent
         worth = await self._sieve.sift(cue, found, intent)
         if isinstance(worth, Skip):
             return replace(worth, intent=intent, queries=query.texts, missing=missing)
