@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[1]
+DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
 
 
@@ -34,6 +35,16 @@ class Done:
         assert self.code == 0, f"exit {self.code}: {self.err}"
         (line,) = self.out.splitlines()
         return line
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where `UPWELL_SECOND_TRY` is set, as in CI: a test with real processes and a real clock may
+    be run once more, and is listed as RERUN. It is a bug in the test or the product all the same.
+    """
+    if os.environ.get("UPWELL_SECOND_TRY"):
+        for item in items:
+            if item.path.is_relative_to(DOORS):
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture

@@ -2,103 +2,26 @@
 
 import http.client
 import json
-import os
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.doors.address import BOTH, Address, Answer, said, serving
 from tests.doors.agent import CAPABILITIES
-from tests.doors.conformance.run import free_port, program
 from tests.doors.conftest import script, write_config
-from tests.doors.peer import ENVELOPE, LEGACY, MODERN
-
-BOTH = "application/json, text/event-stream"
-Answer = tuple[int, dict[str, str], Any]
-
-
-class Address:
-    """A gateway on HTTP, spoken to request by request."""
-
-    def __init__(self, port: int, token: str) -> None:
-        self.port = port
-        self.token = token
-
-    def send(self, verb: str, body: Any = None, **headers: str) -> Answer:
-        """One request; gives status, headers and the last message of the answer."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        given = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
-        given |= {"Content-Type": "application/json"}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(verb, "/mcp", data, {k: v for k, v in given.items() if v})
-        response = connection.getresponse()
-        raw = response.read()
-        connection.close()
-        kind = response.getheader("content-type", "")
-        if kind.startswith("text/event-stream"):
-            raw = [line[6:] for line in raw.split(b"\n") if line.startswith(b"data: ")][-1]
-        known = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, known, json.loads(raw) if raw[:1] == b"{" else raw
-
-    def begin(self) -> "Conversation":
-        hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": {}}
-        ask = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-        status, headers, _ = self.send("POST", ask)
-        assert status == 200
-        return Conversation(self, headers["mcp-session-id"])
-
-    def modern(self, method: str, params: Mapping[str, Any], **headers: str) -> Answer:
-        body = {
-            "jsonrpc": "2.0",
-            "id": 1,
-            "method": method,
-            "params": {**params, "_meta": ENVELOPE},
-        }
-        name = params.get("name", params.get("uri", ""))
-        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method, "Mcp_Name": name, **headers}
-        return self.send("POST", body, **given)
-
-
-class Conversation:
-    """A session of the handshake era."""
-
-    def __init__(self, address: Address, session: str) -> None:
-        self.address = address
-        self.session = session
-        self.post("notifications/initialized", None)
-
-    def post(self, method: str, identity: Any, params: Any = None, **headers: str) -> Answer:
-        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
-        if identity is not None:
-            body["id"] = identity
-        given = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
-        return self.address.send("POST", body, **given)
-
-    def call(self, tool: str, identity: Any = 1, **arguments: Any) -> dict[str, Any]:
-        params = {"name": tool, "arguments": arguments}
-        status, _, message = self.post("tools/call", identity, params)
-        assert status == 200, message
-        assert message["id"] == identity
-        return dict(message["result"])
-
-
-def said(result: Mapping[str, Any]) -> str:
-    return str(result["content"][0]["text"])
+from tests.doors.peer import ENVELOPE, MODERN
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     folder = tmp_path_factory.mktemp("http")
-    home, port = folder / "home", free_port()
+    home = folder / "home"
     write_config(home, {"up": script("upstream"), "talk": script("talk", "--era", "legacy")})
-    env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(home)}
-    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
-    with program(command, port, env, folder / "serve.log"):
-        yield Address(port, (home / "token").read_text().strip())
+    with serving(home, folder / "serve.log") as address:
+        yield address
 
 
 def test_a_session_from_beginning_to_end(address: Address) -> None:

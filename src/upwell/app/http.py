@@ -18,6 +18,7 @@ from upwell.web.metrics import Metric, gauge
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, listen
 from upwell.web.token import token_of
+from upwell.web.tokens import Tokens
 
 
 async def serve_http(address: str, cwd: str) -> None:
@@ -35,7 +36,9 @@ async def serve_http(address: str, cwd: str) -> None:
     front = gateway.http()
     door = app.hooks()
     routes = [Route(PATH, front), *hook_routes(door.answer), *_health(gateway)]
-    server = http_server(http_app(routes, token_of(app.config.home.token_file), [host]))
+    home = app.config.home
+    tokens = Tokens(token_of(home.token_file), home.tokens_file)
+    server = http_server(http_app(routes, tokens.principal_of, [host]))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.capturing import capture
+from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -19,10 +19,14 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.learning import OfTool, Traces, open_lessons, tidy
+from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.settling import settle
+from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
@@ -32,13 +36,14 @@ from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.project import project_of
 from upwell.ground.redact import redact
 from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
-from upwell.ground.types import Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -47,11 +52,11 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
-from upwell.usage.counts import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +86,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
+        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -91,21 +97,24 @@ class App:
         self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, shelf, files, memory)
+        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
         self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            config.surfacing(),
+            replace(config.surfacing(), of_tool=self._surface_of),
+            missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            known=self.memory.get,
             lessons=self.lessons,
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
+        self._tools = tools
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
         self.fitter = Fitter(
             self._originals,
@@ -153,59 +162,76 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self) -> Toolbox:
-        """Our own MCP tools."""
+    def toolbox(
+        self, principal: Principal = OWNER, definitions: Definitions | None = None
+    ) -> Toolbox:
+        """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
+        has none. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
+        originals = self._originals.of(principal.name)
+        makers = (note_tools.add_tool, note_tools.search_tool, note_tools.delete_tool)
+        shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
         return Toolbox(
             [
-                read_more_tool(self._originals, self._came_back),
-                select_tool(self._originals, self._came_back),
-                search_original_tool(self._originals, self._came_back),
+                read_more_tool(originals, self._came_back),
+                select_tool(originals, self._came_back),
+                search_original_tool(originals, self._came_back),
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
-                context_tool(self.surfacer.surface, self._cwd, enabled=context.enabled),
-                search_tool(self.memory, project, lambda: self.recalls.missing),
-                get_tool(self.memory, self.documents.lines, project, self.lessons.opened),
-                note_tools.add_tool(self.notes, project, status=status),
-                note_tools.search_tool(self.notes, project, status=status),
-                note_tools.delete_tool(self.notes, project, status=status),
+                context_tool(
+                    self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
+                ),
+                search_tool(self.memory, project, lambda: self.recalls.missing, principal),
+                get_tool(
+                    self.memory, self.documents.lines, project, self.lessons.opened, principal
+                ),
+                *(make(self.notes, project, status=status) for make in shown),
+                *([describe_tool(definitions)] if definitions else []),
             ]
         )
 
     def gateway(self, parent: int | None = None) -> Gateway:
         """The MCP gateway over this app. One that the process `parent` started for itself takes
         part in the session that hooks of that process tell of."""
-        config = self.config
+        config, project = self.config, project_of(self._cwd)
         joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
             self.fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self.config.surface_for(server, tool),
+            lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
+        most = config.gateway.lazy_tools_tokens
+        definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            self.toolbox(),
+            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
             pipeline,
             config.gateway,
-            resources=Resources(self.memory, self.topics, project_of(self._cwd)),
+            resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
+            definitions=definitions,
         )
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        inbox = self.config.home.inbox_file
-        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
-            self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
+            self.surfacer,
+            sessions,
+            self.config.hook,
+            settle=partial(settle, self.surfacer, self.lessons, self.config),
+            elsewhere=self._elsewhere,
+            shorten=Shortening(
+                self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
+            ),
         )
 
     def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
@@ -261,12 +287,7 @@ class App:
         if cut.keys:
             self.budgets.served(tool, cut.keys)
         self._traces.note(cut.keys, call.trace_id)
-        for kind, number in (
-            ("results", 1),
-            ("tokens_before", cut.tokens_before),
-            ("tokens_saved", cut.tokens_before - cut.tokens_after),
-        ):
-            self.lessons.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+        self.lessons.shortened(tool, cut.tokens_before, cut.tokens_after)
 
     def _came_back(self, kept: Kept) -> None:
         self.budgets.came_back(kept.key)
@@ -315,4 +336,5 @@ async def build(settings: Settings | None = None) -> App:
     tools = tools_of(config, embedder)
     app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
+    await take_up(config.home.root, app.surfacer.journal, app.lessons)
     return app

@@ -20,6 +20,7 @@ from upwell.cli import (
     servers,
     stats,
     texts,
+    tokens,
     transfer,
 )
 from upwell.ground.errors import UpwellError, UsageError
@@ -52,6 +53,7 @@ for verbs in (
     daemon,
     hooks,
     capturing,
+    tokens,
 ):
     verbs.register(app)
 

@@ -1,9 +1,10 @@
 """Originals: every shortened text in full, under a key, until it expires or is evicted.
 
-A key is an HMAC of the content with a secret of this home, bound to the tenant: the same response
-has the same key (prompt caches depend on it), and nobody can guess one. The text stands on the
-shelf in parts, so that reading a chunk of 50 MB reads that chunk, and reading on never rewrites
-anything but the time at which it expires. A text with a secret in it never touches the disk.
+A key is an HMAC of the content with a secret of this home, bound to the tenant and to who asked:
+the same response has the same key (prompt caches depend on it), and nobody can guess one. The
+text stands on the shelf in parts, so that reading a chunk of 50 MB reads that chunk, and reading
+on never rewrites anything but the time at which it expires. A text with a secret in it never
+touches the disk.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import hmac
 import json
 import re
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 
 from upwell.compress.base import Options
@@ -53,6 +55,7 @@ class Originals:
         has_secret: Callable[[str], bool],
         options: Options | None = None,
         tenant: str = DEFAULT_TENANT,
+        principal: str = "",
     ) -> None:
         self._durable = durable
         self._private = private
@@ -60,11 +63,13 @@ class Originals:
         self._has_secret = has_secret
         self._ttl = (options or Options()).original_ttl_seconds
         self._tenant = tenant
+        self._principal = principal
 
     def key_of(self, text: str, name: str = "") -> str:
         """The key under which `text` is or would be kept."""
         digest = hmac.new(self._secret, self._tenant.encode(), hashlib.sha256)
-        for part in (name, text):
+        bound = (self._principal,) if self._principal else ()
+        for part in (*bound, name, text):
             digest.update(b"\0")
             digest.update(part.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:_KEY_HEX]
@@ -83,9 +88,9 @@ class Originals:
         kept = Kept(key, len(text), len(parts), name, private=secret)
         for number, part in enumerate(parts):
             raw = part.encode("utf-8", "surrogatepass")
-            await shelf.put(KIND, {f"{key}/{number}": raw}, ttl_seconds=self._ttl)
+            await shelf.put(KIND, {self._place(key, number): raw}, ttl_seconds=self._ttl)
         about = json.dumps([kept.chars, kept.parts, name]).encode()
-        await shelf.put(KIND, {key: about}, ttl_seconds=self._ttl)
+        await shelf.put(KIND, {self._place(key): about}, ttl_seconds=self._ttl)
         return kept
 
     async def find(self, key: str) -> Kept:
@@ -115,22 +120,36 @@ class Originals:
         if start >= stop:
             return ""
         first, last = start // PART_CHARS, (stop - 1) // PART_CHARS
-        names = [f"{key}/{number}" for number in range(first, last + 1)]
+        names = [self._place(key, number) for number in range(first, last + 1)]
         found = await shelf.get(KIND, names)
         if len(found) < len(names):
             raise KeyUnknown(key)
         text = "".join(found[name].value.decode("utf-8", "surrogatepass") for name in names)
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
+    def of(self, principal: str) -> "Originals":
+        """The originals of somebody else: a key of one opens nothing for another."""
+        if principal == self._principal:
+            return self
+        other = copy(self)
+        other._principal = principal
+        return other
+
+    def _place(self, key: str, number: int | None = None) -> str:
+        """Where an original stands on the shelf, or a part of it."""
+        owner = f"{self._principal}@" if self._principal else ""
+        return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
+
     async def _found(self, key: str) -> tuple[Shelf, Kept]:
         if not _KEY.fullmatch(key):
             raise KeyUnknown(key[:40])
         for shelf in (self._private, self._durable):
-            item = (await shelf.get(KIND, [key])).get(key)
+            place = self._place(key)
+            item = (await shelf.get(KIND, [place])).get(place)
             if item is not None and item.value:
                 chars, parts, name = json.loads(item.value)
                 for number in range(parts):
-                    await shelf.touch(KIND, f"{key}/{number}", ttl_seconds=self._ttl)
-                await shelf.touch(KIND, key, ttl_seconds=self._ttl)
+                    await shelf.touch(KIND, self._place(key, number), ttl_seconds=self._ttl)
+                await shelf.touch(KIND, place, ttl_seconds=self._ttl)
                 return shelf, Kept(key, chars, parts, name)
         raise KeyUnknown(key)

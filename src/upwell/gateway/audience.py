@@ -60,9 +60,12 @@ class Audience:
             await hearer.hear(method, params)
 
     async def _logged(self, params: RawObject, clients: list[Client]) -> None:
-        """To those whose calls are under way; else to every agent of the handshake era."""
+        """To those whose calls are under way; else to every agent of the handshake era. Where these
+        are not all the same principal's it cannot be told whose it is, and nobody hears it."""
         waiting = {client.session for client in clients}
         idle = [one for one in self._handshaken() if one.id not in waiting and not waiting]
+        if len({client.principal for client in (*clients, *idle)}) > 1:
+            return
         for client in (*clients, *idle):
             if client.modern and not client.log_level:
                 continue

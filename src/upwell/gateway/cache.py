@@ -118,7 +118,7 @@ class Cache:
             call.declared,
             _canonical(params.get("arguments") or b"{}"),
             _canonical(_vendor(params).encode()),
-            client.principal,
+            client.principal.name,
             client.capabilities.decode(errors="replace"),
         ]
         said = json.dumps(parts).encode()

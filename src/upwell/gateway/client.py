@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from upwell.gateway.eras import Envelope, Wishes, stamped
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.peer import METHOD_NOT_FOUND, PeerGone, error_body
@@ -44,8 +45,8 @@ class Client(Protocol):
     def session(self) -> str: ...
 
     @property
-    def principal(self) -> str:
-        """Who was let in by the token; "" on stdio."""
+    def principal(self) -> Principal:
+        """Who was let in by the token; the owner on stdio."""
         ...
 
     @property
@@ -78,7 +79,7 @@ class Nobody:
     """Behind what the gateway itself asks of an upstream."""
 
     session = ""
-    principal = ""
+    principal = OWNER
     modern = True
     capabilities = b"{}"
     log_level = ""
@@ -118,9 +119,11 @@ def loud_enough(level: object, least: str) -> bool:
 
 class Session:
     """One agent's connection, and what it said about itself. `channel` is how to reach it when no
-    request of its is at hand; `principal` is who was let in by the token, "" on stdio."""
+    request of its is at hand; `principal` is who was let in by the token, the owner on stdio."""
 
-    def __init__(self, channel: Channel, *, principal: str = "", modern: bool = False) -> None:
+    def __init__(
+        self, channel: Channel, *, principal: Principal = OWNER, modern: bool = False
+    ) -> None:
         self.id = f"gateway-{secrets.token_hex(6)}"
         self.channel = channel
         self.principal = principal
@@ -192,7 +195,7 @@ class Caller:
         return self._session.id
 
     @property
-    def principal(self) -> str:
+    def principal(self) -> Principal:
         return self._session.principal
 
     @property

@@ -5,10 +5,12 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
+    HEADER_MISMATCH,
     MODERN_VERSIONS,
     Introduction,
     answered,
@@ -28,6 +30,7 @@ from upwell.ground.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Command, start
@@ -43,12 +46,16 @@ from upwell.wire.peer import (
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
 
 _MAX_PAGES = 1000
+DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
+Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
+
 
 class Connection:
-    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end."""
+    """A running server. Made by `connect`, ended by `aclose`; `ended` waits for its end. `listed`
+    hears of the tools of a modern one, and gives those that may be used."""
 
     def __init__(
         self,
@@ -56,10 +63,12 @@ class Connection:
         link: Link,
         lines: AsyncIterator[Line],
         around: Surroundings,
+        listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
         self._server = server
         self._link = link
+        self._listed = listed
         self._around = around
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
@@ -75,7 +84,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout_seconds):
                 await self._negotiate()
-                return await self.every("tools/list", "tools")
+                return await self.tools()
         except NotJson as error:
             raise self._babble(f"its greeting cannot be read: {error}") from error
         except TimeoutError:
@@ -84,6 +93,17 @@ class Connection:
                 server=self._server.name,
                 hint="try again, or raise gateway.connect_timeout_seconds",
             ) from None
+
+    async def tools(self) -> tuple[RawObject, ...]:
+        """The tools as they are now; over HTTP those that may be used there.
+
+        Raises:
+            UpstreamError: as `every`.
+        """
+        tools = await self.every("tools/list", "tools")
+        speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
+        usable = self._listed(tools) if speaks_modern else tools
+        return usable if self.about.modern else tools
 
     async def every(
         self, method: str, member: str, client: Client = NOBODY
@@ -128,6 +148,9 @@ class Connection:
         with self._in_flight.begun(params, client, patience) as sent:
             for _ in range(MOST_ROUNDS):
                 reply = await self._asked(method, sent, client)
+                if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
+                    await self.tools()
+                    reply = await self._asked(method, sent, client)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
                 sent = await self._with_input(sent, reply.result, client)
@@ -201,6 +224,8 @@ class Connection:
         if not reply.error:
             self.about = introduction(RawObject.parse(reply.result))
             await self._peer.notify("notifications/initialized")
+            if self._server.url and self._server.transport is not Transport.SSE:
+                self.about = replace(self.about, also=await _also_speaks(self._peer))
             return
         self.about = Introduction(MODERN_VERSIONS[-1])
         discovered = await self.ask("server/discover", RawObject())
@@ -212,10 +237,9 @@ class Connection:
         await self._peer.answer(identity, reply)
 
     def _addressed(self, params: RawObject, client: Client) -> bytes:
-        if self.about.modern:
-            return enveloped(
-                params, self.about.version, client.capabilities, client.log_level
-            ).encode()
+        version = self.about.version_for(modern=client.modern and client is not NOBODY)
+        if version in MODERN_VERSIONS:
+            return enveloped(params, version, client.capabilities, client.log_level).encode()
         return bare(params).encode()
 
     def _babble(self, what: str) -> UpstreamProtocolError:
@@ -244,7 +268,7 @@ async def connect(
             sse = server.transport is Transport.SSE
             endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
             link = open_link(endpoint, options.max_line_bytes)
-            return Connection(server, link, link.lines(), around)
+            return Connection(server, link, link.lines(), around, link.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -281,7 +305,22 @@ async def probe(
             await connection.aclose()
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    return Ping(ok=True, detail=f"{len(tools)} tools")
+    return Ping(ok=True, detail=counted(len(tools), "tool"))
+
+
+async def _also_speaks(peer: Peer) -> str:
+    """The modern version that a server over HTTP speaks beside the older one, else "". There each
+    request stands for itself, so that every client can be served in its own era."""
+    asked = enveloped(RawObject(), MODERN_VERSIONS[-1])
+    try:
+        async with asyncio.timeout(DISCOVER_SECONDS):
+            reply = await peer.request("server/discover", asked.encode())
+        known = RawObject.parse(reply.result).value("supportedVersions")
+    except (TimeoutError, NotJson, PeerBabbled, PeerGone) as error:
+        LOG.debug("a server knows one era: %s", error)
+        return ""
+    both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
+    return MODERN_VERSIONS[-1] if both else ""
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:
@@ -293,4 +332,4 @@ def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeou
 
 
 def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code")
+    return RawObject.parse(error).value("code") if error else None

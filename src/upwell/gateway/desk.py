@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from upwell.gateway.audience import Audience
-from upwell.gateway.catalog import SEPARATOR, Catalog, LocalTools, Target
+from upwell.gateway.catalog import Catalog, LocalTools, Target
 from upwell.gateway.client import Caller
 from upwell.gateway.directory import Directory
 from upwell.gateway.eras import (
@@ -14,10 +14,13 @@ from upwell.gateway.eras import (
     fresh_only,
     handshake_result,
     meta_of,
+    modern_error,
     modern_result,
 )
 from upwell.gateway.foreign import Foreign
 from upwell.gateway.greeting import Known, handshake, known_now
+from upwell.gateway.guidance import explained, refusal
+from upwell.gateway.names import server_of
 from upwell.gateway.parking import MARK, Parking
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.refusal import Refused
@@ -26,6 +29,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, new_trace_id
 from upwell.ground.types import Reply
+from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -92,7 +96,7 @@ class Desk:
             params = RawObject.parse(message.params)
             caller = caller_of(_checked(envelope_of(params)))
             reply = await self._answered(method, params, caller)
-            return reply if reply.error else _shaped(method, reply, modern=caller.modern)
+            return _shaped(method, reply, modern=caller.modern)
         except Refused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
@@ -102,6 +106,13 @@ class Desk:
         except Exception as error:
             LOG.exception("a request failed inside upwell")
             return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+
+    async def mirrors(self, name: str) -> tuple[Mirror, ...]:
+        """What HTTP headers have to say of a tool's arguments; nothing for an unknown tool."""
+        try:
+            return (await self._target(name)).mirrors
+        except (Refused, UpwellError):
+            return ()
 
     async def tools_changed(self) -> None:
         """Tell those who have seen another list."""
@@ -124,7 +135,7 @@ class Desk:
             self._foreign.note(upstream, reply, caller)
             return reply
 
-        if not caller.modern or upstream.about.modern:
+        if not caller.modern or upstream.about.version_for(modern=True) in MODERN_VERSIONS:
             return await noted()
         return await self._parking.run(caller, noted())
 
@@ -177,23 +188,31 @@ class Desk:
             args = params.value("arguments", {})
             if not isinstance(args, dict):
                 raise Refused(INVALID_PARAMS, "arguments must be an object")
-            return await self._own.call(target.tool, args, caller.session)
+            return await self._own.call(target.tool, args, caller)
         if kind_of(params.get("arguments") or b"{}") != "object":
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
-        call = outgoing(params, target, trace_id)
-        return await self.put(upstream, caller, lambda: self._pipeline.call(call, upstream, caller))
+        call = outgoing(params, target, trace_id, caller.principal.name)
+        hidden = self._catalog.hidden(name)
+        if hidden and (refused := refusal(name, hidden, RawObject.parse(call.params))):
+            return refused
+
+        async def work() -> Reply:
+            reply = await self._pipeline.call(call, upstream, caller)
+            return explained(name, hidden, reply) if hidden else reply
+
+        return await self.put(upstream, caller, work)
 
     async def _target(self, name: str) -> Target:
         """Where `name` leads; waits for its server when that is still starting."""
         target = self._catalog.resolve(name)
         if target is None:
-            server = name.partition(SEPARATOR)[0]
+            server = server_of(name)
             for upstream in self._upstreams():
-                if upstream.name == server:
+                if upstream.prefix in ("", server):
                     await upstream.settled()
                     self._catalog.rebuild()
-                    if not upstream.tools and upstream.failure is not None:
+                    if server == upstream.prefix and not upstream.tools and upstream.failure:
                         raise upstream.failure
             target = self._catalog.resolve(name)
         if target is None:
@@ -202,7 +221,10 @@ class Desk:
 
 
 def _shaped(method: str, reply: Reply, *, modern: bool) -> Reply:
-    """The result as the client's era has it."""
+    """The result, or the error, as the client's era has it."""
+    if reply.error:
+        read = modern and method == "resources/read"
+        return Reply(error=modern_error(reply.error)) if read else reply
     result = RawObject.parse(reply.result)
     if not modern:
         return Reply(result=handshake_result(result).encode())

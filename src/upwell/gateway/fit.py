@@ -7,7 +7,7 @@ the end says what was left out and how to get it. Blocks that are not text keep 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Kept, Originals
@@ -25,6 +25,14 @@ CONTENTS_TOKENS = 600
 SHORT_BYTES = 4096
 READ_MORE = "upwell__read_more"
 _LEAST_SHARE = 64
+
+Reading = Callable[[str], str]
+"""How an original is read, in words, by its key."""
+
+
+def by_tool(key: str) -> str:
+    """By our own tool, as agents behind the gateway have it."""
+    return f'{READ_MORE} with key="{key}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +115,13 @@ class Fitter:
         name: str = "",
     ) -> Compressed:
         """Fit one text; its original stands under `.key`."""
-        kept = await self._kept(text, name)
+        kept = await self._kept(self._originals, text, name)
         return await self._compressed(text, budget, options, query, kept)
 
-    async def _kept(self, text: str, name: str) -> Kept:
+    async def _kept(self, originals: Originals, text: str, name: str) -> Kept:
         """The original, kept; without a key where it cannot be: then the floor keeps more."""
         try:
-            return await self._originals.keep(text, "" if self._originals.is_secret(name) else name)
+            return await originals.keep(text, "" if originals.is_secret(name) else name)
         except StoreError as error:
             LOG.warning("an original cannot be kept: %s", error)
             return Kept("", len(text), 0, name)
@@ -146,6 +154,32 @@ class Fitter:
             self._shortened(call, _cut(texts, fitted))
         return _rebuilt(result, blocks, texts, fitted)
 
+    async def fit_texts(
+        self, call: ToolCall, texts: Sequence[str], reading: Reading, hard_tokens: int | None = None
+    ) -> list[str | None]:
+        """The texts of a reply that is no MCP result, within the budget of its tool and at most
+        `hard_tokens` together; None for those that stay as they are.
+
+        The notice stands at the end of the last one that was shortened. All stay as they are where
+        that saves nothing, or where an original could not be read later: it holds a secret and
+        would live in this process only, or it cannot be kept.
+        """
+        options = self._options(call.server, call.tool)
+        if options.strategy == "none":
+            return [None] * len(texts)
+        budget = self.budget_of(options)
+        limits = [limit for limit in (budget.max_tokens, hard_tokens) if limit is not None]
+        budget = replace(budget, max_tokens=min(limits, default=None))
+        held = await asyncio.to_thread(_counted, texts)
+        if _within(held, budget):
+            return [None] * len(texts)
+        fitted = await self._shorten(call, held, budget, options)
+        said = _with_notice(held, fitted, reading)
+        if said is None or not any(fitted):
+            return [None] * len(texts)
+        self._shortened(call, _cut(held, fitted))
+        return said
+
     async def _shorten(
         self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
     ) -> list[_Shortened | None]:
@@ -153,7 +187,7 @@ class Fitter:
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
         char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
         fitted: list[_Shortened | None] = []
-        name = _name_of(call)
+        name, originals = _name_of(call), self._originals.of(call.principal)
         for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
             if (tokens is None or text.tokens <= tokens) and (
                 chars is None or len(text.text) <= chars
@@ -161,10 +195,33 @@ class Fitter:
                 fitted.append(None)
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
-            kept = await self._kept(text.text, name)
+            kept = await self._kept(originals, text.text, name)
             done = await self._compressed(text.text, share, options, _query_of(call), kept)
             fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted
+
+
+def _counted(texts: Sequence[str]) -> list[_Text]:
+    return [_Text(place, RawObject(), text, count(text)) for place, text in enumerate(texts)]
+
+
+def _with_notice(
+    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], reading: Reading
+) -> list[str | None] | None:
+    """What was shortened, the notice at the end of the last one; None where that does not do."""
+    said: list[str | None] = [one.done.text if one else None for one in fitted]
+    notices: list[str] = []
+    for text, one in zip(texts, fitted, strict=True):
+        if one is None:
+            continue
+        if one.private or not one.done.key:
+            return None
+        notices.append(notice(text.tokens, one.done, reading=reading))
+    if notices:
+        last = max(place for place, one in enumerate(fitted) if one)
+        said[last] = "\n".join((said[last] or "", "", *notices))
+    smaller = sum(len(new) - len(old.text) for new, old in zip(said, texts, strict=True) if new)
+    return said if smaller < 0 else None
 
 
 def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
@@ -244,14 +301,16 @@ def _contents(text: str, done: Compressed) -> str:
     return table(Passage(text=text, key=done.key), Room(tokens=CONTENTS_TOKENS))
 
 
-def notice(tokens_before: int, done: Compressed, *, private: bool = False) -> str:
+def notice(
+    tokens_before: int, done: Compressed, *, private: bool = False, reading: Reading = by_tool
+) -> str:
     """One line: how much was left out, and how to get it."""
     left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:3])
     said = f"[upwell] Shortened from {tokens_before:,} to {done.tokens:,} tokens ({done.strategy})."
     if left:
         said += f" Left out: {left}."
     if done.key:
-        said += f' The original, {done.before:,} characters: {READ_MORE} with key="{done.key}".'
+        said += f" The original, {done.before:,} characters: {reading(done.key)}."
     if private:
         said += " It holds a secret and is kept in memory only, while this session runs."
     return said

@@ -1,15 +1,18 @@
 """Methods that upwell does not know: they go to whichever server does.
 
-Tasks are such: a task belongs to the server that began it, and its id is all that says so later.
+Tasks are such: a task belongs to the server that began it, and its id is all that says so later. It
+also belongs to the principal whose call began it: for anybody else it is not there.
 """
 
 from collections.abc import Callable, Sequence
 
 from upwell.gateway.client import Caller, text_of
+from upwell.gateway.refusal import Refused
 from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpstreamError
+from upwell.ground.principal import Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import METHOD_NOT_FOUND
+from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND
 from upwell.wire.rawjson import NotJson, RawObject, kind_of
 
 MOST_TASKS = 10_000
@@ -21,14 +24,18 @@ class Foreign:
     def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
         self._upstreams = upstreams
         self._tasks: dict[str, str] = {}
+        self._whose: dict[str, set[Principal]] = {}
 
     async def ask(self, method: str, params: RawObject, caller: Caller) -> Reply | None:
         """The answer of the first server that has one. None: nobody knows the method.
 
         Raises:
             UpstreamError: the server whose task it is cannot be asked.
+            Refused: the task is somebody else's.
         """
         task = text_of(params, "taskId")
+        if caller.principal not in self._whose.get(task, {caller.principal}):
+            raise Refused(INVALID_PARAMS, f"Unknown task: {task}")
         owner = self._tasks.get(f"{caller.session} {task}") if task else None
         refusal: Reply | None = None
         for upstream in self._upstreams():
@@ -61,7 +68,10 @@ class Foreign:
         if task:
             if len(self._tasks) >= MOST_TASKS:
                 del self._tasks[next(iter(self._tasks))]
+            if len(self._whose) >= MOST_TASKS:
+                del self._whose[next(iter(self._whose))]
             self._tasks[f"{caller.session} {task}"] = upstream.name
+            self._whose.setdefault(task, set()).add(caller.principal)
 
 
 def _code(error: bytes) -> object:

@@ -6,7 +6,6 @@ of whoever mounts this route; nothing of a request's headers ever reaches an ups
 """
 
 import asyncio
-import base64
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
@@ -17,17 +16,25 @@ from upwell.gateway.client import Caller, Session, text_of
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory
 from upwell.gateway.eras import (
-    CLIENT_CAPABILITIES,
     HANDSHAKE_VERSIONS,
-    HEADER_MISMATCH,
     MODERN_VERSIONS,
     PROTOCOL_VERSION,
-    UNSUPPORTED_VERSION,
     Envelope,
     meta_of,
 )
+from upwell.gateway.headers import (
+    EVENTS,
+    JSON,
+    BadRequest,
+    check_arguments,
+    check_headers,
+    headers_of,
+    message_of,
+    params_of,
+    status_of,
+)
+from upwell.gateway.replay import Outbox, Streams
 from upwell.gateway.streams import (
-    Outbox,
     Questions,
     Send,
     Stream,
@@ -37,38 +44,19 @@ from upwell.gateway.streams import (
     respond_json,
 )
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.principal import IN_SCOPE, OWNER, Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import (
-    INVALID_PARAMS,
-    INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    PARSE_ERROR,
-    Message,
-    answer_line,
-    error_body,
-    read_message,
-)
-from upwell.wire.rawjson import NotJson, RawObject, kind_of
+from upwell.wire.peer import INVALID_REQUEST, METHOD_NOT_FOUND, Message, answer_line, error_body
+from upwell.wire.rawjson import RawObject
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 PATH = "/mcp"
-PRINCIPAL = "upwell.principal"
-"""Under this name whoever mounts the route may say in the scope who was let in."""
+PRIMED_FROM = "2025-11-25"
+"""From this version on a stream begins with an event that only has an id."""
 MOST_SESSIONS = 1000
 IDLE_SECONDS = 3600.0
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_EVENTS, _JSON = "text/event-stream", "application/json"
-
-
-class BadRequest(Exception):
-    """A request that gets an HTTP error, and a JSON-RPC error as its body."""
-
-    def __init__(self, status: int, code: int, why: str, identity: bytes = b"null") -> None:
-        super().__init__(why)
-        self.status = status
-        self.line = answer_line(identity, Reply(error=error_body(code, why)))
 
 
 @dataclass(slots=True, eq=False)
@@ -77,10 +65,11 @@ class HttpSession:
 
     session: Session
     questions: Questions
-    outbox: Outbox
+    streams: Streams
     seen_at: float
     running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
-    listening: "asyncio.Task[None] | None" = None
+    followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    """The streams that a GET has open, by name."""
 
 
 class HttpFront:
@@ -94,12 +83,12 @@ class HttpFront:
         self._audience = audience
         self._clock = clock
         self._sessions: dict[str, HttpSession] = {}
-        self._modern: dict[str, Session] = {}
+        self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = {key.decode("latin-1"): v.decode("latin-1") for key, v in scope["headers"]}
-        principal = str(scope.get(PRINCIPAL, ""))
+        principal = scope.get(IN_SCOPE, OWNER)
         try:
+            headers = headers_of(scope["headers"])
             if scope["method"] == "POST":
                 await self._post(headers, principal, await _body(receive), receive, send)
             elif scope["method"] == "GET":
@@ -118,29 +107,36 @@ class HttpFront:
             self._end(held)
 
     async def _post(
-        self, headers: Mapping[str, str], principal: str, body: bytes, receive: Receive, send: Send
+        self,
+        headers: Mapping[str, str],
+        principal: Principal,
+        body: bytes,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        message = _message(headers, body)
+        message = message_of(headers, body)
         version = headers.get("mcp-protocol-version", "")
-        params = _params(message)
+        params = params_of(message)
         if version in MODERN_VERSIONS or PROTOCOL_VERSION in meta_of(params):
             await self._modern_post(headers, principal, message, params, receive, send)
         elif message.method == "initialize" and message.id is not None:
             held = self._begin(principal)
             name = (b"mcp-session-id", held.session.id.encode())
-            work = self._answering(held, message, Stream(held.questions, held.outbox))
-            await respond(send, 200, await work, [(b"content-type", _JSON.encode()), name])
+            work = self._answering(held, message, Stream(held.questions, held.streams.own))
+            await respond(send, 200, await work, [(b"content-type", JSON.encode()), name])
         else:
             if version and version not in HANDSHAKE_VERSIONS:
                 raise BadRequest(400, INVALID_REQUEST, f"unsupported protocol version {version!r}")
             accept = headers.get("accept", "")
-            events = 0 <= accept.find(_EVENTS) < accept.find(_JSON)
-            await self._handshake_post(self._held(headers, principal), message, send, events=events)
+            events = 0 <= accept.find(EVENTS) < accept.find(JSON)
+            held, primed = self._held(headers, principal), version >= PRIMED_FROM
+            await self._handshake_post(held, message, send, events=events, primed=primed)
 
     async def _handshake_post(
-        self, held: HttpSession, message: Message, send: Send, *, events: bool
+        self, held: HttpSession, message: Message, send: Send, *, events: bool, primed: bool
     ) -> None:
-        """Events from the start where the client names them first; else only where needed."""
+        """Events from the start where the client names them first; else only where needed. A
+        connection that breaks ends nothing: the client may come back for the rest."""
         if message.method is None:
             held.questions.answered(message)
             await respond(send, 202)
@@ -148,14 +144,18 @@ class HttpFront:
             await self._noticed(held, message)
             await respond(send, 202)
         else:
-            stream = Stream(held.questions, held.outbox)
-            await stream.run(send, self._answering(held, message, stream), events=events)
+            outbox = held.streams.begin()
+            stream = Stream(held.questions, held.streams.own, outbox, primed=primed)
+            try:
+                await stream.run(send, self._answering(held, message, stream), events=events)
+            finally:
+                held.streams.ended(outbox, used=stream.used)
 
     async def _noticed(self, held: HttpSession, message: Message) -> None:
         if message.method == "notifications/initialized":
             held.session.ready.set()
         elif message.method == "notifications/cancelled":
-            identity = _params(message).get("requestId") or b""
+            identity = params_of(message).get("requestId") or b""
             if identity in held.running:
                 held.running[identity].cancel()
         else:
@@ -164,7 +164,7 @@ class HttpFront:
     async def _modern_post(
         self,
         headers: Mapping[str, str],
-        principal: str,
+        principal: Principal,
         message: Message,
         params: RawObject,
         receive: Receive,
@@ -173,49 +173,69 @@ class HttpFront:
         if message.id is None or message.method is None:
             await respond(send, 202)
             return
-        _check_headers(headers, message, params)
+        check_headers(headers, message, params)
+        if message.method == "tools/call":
+            mirrors = await self._desk.mirrors(text_of(params, "name"))
+            check_arguments(headers, message, params, mirrors)
         session = self._modern.setdefault(
             principal, Session(_NoStream(), principal=principal, modern=True)
         )
-        stream = Stream(Questions(), None)
+        stream = Stream(Questions())
         work = asyncio.create_task(self._answer(session, message, stream))
         leaving = asyncio.create_task(_left(receive, work))
         try:
-            await stream.run(send, work, status=_status)
+            await stream.run(send, work, status=status_of)
         finally:
             leaving.cancel()
             work.cancel()
 
     async def _get(
-        self, headers: Mapping[str, str], principal: str, receive: Receive, send: Send
+        self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
     ) -> None:
-        if _EVENTS not in headers.get("accept", ""):
-            raise BadRequest(406, INVALID_REQUEST, f"GET gives {_EVENTS}")
+        if EVENTS not in headers.get("accept", ""):
+            raise BadRequest(406, INVALID_REQUEST, f"GET gives {EVENTS}")
         held = self._held(headers, principal)
-        if held.listening is not None and not held.listening.done():
-            raise BadRequest(409, INVALID_REQUEST, "this session has its stream open already")
-        held.listening = asyncio.create_task(follow(held.outbox, send))
-        leaving = asyncio.create_task(_left(receive, held.listening))
-        await asyncio.wait({held.listening})
+        outbox, number = self._wanted(held, headers.get("last-event-id"))
+        if before := held.followed.pop(outbox.name, None):
+            before.cancel()
+        following = asyncio.create_task(follow(outbox, send, number))
+        held.followed[outbox.name] = following
+        leaving = asyncio.create_task(_left(receive, following))
+        await asyncio.wait({following})
         leaving.cancel()
+        if held.followed.get(outbox.name) is following:
+            del held.followed[outbox.name]
 
-    def _begin(self, principal: str) -> HttpSession:
+    def _wanted(self, held: HttpSession, last: str | None) -> tuple[Outbox, int]:
+        """The stream that a GET asks for, and from where on: the session's own from what nobody
+        took yet, or the one that the last event came on."""
+        if last is None:
+            own = held.streams.own
+            if own.name in held.followed:
+                raise BadRequest(409, INVALID_REQUEST, "this session has its stream open already")
+            return own, own.taken
+        found = held.streams.find(last)
+        if found is None:
+            raise BadRequest(400, INVALID_REQUEST, "that event is none of this session's streams")
+        return found
+
+    def _begin(self, principal: Principal) -> HttpSession:
         """A new session; the one that was quiet the longest goes when there are too many."""
         now = self._clock.monotonic()
         for held in [one for one in self._sessions.values() if now - one.seen_at > IDLE_SECONDS]:
-            if not held.running and (held.listening is None or held.listening.done()):
+            if not held.running and not held.followed:
                 self._end(held)
         if len(self._sessions) >= MOST_SESSIONS:
             raise BadRequest(503, INVALID_REQUEST, f"{MOST_SESSIONS} sessions are open already")
-        questions, outbox = Questions(), Outbox()
-        session = Session(_Away(questions, outbox), principal=principal)
+        questions, streams = Questions(), Streams()
+        session = Session(_Away(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(24)
-        held = HttpSession(session, questions, outbox, now)
+        held = HttpSession(session, questions, streams, now)
         self._sessions[session.id] = held
         self._audience.join(session)
         return held
 
-    def _held(self, headers: Mapping[str, str], principal: str) -> HttpSession:
+    def _held(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         """The session that a request names, if it is its own."""
         name = headers.get("mcp-session-id", "")
         if not name:
@@ -230,7 +250,7 @@ class HttpFront:
         self._sessions.pop(held.session.id, None)
         self._audience.leave(held.session)
         held.questions.close()
-        for task in [*held.running.values(), *([held.listening] if held.listening else [])]:
+        for task in [*held.running.values(), *held.followed.values()]:
             task.cancel()
 
     def _answering(
@@ -295,69 +315,3 @@ async def _left(receive: Receive, work: "asyncio.Task[Any]") -> None:
     while (await receive())["type"] != "http.disconnect":
         continue
     work.cancel()
-
-
-def _message(headers: Mapping[str, str], body: bytes) -> Message:
-    accept = headers.get("accept", "")
-    if (_JSON not in accept or _EVENTS not in accept) and "*/*" not in accept:
-        raise BadRequest(406, INVALID_REQUEST, f"POST gives {_JSON} or {_EVENTS}: accept both")
-    if headers.get("content-type", "").partition(";")[0].strip().lower() != _JSON:
-        raise BadRequest(415, INVALID_REQUEST, f"POST takes {_JSON}")
-    try:
-        if kind_of(body) != "object":
-            raise BadRequest(400, INVALID_REQUEST, "one message at a time, as a JSON object")
-        message = read_message(body)
-    except NotJson as error:
-        raise BadRequest(400, PARSE_ERROR, f"not a JSON-RPC message: {error}") from error
-    if message.method is None and message.id is None:
-        raise BadRequest(400, INVALID_REQUEST, "a message has a method or an id")
-    return message
-
-
-def _params(message: Message) -> RawObject:
-    try:
-        return RawObject.parse(message.params)
-    except NotJson:
-        return RawObject()
-
-
-def _check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Headers have to say what the body says; whoever routes by them must not be deceived."""
-    identity = message.id or b"null"
-    meta = meta_of(params)
-    missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
-    if missing:
-        raise BadRequest(400, INVALID_PARAMS, f"_meta lacks {', '.join(missing)}", identity)
-    said = {
-        "mcp-protocol-version": meta.value(PROTOCOL_VERSION),
-        "mcp-method": message.method,
-    }
-    key = _NAMED.get(message.method or "")
-    if key and key in params:
-        said["mcp-name"] = text_of(params, key)
-    for name, value in said.items():
-        if _decoded(headers.get(name)) != value:
-            raise BadRequest(
-                400, HEADER_MISMATCH, f"the {name} header does not say what the body says", identity
-            )
-
-
-def _decoded(value: str | None) -> str | None:
-    """A header value, which is in base64 where HTTP could not carry it."""
-    if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
-        return value
-    try:
-        return base64.b64decode(value[9:-2], validate=True).decode()
-    except ValueError:
-        return None
-
-
-def _status(line: bytes) -> int:
-    """The HTTP status that goes with an answer of the modern era."""
-    if b'"error":' not in line[:400]:
-        return 200
-    error = RawObject.parse(line).get("error")
-    code = RawObject.parse(error).value("code") if error else None
-    if code == METHOD_NOT_FOUND:
-        return 404
-    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH) else 200

@@ -75,7 +75,7 @@ class Offerings:
 
     async def _own_resource(self, uri: str, caller: Caller) -> RawObject:
         try:
-            contents = await self._own.read(uri)
+            contents = await self._own.read(uri, caller)
         except UsageError as error:
             raise _not_found(uri, str(error), caller) from error
         return RawObject.parse(dumps({"contents": list(contents)}))

@@ -14,13 +14,15 @@ class Transport(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """`gateway.*`. Times in seconds, sizes in bytes."""
+    """`gateway.*`. Times in seconds, sizes in bytes. Of a list of more than `lazy_tools_tokens`
+    each tool is served in short; 0: never."""
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 60.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 1024
+    lazy_tools_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from upwell.gateway.upstream import Upstream
 from upwell.gateway.workshop import HEAVY_BYTES
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.principal import Principal
 from upwell.ground.trace import LOG, span
 from upwell.ground.types import Cue, Door, Reply, Skip, Surfacing, ToolCall
 from upwell.surface.engine import Surfacer
@@ -137,7 +138,7 @@ class Pipeline:
 
     async def _surfaced(self, call: ToolCall, client: Client) -> Heard:
         session = await self._sessions.session(client.session)
-        cue = _cue(call, session, self._cwd)
+        cue = _cue(call, session, self._cwd, client.principal)
         return await self._surfacer.surface(cue), cue
 
     async def _raced(
@@ -196,7 +197,7 @@ def _unreadable(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
     )
 
 
-def _cue(call: ToolCall, session: str, cwd: str | None) -> Cue:
+def _cue(call: ToolCall, session: str, cwd: str | None, principal: Principal) -> Cue:
     return Cue(
         door=Door.TOOL,
         tool=f"{call.server}__{call.tool}",
@@ -205,4 +206,5 @@ def _cue(call: ToolCall, session: str, cwd: str | None) -> Cue:
         cwd=cwd,
         annotations=call.annotations,
         trace_id=call.trace_id,
+        principal=principal,
     )

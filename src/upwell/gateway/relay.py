@@ -9,7 +9,7 @@ from upwell.ground.types import Reply, ToolCall
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of, loads
 
 
-def outgoing(params: RawObject, target: Target, trace_id: str) -> ToolCall:
+def outgoing(params: RawObject, target: Target, trace_id: str, principal: str = "") -> ToolCall:
     """The call to send: the upstream's own tool name, and no argument more or less than the
     agent gave, but for `_context_query`, which is ours unless the tool declares it."""
     query = ""
@@ -33,6 +33,7 @@ def outgoing(params: RawObject, target: Target, trace_id: str) -> ToolCall:
         annotations=target.annotations,
         declared=target.declared,
         trace_id=trace_id,
+        principal=principal,
     )
 
 

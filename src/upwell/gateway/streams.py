@@ -5,10 +5,10 @@ silence, so that nobody in between gives the connection up.
 """
 
 import asyncio
-from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from upwell.gateway.replay import Outbox
 from upwell.ground.types import Reply
 from upwell.wire.peer import Message, PeerBabbled, PeerGone
 from upwell.wire.rawjson import dumps
@@ -18,8 +18,6 @@ Send = Callable[[Sent], Awaitable[None]]
 Headers = Sequence[tuple[bytes, bytes]]
 
 SILENCE_SECONDS = 10.0
-MOST_KEPT = 1000
-"""Messages kept for a client that has no stream open; the oldest go first."""
 
 _JSON: Headers = ((b"content-type", b"application/json"),)
 _EVENTS: Headers = (
@@ -83,36 +81,25 @@ class Questions:
                 future.set_exception(PeerGone("the session ended"))
 
 
-class Outbox:
-    """Lines that are to go out on a stream, whenever it is open."""
-
-    def __init__(self) -> None:
-        self._lines: deque[bytes] = deque(maxlen=MOST_KEPT)
-        self._more = asyncio.Event()
-        self.open = True
-
-    def put(self, line: bytes) -> None:
-        self._lines.append(line)
-        self._more.set()
-
-    def take(self) -> list[bytes]:
-        lines = list(self._lines)
-        self._lines.clear()
-        self._more.clear()
-        return lines
-
-    async def more(self) -> None:
-        await self._more.wait()
-
-
 class Stream:
     """The answer to one POST, and a channel to its client while it lasts. After that, what is said
-    goes to `elsewhere`, the stream that the client keeps open for it."""
+    goes to `elsewhere`, the stream that the client keeps open for it. `primed`: the client is given
+    an id to come back with before anything else."""
 
-    def __init__(self, questions: Questions, elsewhere: Outbox | None) -> None:
+    def __init__(
+        self,
+        questions: Questions,
+        elsewhere: Outbox | None = None,
+        outbox: Outbox | None = None,
+        *,
+        primed: bool = False,
+    ) -> None:
         self._questions = questions
         self._elsewhere = elsewhere
-        self._outbox = Outbox()
+        self._outbox = outbox or Outbox()
+        self._primed = primed
+        self._spoke = False
+        self.used = False
 
     async def request(self, method: str, params: bytes) -> Reply:
         return await self._questions.ask(self._say, method, params)
@@ -129,69 +116,75 @@ class Stream:
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
     ) -> None:
-        """Send what is said until `work` has the last line ("" where there is none); then that."""
-        said = asyncio.create_task(self._outbox.more())
+        """Send what is said until `work` has the last line ("" where there is none); then that. A
+        stream of events only when there is something to say before, or after some silence."""
+        work.add_done_callback(self._end)
+        said = asyncio.create_task(self._outbox.more(0))
         try:
-            if events:
-                await begin(send, 200, [*_EVENTS, *headers])
-            while not work.done():
+            if not events:
                 await asyncio.wait(
                     {work, said}, timeout=SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
                 )
-                if work.done() and not events and not said.done():
-                    break
-                if not events:
-                    await begin(send, 200, [*_EVENTS, *headers])
-                    events = True
-                await self._flush(send, silent=not said.done() and not work.done())
-                if said.done():
-                    said = asyncio.create_task(self._outbox.more())
+            if events or not work.done() or self._spoke:
+                self.used = True
+                await follow(self._outbox, send, 0, headers, primed=self._primed)
+                return
             last = b"" if work.cancelled() else work.result()
-            if events:
-                await self._end(send, last)
-            elif last:
+            if last:
                 await respond(send, status(last), last, [*_JSON, *headers])
             else:
                 await respond(send, 202, b"", headers)
         finally:
             said.cancel()
-            self._outbox.open = False
+
+    def _end(self, work: "asyncio.Task[bytes]") -> None:
+        """The answer is the last thing on the stream."""
+        self._spoke = self._outbox.count > 0
+        if not work.cancelled() and not work.exception() and (line := work.result()):
+            self._outbox.put(line)
+        self._outbox.end()
 
     def _say(self, line: bytes) -> None:
-        if not self._outbox.open and self._elsewhere is not None:
+        if self._outbox.ended and self._elsewhere is not None:
             self._elsewhere.put(line)
         else:
             self._outbox.put(line)
 
-    async def _flush(self, send: Send, *, silent: bool) -> None:
-        lines = self._outbox.take()
-        body = b"".join(map(event, lines)) or (b": waiting\n\n" if silent else b"")
-        if body:
-            await send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def _end(self, send: Send, last: bytes) -> None:
-        body = b"".join(map(event, self._outbox.take())) + (event(last) if last else b"")
-        await send({"type": "http.response.body", "body": body})
-
-
-async def follow(outbox: Outbox, send: Send) -> None:
-    """Send everything that comes into an outbox, until we are cancelled."""
-    await begin(send, 200, _EVENTS)
-    await send({"type": "http.response.body", "body": b": open\n\n", "more_body": True})
+async def follow(
+    outbox: Outbox,
+    send: Send,
+    number: int,
+    headers: Headers = (),
+    *,
+    primed: bool = False,
+) -> None:
+    """Send what is said after a number as a stream of events, until its end or until we are
+    cancelled."""
+    await begin(send, 200, [*_EVENTS, *headers])
+    body = b": open\n\n"
+    if primed:
+        body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
     while True:
+        fresh, ended = outbox.after(number), outbox.ended
+        body += b"".join(event(line, outbox.identity(place)) for place, line in fresh)
+        number = fresh[-1][0] if fresh else number
+        await send({"type": "http.response.body", "body": body, "more_body": not ended})
+        if ended:
+            return
+        body = b""
         try:
             async with asyncio.timeout(SILENCE_SECONDS):
-                await outbox.more()
+                await outbox.more(number)
         except TimeoutError:
-            pass
-        body = b"".join(map(event, outbox.take())) or b": waiting\n\n"
-        await send({"type": "http.response.body", "body": body, "more_body": True})
+            body = b": waiting\n\n"
 
 
-def event(line: bytes) -> bytes:
+def event(line: bytes, identity: str = "") -> bytes:
     """A message as a server-sent event. JSON has line ends only between its parts."""
     flat = line.replace(b"\r", b" ").replace(b"\n", b" ")
-    return b"event: message\ndata: %b\n\n" % flat
+    name = b"id: %b\n" % identity.encode() if identity else b""
+    return b"event: message\n%bdata: %b\n\n" % (name, flat)
 
 
 async def begin(send: Send, status: int, headers: Headers) -> None:

@@ -266,7 +266,7 @@ class Upstream:
             self._changed_again = False
             try:
                 async with asyncio.timeout(self.options.connect_timeout_seconds):
-                    self.tools = await self._connection.every("tools/list", "tools")
+                    self.tools = await self._connection.tools()
             except (TimeoutError, UpstreamError) as error:
                 LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)
                 return

@@ -128,6 +128,7 @@ class Workshop:
             "tool": call.tool,
             "args": call.args,
             "query": call.query,
+            "principal": call.principal,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
         }
         bench = self._huge if len(result) >= HUGE_BYTES else self._usual
@@ -192,6 +193,7 @@ async def _done(
         params=b"{}",
         args=job["args"],
         query=job["query"],
+        principal=job["principal"],
     )
     try:
         check(result)

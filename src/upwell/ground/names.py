@@ -28,6 +28,11 @@ def check_server_name(name: str) -> None:
     Raises:
         UsageError: empty, too long, ours, or with characters other than letters, digits, _ and -.
     """
+    check_name(name, "server name")
+
+
+def check_name(name: str, kind: str) -> None:
+    """As `check_server_name`, for other things that are called by a short name."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:
@@ -36,7 +41,7 @@ def check_server_name(name: str) -> None:
         fault = "is taken by upwell's own tools"
     else:
         return
-    raise UsageError(f"server name {name[:60]!r} {fault}", hint="choose another name")
+    raise UsageError(f"{kind} {name[:60]!r} {fault}", hint="choose another name")
 
 
 def memory_uri(memory_id: str) -> str:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from upwell.ground.principal import OWNER, Principal
+
 DEFAULT_TENANT = "default"
 DEFAULT_NAMESPACE = "context"
 
@@ -56,6 +58,7 @@ class Cue:
     progressive: bool = False
     trace_id: str = ""
     at: float | None = None
+    principal: Principal = OWNER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,7 +212,7 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Not now, and why. A value: counted, shown, never raised."""
+    """Not now, and why. A value: counted, shown, never raised. `missing` as in `Surfacing`."""
 
     reason: SkipReason
     detail: str = ""
@@ -218,6 +221,7 @@ class Skip:
     intent: Intent = NO_INTENT
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +229,8 @@ class Surfacing:
     """Memories worth saying now, best first, and the text that says them.
 
     `text` is the fenced block of automatic doors or the digest of `ask`; `id` is the handle for
-    feedback; `confidence` and `signals` are those of the best hit.
+    feedback; `confidence` and `signals` are those of the best hit; `missing` the places that the
+    search did without, each with its reason.
     """
 
     id: str
@@ -236,6 +241,7 @@ class Surfacing:
     intent: Intent = NO_INTENT
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
     took_ms: float = 0.0
 
     @property
@@ -356,7 +362,8 @@ class ToolCall:
     """A call of `tool` (the upstream's own name) on `server`.
 
     `params` are the raw JSON bytes to send, already without what is ours (`_context_query`);
-    `args` the same arguments decoded, for reading only; `declared` a digest of its declaration.
+    `args` the same arguments decoded, for reading only; `declared` a digest of its declaration;
+    `principal` the name of who asks.
     """
 
     server: str
@@ -367,6 +374,7 @@ class ToolCall:
     annotations: Mapping[str, Any] = field(default_factory=dict)
     declared: str = ""
     trace_id: str = ""
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

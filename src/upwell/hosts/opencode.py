@@ -1,7 +1,8 @@
 """OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
 
 Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
-`tool.execute.after` and `event`. Nothing is started for an event while the daemon runs.
+`tool.execute.after` and `event` (`session.created`, `session.compacted`, `session.idle`). Nothing
+is started for an event while the daemon runs.
 """
 
 import json
@@ -18,6 +19,7 @@ import { spawn } from "node:child_process"
 
 const SOCKET = __SOCKET__
 const COMMAND = __COMMAND__
+const MOST_CHARS = 500000
 const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
 
 function viaSocket(event, body, deadline) {
@@ -53,16 +55,20 @@ function viaProcess(event, body) {
   })
 }
 
-async function ask(event, payload) {
+async function answer(event, payload) {
   try {
     const body = Buffer.from(JSON.stringify(payload))
     const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? 300).catch(() =>
       viaProcess(event, body),
     )
-    return JSON.parse(reply).text ?? ""
+    return JSON.parse(reply)
   } catch {
-    return ""
+    return {}
   }
+}
+
+async function ask(event, payload) {
+  return (await answer(event, payload)).text ?? ""
 }
 
 export const Upwell = async ({ directory }) => {
@@ -73,6 +79,9 @@ export const Upwell = async ({ directory }) => {
       const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
       if (event?.type === "session.created") {
         const payload = { sessionID, cwd: directory, source: "startup" }
+        begun.set(sessionID, ask("session.created", payload))
+      } else if (event?.type === "session.compacted") {
+        const payload = { sessionID, cwd: directory, source: "compact" }
         begun.set(sessionID, ask("session.created", payload))
       } else if (event?.type === "session.idle") {
         await ask("session.idle", { sessionID, cwd: directory })
@@ -97,13 +106,15 @@ export const Upwell = async ({ directory }) => {
       const given = input.args ?? args.get(input.callID) ?? {}
       args.delete(input.callID)
       if (typeof output?.output !== "string") return
-      const said = await ask("tool.execute.after", {
+      const said = await answer("tool.execute.after", {
         sessionID: input.sessionID,
         cwd: directory,
         tool_name: input.tool,
         args: given,
+        ...(output.output.length <= MOST_CHARS ? { output: output.output } : {}),
       })
-      if (said) output.output += "\\n\\n" + said
+      if (typeof said.output === "string") output.output = said.output
+      if (said.text) output.output += "\\n\\n" + said.text
     },
   }
 }
@@ -127,7 +138,7 @@ class OpenCode:
 
         self.removed(text)
         filled = _PLUGIN.replace("__SOCKET__", json.dumps(where.socket))
-        filled = filled.replace("__COMMAND__", json.dumps(list(where.command)))
+        filled = filled.replace("__COMMAND__", json.dumps(list(where.words)))
         return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
 
     def removed(self, text: str, olds: Sequence[str] = ()) -> str:

@@ -56,12 +56,14 @@ class Catalog:
             self._known = version, await database.read(derived.load)
         return self._known[1]
 
-    async def file_cited(self, cited: str, project: str | None) -> tuple[str, str] | None:
-        """Path and source path of the file that a project cites so."""
+    async def file_cited(
+        self, cited: str, project: str | None, namespaces: Sequence[str] = ()
+    ) -> tuple[str, str] | None:
+        """Path and source path of the file that a project cites so, all of it in `namespaces`."""
         if not self.exists:
             return None
         database = await self._open()
-        return await database.read(lambda db: derived.file_cited(db, cited, project))
+        return await database.read(lambda db: derived.file_cited(db, cited, project, namespaces))
 
     async def put(self, readings: Sequence[Reading]) -> None:
         """Bring these files up to date, in one transaction."""

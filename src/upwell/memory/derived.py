@@ -66,13 +66,22 @@ def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
         db.execute("DELETE FROM file WHERE no = ?", row)
 
 
-def file_cited(db: sqlite3.Connection, cited: str, project: str | None) -> tuple[str, str] | None:
-    """Path and source path of the file that a project cites so; its own before a global one."""
+def file_cited(
+    db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
+) -> tuple[str, str] | None:
+    """Path and source path of the file that a project cites so; its own before a global one. Where
+    `namespaces` are given, every chunk of it is in one of them."""
     visible = "" if project is None else "AND project IN ('', ?)"
+    if namespaces:
+        marks = ",".join("?" * len(namespaces))
+        visible += (
+            " AND no IN (SELECT file FROM part) AND NOT EXISTS (SELECT 1 FROM part JOIN memory "
+            f"ON memory.id = part.id WHERE part.file = no AND memory.namespace NOT IN ({marks}))"
+        )
     row = db.execute(
         f"SELECT path, source FROM file WHERE cited = ? {visible} "
         "ORDER BY project DESC, no LIMIT 1",
-        (cited,) if project is None else (cited, project),
+        (cited, *(() if project is None else (project,)), *namespaces),
     ).fetchone()
     return (row[0], row[1]) if row else None
 

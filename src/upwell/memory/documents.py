@@ -14,6 +14,7 @@ from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query
 from upwell.memory.catalog import Catalog
@@ -110,7 +111,7 @@ class Documents:
             files, chunks = await self.catalog.counts()
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
-        return Ping(ok=True, detail=f"{files} files, {chunks} chunks")
+        return Ping(ok=True, detail=f"{counted(files, 'file')}, {counted(chunks, 'chunk')}")
 
     async def refresh(self, project: str | None = None, progress: Progress | None = None) -> State:
         """Bring the index up to date with the files that `project` sees (None: all).
@@ -130,16 +131,18 @@ class Documents:
         """How many files and chunks there are of a source."""
         return await self.catalog.counts(source.path)
 
-    async def lines(self, cited: str, project: str | None) -> list[str]:
+    async def lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str] = ()
+    ) -> list[str]:
         """The lines of an imported file as it is now, secrets masked. `cited` is its path as
-        citations name it; nothing else can be read.
+        citations name it; nothing else can be read, nor what is in other `namespaces`.
 
         Raises:
             UsageError: no imported file is cited so, or it cannot be read.
         """
         await _finish(self._start(project), LOOK_SECONDS)
         wanted = cited.removeprefix("./")
-        found = await self.catalog.file_cited(wanted, project)
+        found = await self.catalog.file_cited(wanted, project, namespaces)
         if found is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",

@@ -60,8 +60,10 @@ class _Row:
     named: frozenset[str]
     spoken: frozenset[str]
 
-    def is_seen(self, project: str | None, now: float) -> bool:
+    def is_seen(self, project: str | None, namespaces: Sequence[str], now: float) -> bool:
         if self.expires_at is not None and self.expires_at <= now:
+            return False
+        if namespaces and self.namespace not in namespaces:
             return False
         return project is None or self.project in (None, project)
 
@@ -105,8 +107,9 @@ class Topics:
         self._indexes: dict[int, _Index] = {}
         self._refreshing = asyncio.Lock()
 
-    async def all(self, project: str | None = None) -> list[Topic]:
-        """The topics of what a project sees, those of most memories first, then by name.
+    async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
+        """The topics of what a project sees in these namespaces (in every one, when none is named),
+        those of most memories first, then by name.
 
         Raises:
             StoreError: a database failed.
@@ -116,7 +119,7 @@ class Topics:
         holders: defaultdict[str, list[_Row]] = defaultdict(list)
         for index in self._indexes.values():
             for row in index.rows.values():
-                if row.is_seen(project, now):
+                if row.is_seen(project, namespaces, now):
                     for topic in row.named | row.spoken:
                         holders[topic].append(row)
         listed = [
@@ -126,7 +129,9 @@ class Topics:
         ]
         return sorted(listed, key=lambda topic: (-topic.memory_count, topic.name))
 
-    async def about(self, topic: str, project: str | None = None) -> list[str]:
+    async def about(
+        self, topic: str, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> list[str]:
         """The ids of the memories that have a topic, newest first; none where there is no such.
 
         Raises:
@@ -138,7 +143,7 @@ class Topics:
             row
             for index in self._indexes.values()
             for n in index.holders.get(key, ())
-            if (row := index.rows[n]).is_seen(project, now)
+            if (row := index.rows[n]).is_seen(project, namespaces, now)
         ]
         return [row.id for row in sorted(found, key=lambda row: (-row.created_at, row.id))]
 

@@ -83,7 +83,7 @@ class CueReader:
 
     def query(self, cue: Cue, limit: int) -> Query | None:
         """What to look for, or None when the cue gives nothing to look for."""
-        scope = Scope(project=_project(cue))
+        scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         if cue.tool is None:
             return self._of_message(cue, scope, limit)
         text, source = self.five_levels(cue.tool, cue.args, scope.project)

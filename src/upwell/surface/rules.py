@@ -43,7 +43,8 @@ class Rules:
     async def of(self, cue: Cue) -> Sequence[Memory]:
         """The rules of the cue's project, newest first. A fault costs the rules only."""
         try:
-            return await self._pinned(Scope(project=project_of(cue.cwd)))
+            scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
+            return await self._pinned(scope)
         except UpwellError as error:
             LOG.warning("standing rules could not be told: %s", error)
             return ()
@@ -52,6 +53,10 @@ class Rules:
         """This session has heard them."""
         if session:
             await self._shelf.put(KIND, {session: b"told"}, ttl_seconds=self._ttl_seconds)
+
+    async def untold(self, session: str) -> None:
+        """This session has forgotten them."""
+        await self._shelf.touch(KIND, session, ttl_seconds=0)
 
     async def beside(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules, where they are due. A fault costs the rules only."""

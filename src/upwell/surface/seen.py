@@ -1,12 +1,12 @@
 """What has been said already: one ledger for every door and process, on the shelf.
 
-Keyed by memory id and content, so an edited memory is new again. Automatic doors look and write;
-`ask` only writes.
+Keyed by memory id and content, so an edited memory is new again, and by who was told. Automatic
+doors look and write; `ask` only writes.
 """
 
 from collections.abc import Sequence
 
-from upwell.ground.shelf import Shelf
+from upwell.ground.shelf import Item, Shelf
 from upwell.ground.types import Hit, Memory
 
 KIND = "seen"
@@ -20,12 +20,12 @@ class Seen:
         self._shelf = shelf
         self._ttl_seconds = ttl_seconds
 
-    async def fresh(self, hits: Sequence[Hit], session: str = "") -> list[Hit]:
-        """Those of `hits` that have not been said within the time of life, in order; nor to this
-        session as it began."""
+    async def fresh(self, hits: Sequence[Hit], session: str = "", who: str = "") -> list[Hit]:
+        """Those of `hits` that have not been said to the principal `who` within the time of life,
+        in order; nor to this session as it began."""
         if self._ttl_seconds <= 0:
             return list(hits)
-        keys = [_key(hit.memory) for hit in hits]
+        keys = [_key(hit.memory, who) for hit in hits]
         known = await self._shelf.get(KIND, keys)
         here = await self._shelf.get(HERE, [_here(key, session) for key in keys])
         return [
@@ -34,10 +34,11 @@ class Seen:
             if key not in known and _here(key, session) not in here
         ]
 
-    async def told(self, memories: Sequence[Memory], session: str) -> None:
-        """Write down that these were said."""
+    async def told(self, memories: Sequence[Memory], session: str, who: str = "") -> None:
+        """Write down that these were said to a principal."""
         if self._ttl_seconds > 0:
-            said = {_key(memory): session.encode(errors="replace") for memory in memories}
+            told = session.encode(errors="replace")
+            said = {_key(memory, who): told for memory in memories}
             await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
 
     async def told_here(self, memories: Sequence[Memory], session: str) -> None:
@@ -46,10 +47,27 @@ class Seen:
             said = {_here(_key(memory), session): b"" for memory in memories}
             await self._shelf.put(HERE, said, ttl_seconds=self._ttl_seconds)
 
-    async def untold(self, memories: Sequence[Memory]) -> None:
+    async def untold(self, memories: Sequence[Memory], who: str = "") -> None:
         """Take it back: what was decided did not reach the agent."""
         for memory in memories:
-            await self._shelf.drop(KIND, _key(memory))
+            await self._shelf.drop(KIND, _key(memory, who))
+
+    async def of_session(self, session: str) -> list[str]:
+        """Ids of the memories that this session was told, the latest last."""
+        items = [*await self._shelf.scan(HERE, _here("", session)), *await self._told_to(session)]
+        ordered = sorted(items, key=lambda item: item.created_at)
+        keys = [item.key.removeprefix(_here("", session)) for item in ordered]
+        return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
+
+    async def forget(self, session: str) -> None:
+        """What this session was told may be told again."""
+        await self._shelf.drop(HERE, _here("", session))
+        for item in await self._told_to(session):
+            await self._shelf.drop(KIND, item.key)
+
+    async def _told_to(self, session: str) -> list[Item]:
+        named = session.encode(errors="replace")
+        return [item for item in await self._shelf.scan(KIND) if item.value == named]
 
     async def renew(self, memory_id: str) -> None:
         """It is known already: begin its time of life anew."""
@@ -58,8 +76,9 @@ class Seen:
                 await self._shelf.touch(KIND, item.key, ttl_seconds=self._ttl_seconds)
 
 
-def _key(memory: Memory) -> str:
-    return f"{memory.id}:{memory.content_hash}"
+def _key(memory: Memory, who: str = "") -> str:
+    key = f"{memory.id}:{memory.content_hash}"
+    return f"{key}@{who}" if who else key
 
 
 def _here(key: str, session: str) -> str:

@@ -29,10 +29,10 @@ class Sieve:
             best = max(hit.score for hit in found)
             detail = f"best {best:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, found)
-        ordered = ranked(worth, intent, self._options, self._clock.now())
+        ordered = ranked(worth, intent, self._options.beside(cue.tool), self._clock.now())
         if cue.door not in AUTOMATIC_DOORS:
             return ordered
-        fresh = await self._seen.fresh(ordered, cue.session)
+        fresh = await self._seen.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(SkipReason.REPEATED, f"{len(ordered)} said before", ordered)
         welcome = [hit for hit in fresh if not self._lessons.is_demoted(hit.memory.id)]

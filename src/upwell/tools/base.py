@@ -48,13 +48,21 @@ class Toolbox:
         return [tool.listed() for tool in self._tools.values()]
 
     async def call(self, name: str, args: Mapping[str, Any], session: str) -> Reply:
-        tool = self._tools[name]
         try:
+            tool = self._tool(name)
             _check(tool, args)
             result = await tool.run(args, session)
         except UpwellError as error:
             result = {"content": [{"type": "text", "text": str(error)}], "isError": True}
         return Reply(result=dumps(result))
+
+    def _tool(self, name: str) -> Tool:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise UsageError(
+                f"{name} is not open to you", hint="the owner of this home says to whom"
+            )
+        return tool
 
 
 def text_result(*texts: str, meta: Mapping[str, Any] | None = None) -> Result:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI
 from upwell.ground.names import memory_id as id_in
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.frame import harmless
@@ -29,29 +30,41 @@ class Memories(Protocol):
     """The part of the library that these tools use."""
 
     async def search(
-        self, text: str, *, limit: int = 10, project: str | None = None
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        project: str | None = None,
+        namespaces: Sequence[str] = (),
     ) -> list[Hit]: ...
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
 
 Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
-Document = Callable[[str, str | None], Awaitable[Sequence[str]]]
-"""The lines of an imported document, by its path in citations, as a project sees it."""
+Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
+"""The lines of an imported document, by its path in citations, as a project and these namespaces
+see it."""
 
 
-def context_tool(surface: Surface, cwd: str | None, *, enabled: bool) -> Tool:
-    """`memory_context(message, format?)`: what is known that bears on a message."""
+def context_tool(
+    surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
+) -> Tool:
+    """`memory_context(message, format?)`: what is known that bears on a message. The digest has the
+    seed's bytes; what was searched without stands in blocks behind it."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
             return text_result(NOTHING_IS_SEARCHED)
-        outcome = await surface(Cue(door=Door.ASK, text=args["message"], session=session, cwd=cwd))
+        asked = Cue(
+            door=Door.ASK, text=args["message"], session=session, cwd=cwd, principal=principal
+        )
+        outcome = await surface(asked)
         meta = {"surfacing_id": outcome.id} if isinstance(outcome, Surfacing) else None
         if args.get("format", "digest") == "json":
             return text_result(dumps(described(outcome)).decode(), meta=meta)
         text = outcome.text if isinstance(outcome, Surfacing) else EMPTY_DIGEST
-        return text_result(text, meta=meta)
+        return text_result(text, *_without(outcome.missing), meta=meta)
 
     return Tool(
         name="memory_context",
@@ -75,7 +88,10 @@ def nowhere() -> Sequence[str]:
 
 
 def search_tool(
-    memories: Memories, project: str | None, missing: Callable[[], Sequence[str]] = nowhere
+    memories: Memories,
+    project: str | None,
+    missing: Callable[[], Sequence[str]] = nowhere,
+    principal: Principal = OWNER,
 ) -> Tool:
     """`memory_search(query, max_results?)`; `missing` says which places the search just made did
     without, and why."""
@@ -85,8 +101,10 @@ def search_tool(
         if not query:
             raise UsageError("memory_search needs a query that is not empty")
         limit = min(max(1, args.get("max_results", DEFAULT_RESULTS)), MAX_RESULTS)
-        hits = await memories.search(query, limit=limit, project=project)
-        without = [f"[upwell] searched without {place}" for place in missing()]
+        hits = await memories.search(
+            query, limit=limit, project=project, namespaces=principal.namespaces
+        )
+        without = _without(missing())
         if not hits:
             nothing = f"Nothing is remembered about {query!r}."
             return text_result("\n".join([nothing, *without]))
@@ -122,6 +140,7 @@ def get_tool(
     document: Document,
     project: str | None,
     opened: Callable[[str, str], None] = unheard,
+    principal: Principal = OWNER,
 ) -> Tool:
     """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
     text of one memory, by its id; `opened` hears which session asked for which."""
@@ -135,11 +154,13 @@ def get_tool(
             text = await _full_text(id_in(path))
             opened(session, id_in(path))
             return text_result(text)
-        return text_result(numbered(path, await document(path, project), first, count))
+        rows = await document(path, project, principal.namespaces)
+        return text_result(numbered(path, rows, first, count))
 
     async def _full_text(memory_id: str) -> str:
         memory = await memories.get(memory_id)
-        if memory is None or (project and memory.project not in (None, project)):
+        elsewhere = memory and project and memory.project not in (None, project)
+        if memory is None or elsewhere or not principal.sees(memory.namespace):
             raise UsageError(
                 f"no memory {memory_id!r}",
                 hint="memory_search finds ids; it may have been deleted",
@@ -161,6 +182,10 @@ def get_tool(
         annotations=READ_ONLY,
         run=run,
     )
+
+
+def _without(places: Sequence[str]) -> list[str]:
+    return [f"[upwell] searched without {place}" for place in places]
 
 
 def _mark(hit: Hit) -> str:
@@ -219,6 +244,8 @@ def described(outcome: Surfacing | Skip) -> dict[str, Any]:
             "source": outcome.intent.source,
         },
     }
+    if outcome.missing:
+        body["missing"] = list(outcome.missing)
     if isinstance(outcome, Surfacing):
         body["surfacing_id"] = outcome.id
     else:

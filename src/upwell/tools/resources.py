@@ -9,6 +9,7 @@ from urllib.parse import unquote_plus
 
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
+from upwell.ground.principal import OWNER, Principal
 from upwell.ground.types import Hit, Memory
 from upwell.memory.successors import SUPERSEDED
 from upwell.memory.topics import Topic
@@ -28,7 +29,12 @@ class Memories(Protocol):
     """The part of the library that resources show."""
 
     async def search(
-        self, text: str, *, limit: int = 10, project: str | None = None
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        project: str | None = None,
+        namespaces: Sequence[str] = (),
     ) -> list[Hit]: ...
 
     async def get(self, memory_id: str) -> Memory | None: ...
@@ -37,18 +43,29 @@ class Memories(Protocol):
 class Topical(Protocol):
     """The index of topics."""
 
-    async def all(self, project: str | None = None) -> list[Topic]: ...
+    async def all(
+        self, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> list[Topic]: ...
 
-    async def about(self, topic: str, project: str | None = None) -> list[str]: ...
+    async def about(
+        self, topic: str, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> list[str]: ...
 
 
 class Resources:
-    """Lists and reads our resources as one project sees them."""
+    """Lists and reads our resources as one project and one principal see them."""
 
-    def __init__(self, memories: Memories, topics: Topical, project: str | None) -> None:
+    def __init__(
+        self,
+        memories: Memories,
+        topics: Topical,
+        project: str | None,
+        principal: Principal = OWNER,
+    ) -> None:
         self._memories = memories
         self._topics = topics
         self._project = project
+        self._principal = principal
 
     def listed(self) -> list[dict[str, Any]]:
         """MCP resource objects."""
@@ -98,12 +115,12 @@ class Resources:
         return [{"uri": uri, "mimeType": JSON, "text": dumps(body).decode()}]
 
     async def _all_topics(self) -> dict[str, Any]:
-        found = await self._topics.all(self._project)
+        found = await self._topics.all(self._project, self._principal.namespaces)
         shown = [described(topic) for topic in found[:MOST_TOPICS]]
         return {"count": len(found), "topics": shown}
 
     async def _topic(self, topic: str) -> dict[str, Any]:
-        ids = await self._topics.about(topic, self._project)
+        ids = await self._topics.about(topic, self._project, self._principal.namespaces)
         if not ids:
             raise UsageError(f"no topic {topic!r}", hint=f"{TOPICS_URI} lists them")
         found = [await self._memories.get(one) for one in ids[:MOST_MEMORIES]]
@@ -119,7 +136,12 @@ class Resources:
     async def _search(self, query: str) -> dict[str, Any]:
         if not query:
             raise UsageError("a search needs a query", hint=f"{SEARCH_URI}words%20to%20find")
-        hits = await self._memories.search(query, limit=SEARCH_LIMIT, project=self._project)
+        hits = await self._memories.search(
+            query,
+            limit=SEARCH_LIMIT,
+            project=self._project,
+            namespaces=self._principal.namespaces,
+        )
         memories = [
             {
                 **brief(hit.memory, query),
@@ -132,7 +154,8 @@ class Resources:
 
     async def _memory(self, wanted: str) -> dict[str, Any]:
         memory = await self._memories.get(wanted)
-        if memory is None or (self._project and memory.project not in (None, self._project)):
+        elsewhere = memory and self._project and memory.project not in (None, self._project)
+        if memory is None or elsewhere or not self._principal.sees(memory.namespace):
             raise UsageError(f"no memory {wanted!r}", hint="it may have been forgotten")
         return {
             "id": memory.id,

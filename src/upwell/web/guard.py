@@ -2,10 +2,9 @@
 
 A web page may send requests to 127.0.0.1, and a name of its own may lead there (DNS rebinding): so
 the `Host` must be one of ours, an `Origin` too where there is one, and nothing is answered without
-the token but `/healthz`.
+a token but `/healthz`. The token says who asks; whom the owner gave one comes in at `/mcp` only.
 """
 
-import secrets
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
@@ -13,9 +12,13 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from upwell.ground.principal import IN_SCOPE
+from upwell.web.tokens import PrincipalOf
+
 MAX_BODY_BYTES = 4_194_304
 _MAX_DIGITS = 16
 OPEN_PATHS = frozenset({"/healthz"})
+SHARED_PATHS = frozenset({"/mcp"})
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -28,13 +31,18 @@ class TooLarge(Exception):
 
 
 class Guard:
-    """ASGI middleware. `hosts` are the names and addresses under which we are reached."""
+    """ASGI middleware. `hosts` are the names and addresses under which we are reached;
+    `principal_of` knows the tokens."""
 
     def __init__(
-        self, app: ASGIApp, token: str, hosts: Iterable[str], max_body_bytes: int = MAX_BODY_BYTES
+        self,
+        app: ASGIApp,
+        principal_of: PrincipalOf,
+        hosts: Iterable[str],
+        max_body_bytes: int = MAX_BODY_BYTES,
     ) -> None:
         self._app = app
-        self._token = token.encode()
+        self._principal_of = principal_of
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
 
@@ -93,14 +101,14 @@ class Guard:
             return _refused(413, "the body is too large")
         if scope["path"] in OPEN_PATHS:
             return None
-        if not self._knows(headers.get("authorization", "")):
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        principal = self._principal_of(token.strip()) if scheme.lower() == "bearer" else None
+        if principal is None:
             return _refused(401, "the token in UPWELL_HOME/token is needed", ask=True)
+        if principal.name and scope["path"] not in SHARED_PATHS:
+            return _refused(403, "this is for the owner of the home")
+        scope[IN_SCOPE] = principal
         return None
-
-    def _knows(self, authorization: str) -> bool:
-        scheme, _, given = authorization.partition(" ")
-        said = given.strip().encode("utf-8", "replace")
-        return scheme.lower() == "bearer" and secrets.compare_digest(said, self._token)
 
 
 def _refused(status: int, why: str, *, ask: bool = False) -> JSONResponse:

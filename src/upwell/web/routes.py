@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
+from upwell.web.tokens import PrincipalOf
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -19,9 +20,11 @@ AnswerHook = Callable[[str, str, bytes], Awaitable[bytes]]
 """Host, event name ("" when the body says it) and body in, JSON out."""
 
 
-def http_app(routes: Sequence[BaseRoute], token: str, hosts: Iterable[str] = ()) -> ASGIApp:
+def http_app(
+    routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
+) -> ASGIApp:
     """Every route behind one guard. `hosts` are names beside loopback's."""
-    return Guard(Starlette(routes=list(routes)), token, {*LOOPBACK, *hosts})
+    return Guard(Starlette(routes=list(routes)), principal_of, {*LOOPBACK, *hosts})
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:

@@ -6,9 +6,8 @@ in one queue. Redirects are not followed, and nothing but the configured headers
 """
 
 import asyncio
-import base64
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -16,8 +15,9 @@ from urllib.parse import urljoin, urlsplit
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Line
+from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
-from upwell.wire.rawjson import NotJson, RawObject, kind_of
+from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ MOST_RETRIES = 5
 MOST_WAIT_SECONDS = 30.0
 _SESSION = "mcp-session-id"
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
-_VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
-_NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-_PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +50,14 @@ class _Read:
     answered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A request under way; `modern` ones stand for themselves and have no session."""
+
+    task: "asyncio.Task[None]"
+    modern: bool
+
+
 class HttpLink:
     """A sink whose lines are POSTed, and the lines that come back. `lines` ends when the server is
     gone or has forgotten our session: then it has to be greeted anew."""
@@ -67,9 +72,10 @@ class HttpLink:
         self._found = asyncio.Event()
         self._session: dict[str, str] = {}
         self._queue: asyncio.Queue[Line | None] = asyncio.Queue()
-        self._posts: dict[bytes, asyncio.Task[None]] = {}
+        self._posts: dict[bytes, _Post] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
+        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
@@ -92,20 +98,21 @@ class HttpLink:
             raise ConnectionResetError(self._why)
         message = RawObject.parse(line)
         identity, method = message.get("id"), message.value("method")
-        if method == "notifications/cancelled" and self._withdrawn(message):
+        if method == "notifications/cancelled" and _withdrawn(self._posts, message):
             return
         if identity is None or method is None:
-            await self._post(line, message, None)
+            await self._post(line, message, None, {})
             if method == "notifications/initialized" and not self._endpoint.sse:
                 self._background.append(asyncio.create_task(self._listen()))
             return
-        task = asyncio.create_task(self._post(line, message, identity))
-        self._posts[identity] = task
+        modern = headers_of(message, self._mirrors)
+        task = asyncio.create_task(self._post(line, message, identity, modern))
+        self._posts[identity] = _Post(task, modern=bool(modern))
         task.add_done_callback(lambda _: self._posts.pop(identity, None))
 
     async def aclose(self) -> None:
         """End the session and everything under way."""
-        for task in [*self._posts.values(), *self._background]:
+        for task in [*(post.task for post in self._posts.values()), *self._background]:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._session.get(_SESSION) and not self._why:
@@ -117,6 +124,21 @@ class HttpLink:
         self._gone("closed")
         await self._client.aclose()
 
+    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
+        """The tools of the server that may be used over HTTP; their calls say in headers what the
+        tools declare."""
+        kept: list[RawObject] = []
+        self._mirrors = {}
+        for tool in tools:
+            try:
+                if mirrors := declared_by(tool):
+                    self._mirrors[str(tool.value("name"))] = mirrors
+            except BadMirror as error:
+                LOG.warning("%s: a tool is left out: %s", self._endpoint.url, error)
+                continue
+            kept.append(tool)
+        return tuple(kept)
+
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """Why it is gone, for an error message."""
         return self._why or "its stream ended"
@@ -124,16 +146,11 @@ class HttpLink:
     async def stop(self, grace_seconds: float = 2.0) -> None:
         await self.aclose()
 
-    def _withdrawn(self, message: RawObject) -> bool:
-        """In the modern era a request is taken back by closing its stream."""
-        params = RawObject.parse(message.get("params") or b"{}")
-        task = self._posts.get(params.get("requestId") or b"")
-        if self._session or task is None:
-            return False
-        task.cancel()
-        return True
-
-    async def _post(self, line: bytes, message: RawObject, identity: bytes | None) -> None:
+    async def _post(
+        self, line: bytes, message: RawObject, identity: bytes | None, modern: Mapping[str, str]
+    ) -> None:
+        """Send one message, with our session's headers or those of a `modern` request, which has
+        no session."""
         import httpx2
 
         if not self._url:
@@ -141,8 +158,7 @@ class HttpLink:
         headers = {
             "content-type": JSON,
             "accept": f"{JSON}, {EVENTS}",
-            **self._session,
-            **_modern_headers(message),
+            **(modern or self._session),
         }
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
@@ -158,7 +174,7 @@ class HttpLink:
     ) -> None:
         """Hand on what a POST was answered with."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status_code == 404 and self._session.get(_SESSION):
+        if response.status_code == 404 and _SESSION in response.request.headers:
             self._gone("the server has forgotten our session")
         elif response.status_code >= 300:
             body = await _body(response, self._max_bytes)
@@ -246,6 +262,16 @@ class HttpLink:
             self._queue.put_nowait(None)
 
 
+def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
+    """In the modern era a request is taken back by closing its stream."""
+    params = RawObject.parse(message.get("params") or b"{}")
+    post = posts.get(params.get("requestId") or b"")
+    if post is None or not post.modern:
+        return False
+    post.task.cancel()
+    return True
+
+
 def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
     """A link to a server. Nothing is sent yet.
 
@@ -285,29 +311,6 @@ async def _body(response: "httpx2.Response", max_bytes: int) -> Line:
             parts.append(chunk)
     whole = b"".join(parts)
     return Line(whole[:4096], oversize=size) if size > max_bytes else Line(whole)
-
-
-def _modern_headers(message: RawObject) -> dict[str, str]:
-    """What a request of the modern era has to say in its headers."""
-    params = RawObject.parse(message.get("params") or b"{}")
-    raw = params.get("_meta") or b""
-    meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
-    version = meta.value(_VERSION_KEY)
-    if not isinstance(version, str):
-        return {}
-    method = str(message.value("method"))
-    headers = {"mcp-protocol-version": version, "mcp-method": method}
-    name = params.value(_NAMED[method]) if method in _NAMED else None
-    if isinstance(name, str):
-        headers["mcp-name"] = _encoded(name)
-    return headers
-
-
-def _encoded(value: str) -> str:
-    """A header value; in base64 where HTTP could not carry it."""
-    if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
-        return value
-    return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def _answers(event: Event, identity: bytes | None) -> bool:

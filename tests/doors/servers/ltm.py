@@ -47,6 +47,8 @@ def answer(call: Call) -> str | None:
         raise RpcError('{"code":-32603,"message":"not now"}')
     if how == "hang":
         pause(FOREVER)
+    if how == "slow":
+        pause(0.6)
     if how == "crash":
         os._exit(9)
     if how == "error":

@@ -97,6 +97,7 @@ def progress(call: Call) -> str:
         call.server.notify(
             "notifications/progress", f'{{"progressToken":{json.dumps(token)},{values}}}'
         )
+    pause(float(call.args.get("seconds", 0)))
     return text("done")
 
 

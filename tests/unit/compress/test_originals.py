@@ -52,6 +52,18 @@ async def test_keys_are_the_same_for_the_same_text_tenant_and_home_only() -> Non
     assert originals(clock, secret=b"t" * 32).key_of("text") != key
 
 
+async def test_a_key_of_one_principal_opens_nothing_for_another() -> None:
+    kept = originals(Hand())
+    ada, bob = kept.of("ada"), kept.of("bob")
+    key = (await ada.keep("text")).key
+    assert await ada.get(key) == "text"
+    assert len({key, kept.key_of("text"), bob.key_of("text")}) == 3
+    for other in (kept, bob):
+        with pytest.raises(KeyUnknown):
+            await other.get(key)
+    assert kept.of("") is kept
+
+
 async def test_reading_gives_a_new_day_to_live_and_not_reading_none() -> None:
     clock = Hand()
     kept = originals(clock)

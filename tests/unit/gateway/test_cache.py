@@ -8,6 +8,7 @@ import pytest
 from upwell.gateway.cache import Cache
 from upwell.gateway.client import Nobody
 from upwell.gateway.options import CacheOptions, ServerOptions, Transport
+from upwell.ground.principal import Principal
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Reply, ToolCall
@@ -26,7 +27,7 @@ KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"
 
 class Client(Nobody):
     def __init__(self, principal="", capabilities=b"{}"):
-        self.principal = principal
+        self.principal = Principal(principal)
         self.capabilities = capabilities
 
 

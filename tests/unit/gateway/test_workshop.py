@@ -72,7 +72,7 @@ async def test_an_unknown_key_is_said_so(app):
 
 async def test_one_that_hangs_is_ended_and_the_next_job_is_done(tmp_path):
     environment = {"PATH": "/usr/bin:/bin", "UPWELL_HOME": str(tmp_path)}
-    job = {"server": "fs", "tool": "read", "args": {}, "query": "", "ratio": 1.0}
+    job = {"server": "fs", "tool": "read", "args": {}, "query": "", "principal": "", "ratio": 1.0}
     bench = _Bench(environment)
     await bench.warm()
     (child,) = [pid for pid in processes(os.getpid()) if b"cli.workshop" in _command(pid)]

@@ -183,6 +183,19 @@ async def test_what_is_let_go_is_forgotten(house: House):
     assert await house.documents.get(hit.memory.id) is None
 
 
+async def test_a_file_can_be_read_by_who_sees_all_of_it(house: House):
+    house.write("decisions/a.md", "the kettle is red\n")
+    house.write("b.md", "")
+    await house.take("decisions")
+    await house.take("b.md")
+    [hit] = await house.find("kettle")
+    cited = hit.memory.source
+    assert await house.documents.lines(cited, None, ["patterns", "decisions"])
+    for path, namespaces in ((cited, ["patterns"]), ("b.md", ["context"])):
+        with pytest.raises(UsageError):
+            await house.documents.lines(path, None, namespaces)
+
+
 async def test_secrets_are_masked_in_the_index_and_lines_stay(house: House):
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "MIIEpAIBAAKCAQEA\n" * 20
     house.write("a.md", f"token {TOKEN}\n\n{key}-----END RSA PRIVATE KEY-----\n\nthe kettle\n")

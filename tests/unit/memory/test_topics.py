@@ -105,6 +105,19 @@ async def test_a_project_sees_its_own_topics(library: Library, topics: Topics) -
     assert await named(topics, "/b") == {"context": 2, "land": 1, "sea": 1}
 
 
+async def test_who_sees_some_namespaces_sees_their_topics(library: Library, topics: Topics) -> None:
+    shared = {"text": "the tide table", "tags": ["tide"]}
+    await library.add_many(
+        [{**shared, "namespace": "decisions"}, {**shared, "namespace": "patterns", "id": "p"}]
+    )
+    seen = {topic.name: topic for topic in await topics.all(namespaces=["patterns"])}
+    assert seen["tide"].memory_count == 1
+    assert seen["tide"].namespaces == ("patterns",)
+    assert "decisions" not in seen
+    assert await topics.about("tide", namespaces=["patterns"]) == ["p"]
+    assert await topics.about("decisions", namespaces=["patterns"]) == []
+
+
 async def test_what_has_expired_is_no_topic(database: Database) -> None:
     clock = ManualClock()
     store = SqliteStore(database, clock=clock)

@@ -4,6 +4,7 @@ from dataclasses import replace
 import pytest
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
+from upwell.ground.principal import Principal
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing, Trust
 from upwell.surface.engine import Surfacer
@@ -123,6 +124,21 @@ async def test_nothing_is_said_twice_but_to_who_asks():
     assert isinstance(await surfacer.surface(ask), Surfacing)
     stage.clock.advance(604_800)
     assert isinstance(await surfacer.surface(read()), Surfacing)
+
+
+async def test_what_one_principal_was_told_is_new_to_another():
+    stage = Stage(hit())
+    surfacer = stage.surfacer()
+    ada = Principal("ada", ("decisions",))
+    assert isinstance(await surfacer.surface(read()), Surfacing)
+    outcome = await surfacer.surface(replace(read(session="hers"), principal=ada))
+    assert isinstance(outcome, Surfacing)
+    assert stage.recall.asked[-1].scope.namespaces == ("decisions",)
+    again = replace(read("lib/cache.py", session="hers"), principal=ada)
+    assert await reason(surfacer, again) is SkipReason.REPEATED
+    await surfacer.take_back(outcome, again)
+    assert isinstance(await surfacer.surface(again), Surfacing)
+    assert await reason(surfacer, read("lib/cache.py")) is SkipReason.REPEATED
 
 
 async def test_an_edited_memory_is_new_again():

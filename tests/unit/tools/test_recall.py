@@ -1,6 +1,7 @@
 """`memory_get`: by citation, from a line on, as much as fits one answer."""
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -23,7 +24,7 @@ class Shelf:
         return Memory(id=memory_id, text=f"text of {memory_id}", project=known[memory_id])
 
 
-async def document(path: str, project: str | None) -> list[str]:
+async def document(path: str, project: str | None, namespaces: Sequence[str]) -> list[str]:
     if path != "memory/a.md":
         raise UsageError(f"no imported document is called {path!r}")
     return ROWS

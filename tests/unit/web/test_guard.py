@@ -5,14 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.principal import IN_SCOPE, OWNER, Principal
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.token import token_of
+from upwell.web.tokens import Tokens, give
 
 TOKEN = "t" * 43
+NOWHERE = Path("/nonexistent/tokens.json")
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
 
 
@@ -26,7 +31,7 @@ async def metrics() -> list[Any]:
 
 def application() -> Any:
     routes = [*hook_routes(answer), *health_routes(lambda: {"version": "1"}, metrics)]
-    return http_app(routes, TOKEN, ["gateway.lan"])
+    return http_app(routes, Tokens(TOKEN, NOWHERE).principal_of, ["gateway.lan"])
 
 
 async def asked(
@@ -132,6 +137,25 @@ async def test_health_needs_no_token_and_figures_do() -> None:
     assert (await asked("/healthz", {"host": "evil.example"}, method="GET"))[0] == 421
 
 
+async def test_whom_the_owner_gave_a_token_comes_in_at_mcp_only(tmp_path: Path) -> None:
+    path = tmp_path / "tokens.json"
+    token = give(path, "ada", ["decisions"])
+    came: list[Any] = []
+
+    async def mcp(request: Any) -> Any:
+        came.append(request.scope[IN_SCOPE])
+        return PlainTextResponse("in")
+
+    routes = [Route("/mcp", mcp, methods=["POST"]), *hook_routes(answer)]
+    app = http_app(routes, Tokens(TOKEN, path).principal_of)
+    ada = {**GOOD, "authorization": f"Bearer {token}"}
+    assert (await asked("/mcp", ada, app=app))[0] == 200
+    assert (await asked("/hook/claude", ada, app=app))[0] == 403
+    assert (await asked("/mcp", GOOD, app=app))[0] == 200
+    assert (await asked("/hook/claude", GOOD, app=app))[0] == 200
+    assert came == [Principal("ada", ("decisions",)), OWNER]
+
+
 async def test_unknown_paths_and_methods() -> None:
     assert (await asked("/nothing", GOOD))[0] == 404
     assert (await asked("/hook/claude", GOOD, method="GET"))[0] == 405
@@ -141,7 +165,8 @@ async def test_websockets_are_not_let_in() -> None:
     async def never(*_: Any) -> None:
         raise AssertionError("let in")
 
-    await Guard(never, TOKEN, ["localhost"])({"type": "websocket"}, never, never)
+    tokens = Tokens(TOKEN, NOWHERE)
+    await Guard(never, tokens.principal_of, ["localhost"])({"type": "websocket"}, never, never)
 
 
 def test_labels_are_escaped() -> None:

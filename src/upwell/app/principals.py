@@ -1,0 +1,45 @@
+"""What upwell itself offers, as each principal may use it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from upwell.gateway.client import Client
+from upwell.ground.principal import OWNER, Principal
+from upwell.ground.types import Reply
+from upwell.tools.base import Toolbox
+from upwell.tools.resources import Resources
+
+
+class Toolboxes:
+    """Everybody is shown the same tools; each call runs in the box of who made it."""
+
+    def __init__(self, make: Callable[[Principal], Toolbox]) -> None:
+        self._make = make
+        self._made: dict[Principal, Toolbox] = {}
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        return self._of(OWNER).listed()
+
+    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
+        return await self._of(client.principal).call(name, args, client.session)
+
+    def _of(self, principal: Principal) -> Toolbox:
+        if principal not in self._made:
+            self._made[principal] = self._make(principal)
+        return self._made[principal]
+
+
+class SeenResources:
+    """The same addresses for everybody; what stands there is what the reader may see."""
+
+    def __init__(self, make: Callable[[Principal], Resources]) -> None:
+        self._make = make
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        return self._make(OWNER).listed()
+
+    def templates(self) -> Sequence[Mapping[str, Any]]:
+        return self._make(OWNER).templates()
+
+    async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
+        return await self._make(client.principal).read(uri)

@@ -1,0 +1,123 @@
+"""What a request over HTTP has to look like: its headers, its body, and that they say the same."""
+
+from collections.abc import Iterable, Mapping
+
+from upwell.gateway.client import text_of
+from upwell.gateway.eras import (
+    CLIENT_CAPABILITIES,
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    PROTOCOL_VERSION,
+    UNSUPPORTED_VERSION,
+    meta_of,
+)
+from upwell.ground.types import Reply
+from upwell.wire.mirrors import NAMED, Mirror, decoded, differing
+from upwell.wire.peer import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+    read_message,
+)
+from upwell.wire.rawjson import NotJson, RawObject, kind_of
+
+EVENTS, JSON = "text/event-stream", "application/json"
+
+
+class BadRequest(Exception):
+    """A request that gets an HTTP error, and a JSON-RPC error as its body."""
+
+    def __init__(self, status: int, code: int, why: str, identity: bytes = b"null") -> None:
+        super().__init__(why)
+        self.status = status
+        self.line = answer_line(identity, Reply(error=error_body(code, why)))
+
+
+def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers of a request by their names in lower case.
+
+    Raises:
+        BadRequest: one of MCP's own stands there twice: readers of the first and of the last one
+            would not agree.
+    """
+    headers: dict[str, str] = {}
+    for key, value in raw:
+        name = key.decode("latin-1").lower()
+        if name in headers and name.startswith("mcp-"):
+            raise BadRequest(400, HEADER_MISMATCH, f"the {name} header comes twice")
+        headers[name] = value.decode("latin-1")
+    return headers
+
+
+def message_of(headers: Mapping[str, str], body: bytes) -> Message:
+    accept = headers.get("accept", "")
+    if (JSON not in accept or EVENTS not in accept) and "*/*" not in accept:
+        raise BadRequest(406, INVALID_REQUEST, f"POST gives {JSON} or {EVENTS}: accept both")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise BadRequest(415, INVALID_REQUEST, f"POST takes {JSON}")
+    try:
+        if kind_of(body) != "object":
+            raise BadRequest(400, INVALID_REQUEST, "one message at a time, as a JSON object")
+        message = read_message(body)
+    except NotJson as error:
+        raise BadRequest(400, PARSE_ERROR, f"not a JSON-RPC message: {error}") from error
+    if message.method is None and message.id is None:
+        raise BadRequest(400, INVALID_REQUEST, "a message has a method or an id")
+    return message
+
+
+def params_of(message: Message) -> RawObject:
+    try:
+        return RawObject.parse(message.params)
+    except NotJson:
+        return RawObject()
+
+
+def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
+    """Headers have to say what the body says; whoever routes by them must not be deceived."""
+    identity = message.id or b"null"
+    meta = meta_of(params)
+    missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
+    if missing:
+        raise BadRequest(400, INVALID_PARAMS, f"_meta lacks {', '.join(missing)}", identity)
+    said = {
+        "mcp-protocol-version": meta.value(PROTOCOL_VERSION),
+        "mcp-method": message.method,
+    }
+    key = NAMED.get(message.method or "")
+    if key and key in params:
+        said["mcp-name"] = text_of(params, key)
+    for name, value in said.items():
+        if decoded(headers.get(name)) != value:
+            raise BadRequest(
+                400, HEADER_MISMATCH, f"the {name} header does not say what the body says", identity
+            )
+
+
+def status_of(line: bytes) -> int:
+    """The HTTP status that goes with an answer of the modern era."""
+    if b'"error":' not in line[:400]:
+        return 200
+    error = RawObject.parse(line).get("error")
+    code = RawObject.parse(error).value("code") if error else None
+    if code == METHOD_NOT_FOUND:
+        return 404
+    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY) else 200
+
+
+def check_arguments(
+    headers: Mapping[str, str], message: Message, params: RawObject, mirrors: tuple[Mirror, ...]
+) -> None:
+    """What a tool declares to be said in headers has to be what its arguments say.
+
+    Raises:
+        BadRequest: it is not.
+    """
+    header = differing(mirrors, params.get("arguments") or b"{}", headers)
+    if header is not None:
+        why = f"the {header} header does not say what the arguments say"
+        raise BadRequest(400, HEADER_MISMATCH, why, message.id or b"null")

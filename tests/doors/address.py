@@ -1,0 +1,97 @@
+"""A gateway on HTTP, spoken to request by request."""
+
+import http.client
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.doors.agent import CAPABILITIES
+from tests.doors.conformance.run import free_port, program
+from tests.doors.peer import ENVELOPE, LEGACY, MODERN
+
+BOTH = "application/json, text/event-stream"
+Answer = tuple[int, dict[str, str], Any]
+
+
+class Address:
+    """Where a gateway is, and the token with which one comes in."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self.port = port
+        self.token = token
+
+    def send(self, verb: str, body: Any = None, path: str = "/mcp", **headers: str) -> Answer:
+        """One request; gives status, headers and the last message of the answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        given = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
+        given |= {"Content-Type": "application/json"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        connection.request(verb, path, data, {k: v for k, v in given.items() if v})
+        response = connection.getresponse()
+        raw = response.read()
+        connection.close()
+        kind = response.getheader("content-type", "")
+        if kind.startswith("text/event-stream"):
+            raw = [line[6:] for line in raw.split(b"\n") if line.startswith(b"data: ")][-1]
+        known = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, known, json.loads(raw) if raw[:1] == b"{" else raw
+
+    def begin(self) -> "Conversation":
+        hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": {}}
+        ask = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+        status, headers, _ = self.send("POST", ask)
+        assert status == 200
+        return Conversation(self, headers["mcp-session-id"])
+
+    def modern(self, method: str, params: Mapping[str, Any], **headers: str) -> Answer:
+        body = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": method,
+            "params": {**params, "_meta": ENVELOPE},
+        }
+        name = params.get("name", params.get("uri", ""))
+        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method, "Mcp_Name": name, **headers}
+        return self.send("POST", body, **given)
+
+
+class Conversation:
+    """A session of the handshake era."""
+
+    def __init__(self, address: Address, session: str) -> None:
+        self.address = address
+        self.session = session
+        self.post("notifications/initialized", None)
+
+    def post(self, method: str, identity: Any, params: Any = None, **headers: str) -> Answer:
+        body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
+        if identity is not None:
+            body["id"] = identity
+        given = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
+        return self.address.send("POST", body, **given)
+
+    def call(self, tool: str, identity: Any = 1, **arguments: Any) -> dict[str, Any]:
+        params = {"name": tool, "arguments": arguments}
+        status, _, message = self.post("tools/call", identity, params)
+        assert status == 200, message
+        assert message["id"] == identity
+        return dict(message["result"])
+
+
+def said(result: Mapping[str, Any]) -> str:
+    return str(result["content"][0]["text"])
+
+
+@contextmanager
+def serving(home: Path, log: Path, **env: str) -> Iterator[Address]:
+    """`upwell serve --http` over a home that is configured already."""
+    port = free_port()
+    given = {"PATH": os.environ["PATH"], "HOME": str(log.parent), "UPWELL_HOME": str(home), **env}
+    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    with program(command, port, given, log):
+        yield Address(port, (home / "token").read_text().strip())
