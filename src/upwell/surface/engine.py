@@ -23,6 +23,7 @@ from upwell.ground.types import (
     Skip,
     SkipReason,
     Surfacing,
+    Trust,
 )
 from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
@@ -264,7 +265,7 @@ class Surfacer:
             return Skip(reason=SkipReason.FAULT, detail=error.message), tuple(self._missing())
         missing = tuple(self._missing())
         self._breaker.succeed()
-        current = [hit for hit in hits if not hit.signals.get(SUPERSEDED)]
+        current = [hit for hit in hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), missing
 
     async def _speak(
@@ -297,6 +298,11 @@ class Surfacer:
             queries=query.texts,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
         )
+
+
+def _may_be_said(hit: Hit) -> bool:
+    """Not what something newer stands for, and never what a tool said (DESIGN 4.12)."""
+    return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
 
 
 def _key_of(outcome: Outcome) -> str:
