@@ -71,8 +71,9 @@ def git(
 ) -> None:
     """Propose memories from commit messages that say why, with the files they touched."""
     from upwell.capture.git import proposals_from
+    from upwell.config import load
 
-    found = proposals_from(path, commits)
+    found = proposals_from(path, commits, load().environment)
     new = _inbox().propose(found)
     say(f"{new} new proposals from {len(found)} commits that say why")
     if new:
