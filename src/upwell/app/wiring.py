@@ -254,7 +254,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "notes": await asyncio.to_thread(self.notes.ping),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,
