@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.capturing import capture
+from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -21,6 +21,7 @@ from upwell.app.files import (
 )
 from upwell.app.learning import OfTool, Traces, open_lessons, tidy
 from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
@@ -42,7 +43,7 @@ from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -108,6 +109,7 @@ class App:
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            known=self.memory.get,
             lessons=self.lessons,
         )
         self._shelf = shelf
@@ -220,14 +222,12 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        inbox = self.config.home.inbox_file
-        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            settle=settle,
+            settle=partial(settle, self.surfacer, self.lessons, self.config),
             elsewhere=self._elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
@@ -336,4 +336,5 @@ async def build(settings: Settings | None = None) -> App:
     tools = tools_of(config, embedder)
     app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
+    await take_up(config.home.root, app.surfacer.journal, app.lessons)
     return app

@@ -28,6 +28,7 @@ from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.behind import Behind
 from upwell.surface.classify import Classifier
+from upwell.surface.compaction import Compaction, Known, nothing_known
 from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.intent import detector_of
@@ -57,9 +58,10 @@ class Surfacer:
     """Decides whether to speak and what to say.
 
     `search` finds candidates, `missing` says what it did without; `pinned` gives the standing
-    rules, `latest` the newest memories of a scope; `paused` says whether a session asked for
-    silence; `mask` takes secrets out of what the journal keeps; `chat` is the model that is asked
-    for intents where `intent.use_llm` says so; `lessons` is what was learned, and whoever learns.
+    rules, `latest` the newest memories of a scope, `known` those with given ids; `paused` says
+    whether a session asked for silence; `mask` takes secrets out of what the journal keeps; `chat`
+    is the model that is asked for intents where `intent.use_llm` says so; `lessons` is what was
+    learned, and whoever learns.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Surfacer:
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
         latest: Latest = nothing_lately,
+        known: Known = nothing_known,
         chat: Chat | None = None,
         lessons: Lessons | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -80,6 +83,7 @@ class Surfacer:
         self._search = search
         self._missing = missing
         self._options = options
+        self._seconds = options.surface.timeout_seconds
         self._paused = paused
         self._clock = clock
         self._reader = CueReader(options.surface.templates, options.lexicon)
@@ -94,8 +98,16 @@ class Surfacer:
         self._sieve = Sieve(options, self._lessons, self._seen, clock)
         self._journal = Journal(shelf, options.surface, mask, clock)
         self._behind = Behind([self._journal.flush, *self._lessons.work()])
+        self._compaction = Compaction(
+            shelf, self._seen, self._rules, known, self._lessons.is_demoted
+        )
         self._opening = Opening(
-            self._rules, self._lessons.welcome(latest), shelf, self._seen, options.surface
+            self._rules,
+            self._lessons.welcome(latest),
+            self._compaction,
+            shelf,
+            self._seen,
+            options.surface,
         )
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
@@ -127,6 +139,13 @@ class Surfacer:
     def threshold(self, cue: Cue) -> float:
         """The score that a memory needs to be said to this cue: `min_score`, as it was learned."""
         return self._lessons.min_score(cue)
+
+    async def compacting(self, session: str) -> None:
+        """This session's agent is about to forget what it was told: it may be told again."""
+        try:
+            await self._compaction.before(session)
+        except UpwellError as error:
+            LOG.warning("what a session was told was not written down: %s", error)
 
     async def aclose(self) -> None:
         """Bring what is pending to the shelf."""
@@ -194,7 +213,7 @@ class Surfacer:
         query = self._query_of(cue, intent)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
-            intent = await self._settled(cue, intent)
+            intent = await self._classifier.settled(cue.text, intent, self._seconds)
             refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
@@ -202,7 +221,7 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._settled(cue, intent))
+        settling = asyncio.create_task(self._classifier.settled(cue.text, intent, self._seconds))
         found, missing = await self._found(query)
         if isinstance(found, Skip):
             settling.cancel()
@@ -226,25 +245,16 @@ class Surfacer:
         items = profile_of(cue.door, intent, self._options.beside(cue.tool)).items
         return self._reader.query(cue, items * _OVERSAMPLING)
 
-    async def _settled(self, cue: Cue, intent: Intent) -> Intent:
-        """The intent of keywords, or what the model makes of it where one is asked."""
-        if intent.source != "keyword":
-            return intent
-        return await self._classifier.settled(
-            cue.text, intent, self._options.surface.timeout_seconds
-        )
-
     async def _found(self, query: Query) -> tuple[list[Hit] | Skip, tuple[str, ...]]:
         """Candidates within the deadline, through the breaker; and what was searched without."""
         if not self._breaker.allow():
             return Skip(reason=SkipReason.BREAKER_OPEN), ()
-        seconds = self._options.surface.timeout_seconds
         try:
-            async with asyncio.timeout(seconds):
-                hits = await self._search(query, Deadline.after(seconds, self._clock))
+            async with asyncio.timeout(self._seconds):
+                hits = await self._search(query, Deadline.after(self._seconds, self._clock))
         except TimeoutError:
             self._breaker.fail()
-            return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s"), ()
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{self._seconds:g} s"), ()
         except UpwellError as error:
             self._breaker.fail()
             LOG.warning("recall failed: %s", error)
