@@ -131,6 +131,7 @@ class App:
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
             shortened=self._served,
+            brief=self.fitter.brief,
         )
         self._files = files
         self._cwd = cwd

@@ -135,8 +135,21 @@ class Fitter:
         compressor = Compressor(options, self._tools)
         return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
-    async def fit(self, call: ToolCall, result: RawObject, ratio: float | None = None) -> RawObject:
-        """`result` within the budget of its tool. `ratio` overrides what was learned."""
+    async def brief(self, call: ToolCall, result: bytes) -> bytes:
+        """`result` within the budget of its tool at little cost, however odd it is: of its texts
+        the beginning, and how to read on."""
+        return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
+
+    async def fit(
+        self,
+        call: ToolCall,
+        result: RawObject,
+        ratio: float | None = None,
+        *,
+        strategy: str = "",
+    ) -> RawObject:
+        """`result` within the budget of its tool. `ratio` overrides what was learned, `strategy`
+        what is configured, unless that is to leave it alone."""
         options = self._options(call.server, call.tool)
         blocks = content_of(result)
         if not blocks or options.strategy == "none":
@@ -149,6 +162,7 @@ class Fitter:
         texts = await asyncio.to_thread(_texts, blocks)
         if _within(texts, budget):
             return result
+        options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
         if any(fitted):
             self._shortened(call, _cut(texts, fitted))
