@@ -131,6 +131,7 @@ class App:
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
             shortened=self._served,
+            brief=self.fitter.brief,
         )
         self._files = files
         self._cwd = cwd
@@ -253,7 +254,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "notes": await asyncio.to_thread(self.notes.ping),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

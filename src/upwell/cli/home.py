@@ -80,8 +80,9 @@ def doctor(as_json: Json = False) -> None:
     """Look at every part and say what is wrong and what to do."""
 
     from upwell.app import examine
+    from upwell.cli.session import folder
 
-    findings = asyncio.run(examine())
+    findings = asyncio.run(examine(folder()))
     if as_json:
         say_json(
             {

@@ -3,7 +3,8 @@
 Reading ten megabytes of JSON takes a single call into C that nothing else in the process can
 interrupt. So a large result goes, as the bytes that came, to a child that has the same code and
 the same home, and comes back fitted. The child is started at the first large result, works one job
-after the other, and ends when our end of its stdin closes.
+after the other, and ends when our end of its stdin closes. While it works for one server, another
+child works for the others.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes.
 """
@@ -11,7 +12,9 @@ A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, 
 import asyncio
 import base64
 import sys
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from upwell.compress.originals import KIND
@@ -24,65 +27,43 @@ from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
-HUGE_BYTES = 4 * 1024 * 1024
-JOB_SECONDS = 30.0
-SECONDS_PER_MB = 5.0
-"""How long a job may take: several times what it does on a slow machine."""
+BENCHES = 2
+JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
+"""What a job may take. Many times what one takes: the same result is fitted the same way on a busy
+machine too, and what is ended here is a fault."""
 _WORKER = ("-P", "-m", "upwell.cli.workshop")
 """`-P`: nothing is imported from the folder that the agent works in."""
 
 
 class _Bench:
-    """One child of the workshop, and one job after the other."""
+    """A child that works one job after the other. `number` orders them: the first stays."""
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
+    def __init__(self, number: int, environment: Mapping[str, str]) -> None:
+        self.number = number
         self._environment = environment
-        self._turn = asyncio.Lock()
         self._child: Child | None = None
 
-    async def do(
-        self, job: Mapping[str, Any], result: bytes, seconds: float
-    ) -> tuple[dict[str, Any], bytes]:
-        """The outcome of a job. One over which the child dies is done once more.
+    def __lt__(self, other: "_Bench") -> bool:
+        return self.number < other.number
+
+    async def done(self, job: Mapping[str, Any], result: bytes) -> tuple[dict[str, Any], bytes]:
+        """The outcome of a job.
 
         Raises:
-            CompressionError: the child cannot be had, died twice, or took longer than `seconds`.
+            CannotStart: the child cannot be had.
+            OSError, EOFError, TimeoutError: it ended over the job, or was ended.
         """
-        async with self._turn:
-            for again in (True, False):
-                try:
-                    async with asyncio.timeout(seconds):
-                        return await self._done(job, result)
-                except TimeoutError:
-                    await self._end()
-                    raise _failed(f"took longer than {seconds:.0f} s", result) from None
-                except (OSError, EOFError) as error:
-                    await self._end()
-                    if not again or isinstance(error, CannotStart):
-                        raise _failed(f"ended: {error}", result) from error
-                except asyncio.CancelledError:
-                    await self._end()
-                    raise
-        raise AssertionError("the second time returns or raises")
+        child = await self.running()
+        try:
+            async with asyncio.timeout(JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS):
+                await child.sink.send(_head(job, result))
+                await child.sink.send(result)
+                return await _read_frame(child.out)
+        except BaseException:
+            await self.end()
+            raise
 
-    async def warm(self) -> None:
-        async with self._turn:
-            try:
-                await self._running()
-            except (OSError, CannotStart) as error:
-                LOG.warning("the workshop does not start: %s", error)
-
-    async def aclose(self) -> None:
-        async with self._turn:
-            await self._end()
-
-    async def _done(self, job: Mapping[str, Any], result: bytes) -> tuple[dict[str, Any], bytes]:
-        child = await self._running()
-        await child.sink.send(_head(job, result))
-        await child.sink.send(result)
-        return await _read_frame(child.out)
-
-    async def _running(self) -> Child:
+    async def running(self) -> Child:
         if self._child is None:
             own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
             home = self._environment.get("UPWELL_HOME")
@@ -90,16 +71,32 @@ class _Bench:
             self._child = await start(command, self._environment)
         return self._child
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         child, self._child = self._child, None
         if child is not None:
             await child.stop(grace_seconds=0.5)
 
 
+Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
+"""A result within its budget in a way that costs little: its beginning, and how to read on."""
+
+
+async def no_brief(call: ToolCall, result: bytes) -> bytes:
+    """Where there is no other way.
+
+    Raises:
+        CompressionError: always.
+    """
+    raise CompressionError("the workshop ended over a result", strategy="workshop")
+
+
 class Workshop:
     """The parent's side: hands large results over. `private` takes originals that must not touch
-    the disk, `ttl_seconds` is their time of life. Very large results have a bench of their own, so
-    that the others do not wait behind them."""
+    the disk, `ttl_seconds` is their time of life; `brief` does where the workshop ended over one.
+
+    Results of one server are fitted one after the other, those of two beside each other: what one
+    server sends does not hold up the others. The second child goes when nobody needs it.
+    """
 
     def __init__(
         self,
@@ -109,19 +106,25 @@ class Workshop:
         *,
         ratios: Mapping[str, float] | None = None,
         shortened: Shortened = unheard,
+        brief: Brief = no_brief,
     ) -> None:
         self._private = private
         self._ttl_seconds = ttl_seconds
         self._ratios = ratios or {}
         self._shortened = shortened
-        self._usual, self._huge = _Bench(environment), _Bench(environment)
+        self._brief = brief
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._first, self._second = (_Bench(number, environment) for number in range(BENCHES))
+        self._free: asyncio.PriorityQueue[_Bench] = asyncio.PriorityQueue()
+        self._free.put_nowait(self._first)
+        self._free.put_nowait(self._second)
 
     async def fit(self, call: ToolCall, result: bytes) -> bytes:
         """`result` fitted: raw JSON of an object, within the budget of the call's tool.
 
         Raises:
             NotJson: it is not one JSON object.
-            CompressionError: the workshop cannot be had, ended over it, or took too long.
+            CompressionError: the workshop cannot be had.
         """
         job = {
             "server": call.server,
@@ -131,9 +134,15 @@ class Workshop:
             "principal": call.principal,
             "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
         }
-        bench = self._huge if len(result) >= HUGE_BYTES else self._usual
-        seconds = JOB_SECONDS + SECONDS_PER_MB * len(result) / 1e6
-        head, fitted = await bench.do(job, result, seconds)
+        try:
+            async with self._turns[call.server], self._bench() as bench:
+                head, fitted = await bench.done(job, result)
+        except CannotStart as error:
+            raise CompressionError(f"no workshop: {error}", strategy="workshop") from error
+        except (OSError, EOFError, TimeoutError) as error:
+            why = str(error) or "it took too long"
+            LOG.warning("the workshop ended over %s__%s: %s", call.server, call.tool, why)
+            return await self._brief(call, result)
         if "fault" in head:
             raise NotJson(head["fault"])
         for key, value in head["private"].items():
@@ -145,19 +154,28 @@ class Workshop:
         return result if head["same"] else fitted
 
     async def warm(self) -> None:
-        """Start a child now. That it cannot be had shows when it is needed."""
-        await self._usual.warm()
+        """Start the child now. That it cannot be had shows when it is needed."""
+        async with self._bench() as bench:
+            try:
+                await bench.running()
+            except (OSError, CannotStart) as error:
+                LOG.warning("the workshop does not start: %s", error)
 
     async def aclose(self) -> None:
-        await asyncio.gather(self._usual.aclose(), self._huge.aclose())
+        """Let what is under way be finished, and end."""
+        for _ in range(BENCHES):
+            await (await self._free.get()).end()
 
-
-def _failed(why: str, result: bytes) -> CompressionError:
-    return CompressionError(
-        f"a result of {len(result):,} bytes could not be shortened: the workshop {why}",
-        strategy="workshop",
-        hint='ask for less, or set compress.strategy = "none" for this tool',
-    )
+    @asynccontextmanager
+    async def _bench(self) -> AsyncIterator[_Bench]:
+        """A free child, the first if it is."""
+        bench = await self._free.get()
+        try:
+            yield bench
+        finally:
+            self._free.put_nowait(bench)
+            if self._free.qsize() == BENCHES:
+                await self._second.end()
 
 
 async def work(
