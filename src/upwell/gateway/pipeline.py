@@ -124,13 +124,20 @@ class Pipeline:
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
 
     async def _opened(self, call: ToolCall, result: bytes) -> RawObject:
-        """The result, fitted: here when it is small, in the workshop when it is large."""
-        if len(result) >= HEAVY_BYTES:
-            try:
-                return RawObject.parse(await self._fit_large(call, result))
-            except CompressionError as error:
-                LOG.warning("%s; fitting here", error)
-        return await self._fit(call, RawObject.parse(result))
+        """The result, fitted: here when it is small, in the workshop when it is large. The call has
+        been made by now: what goes wrong in fitting never costs its result."""
+        try:
+            if len(result) >= HEAVY_BYTES:
+                try:
+                    return RawObject.parse(await self._fit_large(call, result))
+                except CompressionError as error:
+                    LOG.warning("%s; fitting here", error)
+            return await self._fit(call, RawObject.parse(result))
+        except NotJson:
+            raise
+        except Exception:
+            LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
+            return RawObject.parse(result)
 
     async def _surfaced(self, call: ToolCall, client: Client) -> Heard:
         session = await self._sessions.session(client.session)
