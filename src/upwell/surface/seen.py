@@ -52,6 +52,11 @@ class Seen:
         for memory in memories:
             await self._shelf.drop(KIND, _key(memory, who))
 
+    async def untold_here(self, memories: Sequence[Memory], session: str) -> None:
+        """This session did not hear them as it began."""
+        for memory in memories:
+            await self._shelf.touch(HERE, _here(_key(memory), session), ttl_seconds=0)
+
     async def of_session(self, session: str) -> list[str]:
         """Ids of the memories that this session was told, the latest last."""
         items = [*await self._shelf.scan(HERE, _here("", session)), *await self._told_to(session)]
