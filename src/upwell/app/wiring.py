@@ -29,6 +29,7 @@ from upwell.config import Config, load
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -217,6 +218,7 @@ class App:
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             environment=config.environment,
             learned=lambda known: remember(config.home, known),
+            lists=ToolLists(config.home.lists_file),
             definitions=definitions,
         )
 

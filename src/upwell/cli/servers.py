@@ -89,7 +89,8 @@ def list_servers(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the MCP servers behind the gateway."""
-    from upwell.config import load, masked
+    from upwell.config import load
+    from upwell.ground.settings import masked
 
     rows = [
         {
