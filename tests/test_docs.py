@@ -63,6 +63,7 @@ def test_every_documented_key_exists():
         "cold.jsonl",
         "clients.json",
         "tokens.json",
+        "tools.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",
