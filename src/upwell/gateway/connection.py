@@ -262,7 +262,7 @@ async def connect(
             sse = server.transport is Transport.SSE
             endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
             link = open_link(endpoint, options.max_line_bytes)
-            return Connection(server, link, link.lines(), around, link.listed)
+            return Connection(server, link, link.lines(), around, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:

@@ -7,7 +7,7 @@ in one queue. Redirects are not followed, and nothing but the configured headers
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
@@ -15,7 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Line
-from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
+from upwell.wire.mirrors import Mirrors
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
@@ -67,7 +67,7 @@ class HttpLink:
         self._posts: dict[bytes, asyncio.Task[None]] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
-        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+        self.mirrors = Mirrors(endpoint.url)
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
@@ -115,21 +115,6 @@ class HttpLink:
         self._gone("closed")
         await self._client.aclose()
 
-    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools of the server that may be used over HTTP; their calls say in headers what the
-        tools declare."""
-        kept: list[RawObject] = []
-        self._mirrors = {}
-        for tool in tools:
-            try:
-                if mirrors := declared_by(tool):
-                    self._mirrors[str(tool.value("name"))] = mirrors
-            except BadMirror as error:
-                LOG.warning("%s: a tool is left out: %s", self._endpoint.url, error)
-                continue
-            kept.append(tool)
-        return tuple(kept)
-
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """Why it is gone, for an error message."""
         return self._why or "its stream ended"
@@ -155,7 +140,7 @@ class HttpLink:
             "content-type": JSON,
             "accept": f"{JSON}, {EVENTS}",
             **self._session,
-            **headers_of(message, self._mirrors),
+            **self.mirrors.headers_of(message),
         }
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
