@@ -221,6 +221,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} is not TOML: {error}", origin=str(path), hint="mend that line"
         ) from error
+    except RecursionError as error:
+        raise ConfigError(f"{path} is nested too deeply to be read", origin=str(path)) from error
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be read: {error.strerror}",

@@ -61,6 +61,13 @@ class House:
         assert done.returncode == 0, done.stderr.decode()
         return done.stdout.decode()
 
+    def refused(self, *args: str) -> str:
+        """What the command line says when it fails."""
+        command = [sys.executable, "-P", "-m", "upwell", *args]
+        done = subprocess.run(command, env=self.environment, capture_output=True, timeout=60)
+        assert done.returncode != 0
+        return done.stderr.decode()
+
     def start(self) -> None:
         """Start the daemon as a hook would, and wait until it answers."""
         self.upwell("daemon", "start")

@@ -1,12 +1,15 @@
 """The configuration is taken up while the gateway runs; a wrong one changes nothing."""
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.doors.conftest import Gateway, script, write_config
+import pytest
+
+from tests.doors.conftest import QUICK, Gateway, script, write_config
 from tests.doors.peer import Peer, text_of
-from tests.doors.reading import everything
+from tests.doors.reading import complaint, everything
 
 
 def until(peer: Peer, what: Callable[[], bool], deadline: float = 20.0) -> None:
@@ -57,3 +60,98 @@ def test_what_is_said_about_a_tool_holds_at_once(gateway: Gateway, home: Path) -
     plain = {"up__*": {"compress": {"strategy": "none"}}}
     write_config(home, {"up": script("upstream")}, tool=plain)
     until(peer, lambda: 'key="' not in everything(peer.call("up__big_json")))
+
+
+def told(peer: Peer) -> list[str]:
+    """What upwell itself said so far."""
+    notes = [note["params"] for note in peer.notifications if note["method"].endswith("/message")]
+    return [str(note["data"]) for note in notes if note["logger"] == "upwell"]
+
+
+def test_a_budget_and_a_limit_hold_at_once(gateway: Gateway, home: Path) -> None:
+    servers = {"up": script("upstream"), "bad": script("odd")}
+    peer = gateway(servers, compress={"max_result_tokens": 100_000})
+    peer.wait_for_tools("up__big_json", "bad__hang")
+    assert 'key="' not in everything(peer.call("up__big_json"))
+    limits = {**QUICK, "call_timeout_seconds": 0.7}
+    write_config(home, servers, compress={"max_result_tokens": 500}, gateway=limits)
+    until(peer, lambda: 'key="' in everything(peer.call("up__big_json")))
+    said = complaint(peer.ask("tools/call", {"name": "bad__hang", "arguments": {}}))
+    assert "within 0.7 s" in said
+    assert told(peer) == []
+
+
+def test_what_needs_a_restart_is_named(gateway: Gateway, home: Path) -> None:
+    servers = {"up": script("upstream")}
+    peer = gateway(servers)
+    peer.wait_for_tools("up__echo")
+    sections = {"surface": {"max_count": 3, "race_ms": 200}, "stm": {"retention_days": 9}}
+    write_config(home, servers, **sections)
+    until(peer, lambda: bool(told(peer)))
+    [said] = told(peer)
+    assert said.endswith("only after a restart holds: stm.retention_days, surface.max_count")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b"x = " + b"[" * 20_000 + b"]" * 20_000,
+        b"\xff\xfe",
+        b"[surface]\nmax_cuont = 3\n",
+        b"[server.up]\ncommand = 5\n",
+        b"[server.up\n",
+        b"[[server]]\n",
+    ],
+    ids=["deep", "bytes", "key", "type", "half", "shape"],
+)
+def test_after_a_wrong_file_a_right_one_is_taken_up(
+    gateway: Gateway, home: Path, wrong: bytes
+) -> None:
+    peer = gateway({"up": script("upstream")})
+    peer.wait_for_tools("up__echo")
+    (home / "config.toml").write_bytes(wrong)
+    until(peer, lambda: bool(told(peer)))
+    assert "the old one holds" in told(peer)[0]
+    assert everything(peer.call("up__echo", text="on")) == "on"
+    write_config(home, {"up": script("upstream", "--name", "another")})
+    until(peer, lambda: "another" in text_of(peer.call("up__received")))
+
+
+def reloads(gateway: Gateway, home: Path, rounds: int) -> None:
+    """Each with a changed server, a changed budget and a changed section, while calls go on: every
+    call is answered as it should be."""
+    limits = {"call_timeout_seconds": 60.0}
+
+    def configure(number: int) -> None:
+        servers = {"up": script("upstream", "--name", f"number-{number}-"), "still": STILL}
+        sections = {"compress": {"max_result_tokens": 900 + number}, "stm": {"max_results": number}}
+        write_config(home, servers, gateway=limits, **sections)
+
+    configure(0)
+    peer = gateway()
+    peer.wait_for_tools("up__slow", "still__echo")
+    pid = process_of(peer, "still")
+    for number in range(1, rounds + 1):
+        slow = peer.start("tools/call", {"name": "up__slow", "arguments": {"seconds": 0.5}})
+        configure(number)
+        new = f"number-{number}-"
+        while new not in text_of(peer.call("up__received", 60)):
+            assert everything(peer.call("still__echo", 60, text=new)) == new
+        assert text_of(peer.reply(slow, 60)["result"]) == "slept"
+    assert process_of(peer, "still") == pid
+
+
+STILL = script("upstream", "--name", "still")
+
+
+def process_of(peer: Peer, server: str) -> int:
+    return int(json.loads(text_of(peer.call(f"{server}__received")))["pid"])
+
+
+def test_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
+    reloads(gateway, home, 4)
+
+
+@pytest.mark.slow
+def test_a_hundred_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
+    reloads(gateway, home, 100)

@@ -21,6 +21,7 @@ from upwell.app.files import (
 )
 from upwell.app.learning import Traces, open_lessons, tidy
 from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
@@ -53,7 +54,6 @@ from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
-from upwell.usage.counts import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +108,9 @@ class App:
         )
         self._shelf = shelf
         self._originals = open_originals(config, shelf, private)
+        self._tools = tools
         self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
-        self._fitter = Fitter(
+        self.fitter = Fitter(
             self._originals,
             lambda server, tool: self.config.compress_for(server, tool),
             tools=tools,
@@ -142,10 +143,10 @@ class App:
         options = self.config.compress
         if strategy:
             options = replace(options, strategy=strategy)
-        budget = self._fitter.budget_of(options)
+        budget = self.fitter.budget_of(options)
         if max_tokens is not None or max_chars is not None:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
-        return await self._fitter.compress(text, budget, options, query=query, name=name)
+        return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
         """The whole text kept under `key`.
@@ -188,7 +189,7 @@ class App:
         joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
         pipeline = Pipeline(
             self.surfacer,
-            self._fitter.fit,
+            self.fitter.fit,
             self.workshop.fit,
             lambda server, tool: self.config.surface_for(server, tool),
             paused=self.pause.holds,
@@ -213,7 +214,14 @@ class App:
         settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
-            self.surfacer, sessions, self.config.hook, settle=settle, elsewhere=self._elsewhere
+            self.surfacer,
+            sessions,
+            self.config.hook,
+            settle=settle,
+            elsewhere=self._elsewhere,
+            shorten=Shortening(
+                self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
+            ),
         )
 
     def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
@@ -269,12 +277,7 @@ class App:
         if cut.keys:
             self.budgets.served(tool, cut.keys)
         self._traces.note(cut.keys, call.trace_id)
-        for kind, number in (
-            ("results", 1),
-            ("tokens_before", cut.tokens_before),
-            ("tokens_saved", cut.tokens_before - cut.tokens_after),
-        ):
-            self.lessons.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+        self.lessons.shortened(tool, cut.tokens_before, cut.tokens_after)
 
     def _came_back(self, kept: Kept) -> None:
         self.budgets.came_back(kept.key)

@@ -271,7 +271,7 @@ async def connect(
             server=server.name,
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child.out, options.max_line_bytes), around)
+    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
 
 
 class _Alone:

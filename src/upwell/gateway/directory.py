@@ -56,7 +56,7 @@ class Directory:
         self.upstreams = upstreams
         self._own = own
         self._shown: set[str] = set()
-        self._wait_seconds = wait_seconds
+        self.wait_seconds = wait_seconds
         self._owners: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
@@ -69,7 +69,7 @@ class Directory:
             if upstream.state is State.STARTING
         ]
         if starting:
-            _done, late = await asyncio.wait(starting, timeout=self._wait_seconds)
+            _done, late = await asyncio.wait(starting, timeout=self.wait_seconds)
             for task in late:
                 task.cancel()
 

@@ -7,7 +7,7 @@ the end says what was left out and how to get it. Blocks that are not text keep 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Kept, Originals
@@ -25,6 +25,14 @@ CONTENTS_TOKENS = 600
 SHORT_BYTES = 4096
 READ_MORE = "upwell__read_more"
 _LEAST_SHARE = 64
+
+Reading = Callable[[str], str]
+"""How an original is read, in words, by its key."""
+
+
+def by_tool(key: str) -> str:
+    """By our own tool, as agents behind the gateway have it."""
+    return f'{READ_MORE} with key="{key}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class Fitter:
         self._originals = originals
         self._options = options
         self._tools = tools
-        self._result_tokens = result_tokens
+        self.result_tokens = result_tokens
         self._ratios = ratios or {}
         self._shortened = shortened
 
@@ -90,7 +98,7 @@ class Fitter:
         """The budget of a response (DESIGN 4.3), times the ratio that was learned."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
-            tokens = self._result_tokens
+            tokens = self.result_tokens
         return Budget(
             max_tokens=_scaled(tokens, ratio),
             max_chars=_scaled(options.max_result_chars, ratio),
@@ -146,6 +154,32 @@ class Fitter:
             self._shortened(call, _cut(texts, fitted))
         return _rebuilt(result, blocks, texts, fitted)
 
+    async def fit_texts(
+        self, call: ToolCall, texts: Sequence[str], reading: Reading, hard_tokens: int | None = None
+    ) -> list[str | None]:
+        """The texts of a reply that is no MCP result, within the budget of its tool and at most
+        `hard_tokens` together; None for those that stay as they are.
+
+        The notice stands at the end of the last one that was shortened. All stay as they are where
+        that saves nothing, or where an original could not be read later: it holds a secret and
+        would live in this process only, or it cannot be kept.
+        """
+        options = self._options(call.server, call.tool)
+        if options.strategy == "none":
+            return [None] * len(texts)
+        budget = self.budget_of(options)
+        limits = [limit for limit in (budget.max_tokens, hard_tokens) if limit is not None]
+        budget = replace(budget, max_tokens=min(limits, default=None))
+        held = await asyncio.to_thread(_counted, texts)
+        if _within(held, budget):
+            return [None] * len(texts)
+        fitted = await self._shorten(call, held, budget, options)
+        said = _with_notice(held, fitted, reading)
+        if said is None or not any(fitted):
+            return [None] * len(texts)
+        self._shortened(call, _cut(held, fitted))
+        return said
+
     async def _shorten(
         self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
     ) -> list[_Shortened | None]:
@@ -165,6 +199,29 @@ class Fitter:
             done = await self._compressed(text.text, share, options, _query_of(call), kept)
             fitted.append(_Shortened(done, kept.private) if done.text != text.text else None)
         return fitted
+
+
+def _counted(texts: Sequence[str]) -> list[_Text]:
+    return [_Text(place, RawObject(), text, count(text)) for place, text in enumerate(texts)]
+
+
+def _with_notice(
+    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], reading: Reading
+) -> list[str | None] | None:
+    """What was shortened, the notice at the end of the last one; None where that does not do."""
+    said: list[str | None] = [one.done.text if one else None for one in fitted]
+    notices: list[str] = []
+    for text, one in zip(texts, fitted, strict=True):
+        if one is None:
+            continue
+        if one.private or not one.done.key:
+            return None
+        notices.append(notice(text.tokens, one.done, reading=reading))
+    if notices:
+        last = max(place for place, one in enumerate(fitted) if one)
+        said[last] = "\n".join((said[last] or "", "", *notices))
+    smaller = sum(len(new) - len(old.text) for new, old in zip(said, texts, strict=True) if new)
+    return said if smaller < 0 else None
 
 
 def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
@@ -244,14 +301,16 @@ def _contents(text: str, done: Compressed) -> str:
     return table(Passage(text=text, key=done.key), Room(tokens=CONTENTS_TOKENS))
 
 
-def notice(tokens_before: int, done: Compressed, *, private: bool = False) -> str:
+def notice(
+    tokens_before: int, done: Compressed, *, private: bool = False, reading: Reading = by_tool
+) -> str:
     """One line: how much was left out, and how to get it."""
     left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:3])
     said = f"[upwell] Shortened from {tokens_before:,} to {done.tokens:,} tokens ({done.strategy})."
     if left:
         said += f" Left out: {left}."
     if done.key:
-        said += f' The original, {done.before:,} characters: {READ_MORE} with key="{done.key}".'
+        said += f" The original, {done.before:,} characters: {reading(done.key)}."
     if private:
         said += " It holds a secret and is kept in memory only, while this session runs."
     return said

@@ -10,12 +10,16 @@ from upwell.gateway.directory import Directory
 from upwell.gateway.eras import Envelope
 from upwell.gateway.greeting import Hello
 from upwell.ground.trace import LOG
+from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.peer import Message, Peer, PeerGone
+from upwell.wire.peer import INTERNAL_ERROR, Message, Peer, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 
 DRAIN_SECONDS = 5.0
 """How long calls may still run when we are asked to end."""
+MOST_RUNNING = 4096
+"""Requests of one agent at once. More are refused, and while it does not read that, no more of what
+it sends is read."""
 
 
 class Front:
@@ -26,7 +30,7 @@ class Front:
         self._directory = directory
         self._audience = audience
         self._hello = hello
-        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._running: dict[asyncio.Task[None], bytes] = {}
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
         """Answer until the agent closes its side, then end what is still running. When we are
@@ -40,16 +44,20 @@ class Front:
             await peer.run()
         except asyncio.CancelledError:
             if self._running:
-                await asyncio.wait(self._running.values(), timeout=DRAIN_SECONDS)
+                await asyncio.wait(self._running, timeout=DRAIN_SECONDS)
             raise
         finally:
             self._audience.leave(session)
-            for task in list(self._running.values()):
+            running = list(self._running)
+            for task in running:
                 task.cancel()
-            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            await asyncio.gather(*running, return_exceptions=True)
 
     async def _incoming(self, message: Message) -> None:
-        if message.id is not None:
+        if message.id is not None and len(self._running) >= MOST_RUNNING:
+            body = error_body(INTERNAL_ERROR, f"{MOST_RUNNING} requests are under way; ask later")
+            await self._peer.answer(message.id, Reply(error=body))
+        elif message.id is not None:
             self._begin(message.id, message)
         elif message.method == "notifications/cancelled":
             self._cancel(message)
@@ -60,20 +68,17 @@ class Front:
 
     def _begin(self, identity: bytes, message: Message) -> None:
         task = asyncio.create_task(self._answer(identity, message))
-        self._running[identity] = task
-        task.add_done_callback(lambda done: self._over(identity, done))
-
-    def _over(self, identity: bytes, done: "asyncio.Task[None]") -> None:
-        if self._running.get(identity) is done:
-            del self._running[identity]
+        self._running[task] = identity
+        task.add_done_callback(self._running.pop)
 
     def _cancel(self, message: Message) -> None:
         try:
             identity = RawObject.parse(message.params).get("requestId")
         except NotJson:
             return
-        if identity is not None and identity in self._running:
-            self._running[identity].cancel()
+        for task, running in self._running.items():
+            if running == identity:
+                task.cancel()
 
     async def _answer(self, identity: bytes, message: Message) -> None:
         def caller_of(envelope: Envelope | None) -> Caller:

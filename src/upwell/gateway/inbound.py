@@ -8,10 +8,13 @@ from upwell.gateway.client import Client, declined
 from upwell.gateway.inflight import PROGRESS, InFlight
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
-from upwell.wire.peer import Message, PeerBabbled, PeerGone
+from upwell.wire.peer import INTERNAL_ERROR, Message, PeerBabbled, PeerGone, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 
-MOST_ANSWERS = 100
+MOST_ASKED = 100
+"""So many requests of a server may wait for a client at once; more are declined."""
+MOST_ANSWERS = 2_000
+"""So many answers may wait to be read by the server; what it asks beyond them is dropped."""
 CANCELLED = "notifications/cancelled"
 Answer = Callable[[bytes, Reply], Awaitable[None]]
 
@@ -52,7 +55,9 @@ class Inbound:
             self._withdrawn(message)
         elif message.id is None:
             await self._around.heard(message, self._in_flight.clients())
-        elif len(self._answers) < MOST_ANSWERS:
+        elif len(self._answers) >= MOST_ANSWERS:
+            LOG.warning("upstream %s asks and does not read what it is answered", self._name)
+        else:
             task = asyncio.create_task(self._answer(message.id, message))
             self._answers[message.id] = task
             task.add_done_callback(lambda done: self._over(message.id or b"", done))
@@ -75,7 +80,12 @@ class Inbound:
         """Answer a request of the server; not from the loop that reads, or a server that does not
         read could hold it up."""
         try:
-            await self._send(identity, await self._relayed(message))
+            if len(self._answers) <= MOST_ASKED:
+                reply = await self._relayed(message)
+            else:
+                body = error_body(INTERNAL_ERROR, f"more than {MOST_ASKED} requests at once")
+                reply = Reply(error=body)
+            await self._send(identity, reply)
         except PeerGone as error:
             LOG.debug("upstream %s asked and went: %s", self._name, error)
 

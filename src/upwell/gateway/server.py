@@ -42,11 +42,14 @@ class Gateway:
         learned: Callable[[Known], None] = lambda _: None,
     ) -> None:
         self._learned = learned
+        self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
         self._fleet = Fleet(
             servers,
-            lambda server: Upstream(server, options, environment, self._changed, self.audience),
+            lambda server: Upstream(
+                server, self._options, environment, self._changed, self.audience
+            ),
         )
         self._catalog = Catalog(lambda: self.upstreams, own, may_compress)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
@@ -64,6 +67,13 @@ class Gateway:
     def running(self) -> AbstractAsyncContextManager[None]:
         """While the servers are kept running."""
         return self._fleet.running()
+
+    def obey(self, options: GatewayOptions) -> None:
+        """Hold these limits from now on; the size of lines, of each server from its next start."""
+        self._options = options
+        self.directory.wait_seconds = options.list_wait_seconds
+        for upstream in self.upstreams:
+            upstream.options = options
 
     async def exchange(self, servers: Sequence[ServerOptions]) -> None:
         """Run these servers from now on; no call under way is lost."""

@@ -59,7 +59,7 @@ class Upstream:
         self.followed: set[str] = set()
         self.declared = audience.declared
         self.only_client = audience.only_client
-        self._options = options
+        self.options = options
         self._environment = environment
         self._on_change = on_change
         self._audience = audience
@@ -104,14 +104,14 @@ class Upstream:
             UpstreamError: it is not there, died, was too slow, has too much to do, or did not speak
                 MCP. The message names it and says how it ended.
         """
-        most = self.server.max_in_flight or self._options.max_in_flight
+        most = self.server.max_in_flight or self.options.max_in_flight
         if self.busy >= most:
             raise UpstreamUnavailable(
                 f"upstream {self.name!r} has {most} calls under way",
                 server=self.name,
                 hint=f"call again later, or raise max_in_flight of [server.{self.name}]",
             )
-        seconds = self.server.call_timeout_seconds or self._options.call_timeout_seconds
+        seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         self.busy += 1
         try:
             async with asyncio.timeout(seconds) as timeout:
@@ -127,7 +127,7 @@ class Upstream:
         Raises:
             UpstreamError: as `call`.
         """
-        seconds = self.server.call_timeout_seconds or self._options.call_timeout_seconds
+        seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 return await (await self._ready()).every(method, member, client)
@@ -192,9 +192,9 @@ class Upstream:
         self._ended.clear()
         try:
             self._connection = connection = await connect(
-                self.server, self._options, self._environment, self
+                self.server, self.options, self._environment, self
             )
-            self.tools = await connection.greet(self._options.connect_timeout_seconds)
+            self.tools = await connection.greet(self.options.connect_timeout_seconds)
             self.about = connection.about
             self.state, self.failure = State.READY, None
             self._settled.set()
@@ -228,7 +228,7 @@ class Upstream:
         if self.about.modern or not asked:
             return
         try:
-            async with asyncio.timeout(self._options.connect_timeout_seconds):
+            async with asyncio.timeout(self.options.connect_timeout_seconds):
                 await asyncio.gather(*(connection.ask(*request) for request in asked))
         except (TimeoutError, UpstreamError) as error:
             LOG.warning("upstream %s: it does not take up again: %s", self.name, error)
@@ -252,7 +252,7 @@ class Upstream:
         while self._changed_again and self._connection is not None:
             self._changed_again = False
             try:
-                async with asyncio.timeout(self._options.connect_timeout_seconds):
+                async with asyncio.timeout(self.options.connect_timeout_seconds):
                     self.tools = await self._connection.tools()
             except (TimeoutError, UpstreamError) as error:
                 LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)

@@ -67,7 +67,8 @@ class Workshop:
         async with self._turn:
             try:
                 child = await self._running()
-                await child.sink.send(_frame(job, result))
+                await child.sink.send(_head(job, result))
+                await child.sink.send(result)
                 head, fitted = await _read_frame(child.out)
             except (OSError, EOFError, CannotStart) as error:
                 await self._end()
@@ -132,7 +133,8 @@ async def work(
         head["shortened"] = next(
             ([cut.keys, cut.tokens_before, cut.tokens_after] for cut in shortened), None
         )
-        sink.write(_frame(head, fitted))
+        sink.write(_head(head, fitted))
+        sink.write(fitted)
         await sink.drain()
 
 
@@ -161,9 +163,10 @@ async def _done(
     return {"same": same, "private": kept}, b"" if same else fitted.encode()
 
 
-def _frame(head: Mapping[str, Any], body: bytes) -> bytes:
+def _head(head: Mapping[str, Any], body: bytes) -> bytes:
+    """A frame but for its body, which is large and follows as it is."""
     raw = dumps(head)
-    return b"%d %d\n%b%b" % (len(raw), len(body), raw, body)
+    return b"%d %d\n%b" % (len(raw), len(body), raw)
 
 
 async def _read_frame(source: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:

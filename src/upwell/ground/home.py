@@ -17,9 +17,16 @@ def default_home() -> Path:
     named = os.environ.get("UPWELL_HOME")
     if named:
         return Path(named).expanduser().absolute()
-    if sys.platform.startswith("linux"):
-        base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
+    if sys.platform.startswith("linux") and (base := os.environ.get("XDG_DATA_HOME")):
         return Path(base).absolute() / "upwell"
+    return usual_home()
+
+
+def usual_home() -> Path:
+    """Where the home is when no variable says anything: other programs find it there, whatever
+    environment they were started in."""
+    if sys.platform.startswith("linux"):
+        return Path(os.path.expanduser("~/.local/share/upwell")).absolute()
     from platformdirs import user_data_path
 
     return user_data_path("upwell", appauthor=False)

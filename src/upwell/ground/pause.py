@@ -31,7 +31,7 @@ class Pause:
 
     def _read(self) -> set[str]:
         try:
-            return set(self._path.read_text(encoding="utf-8").split("\n")) - {""}
+            return set(self._path.read_text(encoding="utf-8", errors="replace").split("\n")) - {""}
         except OSError:
             return set()
 

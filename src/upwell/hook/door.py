@@ -17,6 +17,7 @@ from upwell.ground.types import Cue, Door, Skip, Surfacing
 from upwell.hook.events import HOSTS, Event, EventKind, Host
 from upwell.hook.once import Once
 from upwell.hook.options import HookOptions
+from upwell.hook.replies import Shorten, as_they_are, replaceable, shortened
 from upwell.surface.engine import Outcome, Surfacer
 
 NEUTRAL = b"{}"
@@ -38,7 +39,8 @@ async def nothing_to_settle(_: Event) -> None:
 class HookDoor:
     """Answers events within a deadline, neutrally where there is nothing to say or no time left.
 
-    `elsewhere(host, payload)` says that another hook of ours answers this host's event.
+    `elsewhere(host, payload)` says that another hook of ours answers this host's event; `shorten`
+    fits what a tool answered, for the hosts of `hook.compress`.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class HookDoor:
         *,
         settle: Settle = nothing_to_settle,
         elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
+        shorten: Shorten = as_they_are,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -56,8 +59,9 @@ class HookDoor:
         self._options = options
         self._settle = settle
         self._elsewhere = elsewhere
+        self._shorten = shorten
         self._once = Once(clock)
-        self._behind: set[asyncio.Task[None]] = set()
+        self._behind: set[asyncio.Future[object]] = set()
         self._told: set[tuple[str, str | None, int]] = set()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """What came of events, by host and outcome."""
@@ -80,11 +84,14 @@ class HookDoor:
                 self.outcomes[host, str(event.kind)] += 1
                 self._later(self._settle(event))
                 return NEUTRAL
-            outcome = await self._raced(event, self._patience(event, left_ms))
+            until = asyncio.get_running_loop().time() + self._patience(event, left_ms)
+            cue = _cue(event)
+            shortening = self._shortening(known, event, cue)
+            outcome = await self._raced(cue, event.name, until)
             self.outcomes[host, _name(outcome)] += 1
-            if not isinstance(outcome, Surfacing):
-                return NEUTRAL
-            return self._said(known, event, outcome)
+            said = self._said(known, event, outcome) if isinstance(outcome, Surfacing) else {}
+            reply = await self._in_time(shortening, until) if shortening else {}
+            return orjson.dumps(merged(said, reply))
 
     async def aclose(self) -> None:
         """Finish what was left for later."""
@@ -104,25 +111,45 @@ class HookDoor:
         most = self._options.prompt_ms if prompt else self._options.tool_ms
         return min(most, most if left_ms is None else left_ms) / 1000
 
-    async def _raced(self, event: Event, seconds: float) -> Outcome | None:
+    def _shortening(
+        self, host: Host, event: Event, cue: Cue
+    ) -> "asyncio.Task[Mapping[str, Any]] | None":
+        """What the tool answered is being shortened, where that is wanted."""
+        if host.name not in self._options.compress or not replaceable(event, cue):
+            return None
+        return asyncio.create_task(shortened(host, event, self._shorten))
+
+    async def _in_time(
+        self, shortening: "asyncio.Task[Mapping[str, Any]]", until: float
+    ) -> Mapping[str, Any]:
+        """The shortened answer where it is there in time, else none: the tool's own stands."""
+        left = until - asyncio.get_running_loop().time()
+        done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
+        if done:
+            return await _settled(shortening)
+        LOG.info("what a tool answered was not shortened in time")
+        self._later(_settled(shortening))
+        return {}
+
+    async def _raced(self, cue: Cue, name: str, until: float) -> Outcome | None:
         """What was decided in time; else None, and it is taken back when it comes, for the
         session's next call."""
-        cue = _cue(event)
+        left = until - asyncio.get_running_loop().time()
         surfacing = asyncio.create_task(self._surfacer.surface(cue))
-        done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, seconds))
+        done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if not done:
-            LOG.info("a hook's answer came too late (%s)", event.name)
+            LOG.info("a hook's answer came too late (%s)", name)
             self._later(self._taken_back(surfacing, cue))
             return None
         return await surfacing
 
-    def _said(self, host: Host, event: Event, surfacing: Surfacing) -> bytes:
+    def _said(self, host: Host, event: Event, surfacing: Surfacing) -> Mapping[str, Any]:
         """The answer within the host's limit; entries that do not fit are left for later."""
         text, left_out = _within(surfacing.text, host.max_bytes)
         if left_out:
             rest = replace(surfacing, hits=surfacing.hits[-left_out:])
             self._later(self._surfacer.take_back(rest))
-        return orjson.dumps(host.said(event, text)) if text else NEUTRAL
+        return host.said(event, text) if text else {}
 
     async def _taken_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
@@ -145,10 +172,29 @@ class HookDoor:
         except StoreError as error:
             LOG.warning("a session was not noted: %s", error)
 
-    def _later(self, work: Awaitable[None]) -> None:
+    def _later(self, work: Awaitable[object]) -> None:
         task = asyncio.ensure_future(work)
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
+
+
+async def _settled(shortening: "asyncio.Task[Mapping[str, Any]]") -> Mapping[str, Any]:
+    """What came of it; nothing where it failed, which never costs the rest of the answer."""
+    try:
+        return await shortening
+    except Exception:
+        LOG.exception("what a tool answered was not shortened")
+        return {}
+
+
+def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two parts of an answer as one; tables that both have are joined."""
+    both = {
+        key: {**value, **other[key]}
+        for key, value in one.items()
+        if isinstance(value, Mapping) and key in other
+    }
+    return {**one, **other, **both}
 
 
 def _name(outcome: Outcome | None) -> str:

@@ -18,6 +18,7 @@ import { spawn } from "node:child_process"
 
 const SOCKET = __SOCKET__
 const COMMAND = __COMMAND__
+const MOST_CHARS = 500000
 const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
 
 function viaSocket(event, body, deadline) {
@@ -53,16 +54,20 @@ function viaProcess(event, body) {
   })
 }
 
-async function ask(event, payload) {
+async function answer(event, payload) {
   try {
     const body = Buffer.from(JSON.stringify(payload))
     const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? 300).catch(() =>
       viaProcess(event, body),
     )
-    return JSON.parse(reply).text ?? ""
+    return JSON.parse(reply)
   } catch {
-    return ""
+    return {}
   }
+}
+
+async function ask(event, payload) {
+  return (await answer(event, payload)).text ?? ""
 }
 
 export const Upwell = async ({ directory }) => {
@@ -97,13 +102,15 @@ export const Upwell = async ({ directory }) => {
       const given = input.args ?? args.get(input.callID) ?? {}
       args.delete(input.callID)
       if (typeof output?.output !== "string") return
-      const said = await ask("tool.execute.after", {
+      const said = await answer("tool.execute.after", {
         sessionID: input.sessionID,
         cwd: directory,
         tool_name: input.tool,
         args: given,
+        ...(output.output.length <= MOST_CHARS ? { output: output.output } : {}),
       })
-      if (said) output.output += "\\n\\n" + said
+      if (typeof said.output === "string") output.output = said.output
+      if (said.text) output.output += "\\n\\n" + said.text
     },
   }
 }

@@ -17,6 +17,7 @@ from upwell.memory.rows import ranges, scope_of
 from upwell.memory.terms import sound
 
 PER_TEXT = 40
+FEW_CLAUSES = 3
 PER_ANCHOR = 60
 MAX_JOINED = 160
 """Of a file or name that many memories share only the newest are looked at."""
@@ -52,20 +53,47 @@ class Filter:
 def by_words(
     db: sqlite3.Connection, reading: Reading, within: Corpus, keep: Filter, limit: int = PER_TEXT
 ) -> list[int]:
-    """Numbers of the memories that match best by the index's own BM25, best first."""
-    if not reading.match:
+    """Numbers of the memories that match best, best first.
+
+    By the index's own BM25 where few words are looked up, since many memories then hold the same
+    ones; else by the rarity of the words that each holds, which finds the same ones and costs a
+    third: BM25 looks the length of every memory up.
+    """
+    if not reading.clauses:
         return []
-    found: list[tuple[float, int]] = []
-    condition, values = filter_sql(db, keep)
+    if len(reading.clauses) > FEW_CLAUSES:
+        return _by_rarity(db, reading, within, keep)[:limit]
     order = "w.rowid DESC" if reading.newest_only else "w.rank"
-    for low, high in ranges(within.scopes):
-        found += db.execute(
-            "SELECT w.rank, w.rowid FROM words w "
-            f"{condition} WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? "
-            f"{'AND ' + values[0] if values[0] else ''} ORDER BY {order} LIMIT ?",
-            (reading.match, low, high, *values[1], limit),
-        ).fetchall()
+    sql, values = _match_sql(db, keep, "w.rank, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
+    found: list[tuple[float, int]] = []
+    for span in ranges(within.scopes):
+        found += db.execute(sql, (reading.match, *span, *values)).fetchall()
     return [n for _, n in sorted(found)[:limit]]
+
+
+def _by_rarity(db: sqlite3.Connection, reading: Reading, within: Corpus, keep: Filter) -> list[int]:
+    sql, values = _match_sql(db, keep, "w.rowid")
+    held: dict[int, float] = {}
+    for clause in reading.clauses:
+        rarity = sum(reading.idf[stem] for stem in clause.stems)
+        for span in ranges(within.scopes):
+            for (n,) in db.execute(sql, (clause.expression, *span, *values)):
+                held[n] = held.get(n, 0.0) + rarity
+    return sorted(held, key=lambda n: (-held[n], -n))
+
+
+def _match_sql(
+    db: sqlite3.Connection, keep: Filter, columns: str, rest: str = ""
+) -> tuple[str, tuple[object, ...]]:
+    """The statement that finds what matches an expression in a span, and its values after
+    these."""
+    join, (condition, values) = filter_sql(db, keep)
+    kept = f"AND {condition}" if condition else ""
+    return (
+        f"SELECT {columns} FROM words w {join} "
+        f"WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? {kept} {rest}",
+        values,
+    )
 
 
 def filter_sql(

@@ -19,7 +19,7 @@ MAX_WORDS = 96
 """Words of a query that are looked at; a pasted file says what it is about before that."""
 MAX_NAMED_CHARS = 4_000
 ROW_BUDGET = 1_000
-"""Rows a full-text search may score, about 2 µs of CPU each."""
+"""Rows a full-text search may read, 2 to 6 µs of CPU each."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """Pairs of common words that are looked up, and how common the rarer of them may be."""
 ONLY_NEWEST_BEYOND = 60_000
@@ -56,13 +56,22 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a full-text expression: a word, or two that must both be there, with their
+    stems."""
+
+    expression: str
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """A query text, read against a corpus.
 
     `idf` holds every stem of the query, also those that no memory has, `mass` is its sum;
     `holding` how many memories hold each; `telling` are those that are no everyday words, `names`
-    those that look like names; `in_vocabulary` is the share that some memory holds; `match` finds
-    candidates, "" nothing.
+    those that look like names; `in_vocabulary` is the share that some memory holds; memories that
+    hold any of `clauses` are candidates.
     """
 
     text: str
@@ -74,8 +83,13 @@ class Reading:
     names: frozenset[str]
     mass: float
     in_vocabulary: float
-    match: str
+    clauses: tuple[Clause, ...]
     newest_only: bool
+
+    @property
+    def match(self) -> str:
+        """The clauses as one FTS5 expression."""
+        return " OR ".join(clause.expression for clause in self.clauses)
 
 
 def corpus(db: sqlite3.Connection, scopes: Sequence[int]) -> Corpus:
@@ -97,7 +111,7 @@ def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
     for word, stem in zip(words, stemmer().stems(words), strict=True):
         by_stem.setdefault(stem, word)
     holding = _holding(db, tuple(by_stem), within.scopes)
-    match, newest_only = _match(by_stem, holding, within.memories)
+    clauses, newest_only = _clauses(by_stem, holding, within.memories)
     idf = {
         stem: within.idf(holding[stem], common=word in EVERYDAY_WORDS)
         for stem, word in by_stem.items()
@@ -112,7 +126,7 @@ def read(db: sqlite3.Connection, text: str, within: Corpus) -> Reading:
         names=frozenset(stem for stem, word in by_stem.items() if word in names),
         mass=sum(idf.values()),
         in_vocabulary=sum(map(bool, holding.values())) / len(by_stem) if by_stem else 0.0,
-        match=match,
+        clauses=tuple(clauses),
         newest_only=newest_only,
     )
 
@@ -129,24 +143,28 @@ def _holding(db: sqlite3.Connection, stems: Sequence[str], scopes: Sequence[int]
     return dict.fromkeys(stems, 0) | {stem: int(count) for stem, count in rows}
 
 
-def _match(by_stem: dict[str, str], holding: dict[str, int], memories: int) -> tuple[str, bool]:
-    """The FTS5 expression, and whether it matches so much that only the newest are looked at."""
+def _clauses(
+    by_stem: dict[str, str], holding: dict[str, int], memories: int
+) -> tuple[list[Clause], bool]:
+    """What to look up, and whether it matches so much that only the newest are looked at."""
     known = sorted((stem for stem in by_stem if holding[stem]), key=lambda stem: holding[stem])
     budget = ROW_BUDGET
-    parts: list[str] = []
+    clauses: list[Clause] = []
     while known and holding[known[0]] <= budget:
         stem = known.pop(0)
         budget -= holding[stem]
-        parts.append(quoted(by_stem[stem]))
+        clauses.append(Clause(quoted(by_stem[stem]), (stem,)))
     for left, right in list(pairwise(known))[:MAX_PAIRS]:
         both = holding[left] * holding[right] / max(1, memories)
         if both > budget or holding[left] > MAX_PAIRED:
             break
         budget -= int(both)
-        parts.append(f"({quoted(by_stem[left])} AND {quoted(by_stem[right])})")
-    if not parts and known:
-        return quoted(by_stem[known[0]]), holding[known[0]] > ONLY_NEWEST_BEYOND
-    return " OR ".join(parts), False
+        both_words = f"({quoted(by_stem[left])} AND {quoted(by_stem[right])})"
+        clauses.append(Clause(both_words, (left, right)))
+    if not clauses and known:
+        rarest = known[0]
+        return [Clause(quoted(by_stem[rarest]), (rarest,))], holding[rarest] > ONLY_NEWEST_BEYOND
+    return clauses, False
 
 
 def quoted(word: str) -> str:

@@ -103,6 +103,15 @@ class Lessons:
         """What had come too late is considered after all."""
         self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
 
+    def shortened(self, tool: str, tokens_before: int, tokens_after: int) -> None:
+        """A result of a tool was shortened."""
+        for kind, number in (
+            ("results", 1),
+            ("tokens_before", tokens_before),
+            ("tokens_saved", tokens_before - tokens_after),
+        ):
+            self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+
     def opened(self, session: str, memory: str) -> None:
         """The agent asked for the whole of a memory."""
         if self._watching:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upwell.ground.trace import LOG
@@ -34,6 +34,8 @@ _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
 _PR_SET_PDEATHSIG = 1
+LAST_WORDS_SECONDS = 0.3
+"""So long its output may still be read after its end, while nothing comes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,36 +54,60 @@ class CannotStart(OSError):
     """The program is not there, or may not be run."""
 
 
-class Child:
-    """A running child. `out` gives its stdout, `sink` takes its stdin."""
+class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells when the process ended. asyncio's own `wait` waits for its pipes as well, which a
+    process that it started may hold open."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=_READ_BYTES, loop=loop)
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        super().process_exited()
+        self.ended.set()
+
+
+class Child:
+    """A running child. `out` gives its stdout, `sink` takes its stdin. To be read until its end, it
+    is a `Source` itself."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
+        loop = asyncio.get_running_loop()
+        process = asyncio.subprocess.Process(transport, streams, loop)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None
+        self._transport = transport
         self._process = process
+        self._ended = streams.ended
+        self._idle_since: float | None = None
         self.out = process.stdout
         self.sink = PipeSink(process.stdin)
         self._stderr: deque[str] = deque(maxlen=_TAIL_LINES)
         self._drain = asyncio.create_task(self._keep_tail(process.stderr))
+        self._watch = asyncio.create_task(self._end_output())
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    async def exited(self) -> int:
-        """Wait for the end. Gives the exit code, negative for a signal."""
-        return await self._process.wait()
+    async def read(self, most: int) -> bytes:
+        """What it says next on stdout, `b""` at its end, even where somebody holds the pipe."""
+        self._idle_since = asyncio.get_running_loop().time()
+        try:
+            return await self.out.read(most)
+        except EOFError:
+            return b""
+        finally:
+            self._idle_since = None
 
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """How it ended and what it said last, for an error message."""
-        try:
-            code = await asyncio.wait_for(self._process.wait(), patience_seconds)
-            await asyncio.wait_for(asyncio.shield(self._drain), patience_seconds)
-        except TimeoutError:
-            code = self._process.returncode if self._process.returncode is not None else 0
-            if self._process.returncode is None:
-                return "it closed its output but is still running" + self._said()
+        await _at_most(patience_seconds, self._ended.wait())
+        code = self._process.returncode
+        if code is None:
+            return "it closed its output but is still running" + self._said()
+        await _at_most(patience_seconds, asyncio.shield(self._drain))
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
         return f"it ended with {how}" + self._said()
 
@@ -91,13 +117,24 @@ class Child:
         for insist in (None, signal.SIGTERM, signal.SIGKILL):
             if insist is not None:
                 self._signal(insist)
-            try:
-                await asyncio.wait_for(self._process.wait(), grace_seconds)
+            if await _at_most(grace_seconds, self._ended.wait()):
                 break
-            except TimeoutError:
-                continue
         self._signal(signal.SIGKILL)
         self._drain.cancel()
+        self._watch.cancel()
+        self._transport.close()
+
+    async def _end_output(self) -> None:
+        """When the process has ended and nothing more comes, end its output too."""
+        await self._ended.wait()
+        loop = asyncio.get_running_loop()
+        ended = loop.time()
+        while True:
+            await asyncio.sleep(LAST_WORDS_SECONDS / 3)
+            since = self._idle_since
+            if since is not None and loop.time() - max(since, ended) >= LAST_WORDS_SECONDS:
+                self.out.set_exception(EOFError("the process has ended"))
+                return
 
     def _signal(self, number: signal.Signals) -> None:
         try:
@@ -132,7 +169,9 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
     if program is None:
         raise CannotStart(f"no program {command.program!r} on the PATH")
     try:
-        process = await asyncio.create_subprocess_exec(
+        loop = asyncio.get_running_loop()
+        transport, streams = await loop.subprocess_exec(
+            lambda: _Streams(loop),
             program,
             *command.args,
             stdin=asyncio.subprocess.PIPE,
@@ -140,13 +179,22 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
             stderr=asyncio.subprocess.PIPE,
             env=env,
             cwd=command.cwd,
-            limit=_READ_BYTES,
             start_new_session=True,
             preexec_fn=_die_with_parent() if command.tied else None,
         )
     except (OSError, ValueError) as error:
         raise CannotStart(f"cannot run {command.program!r}: {error}") from error
-    return Child(process)
+    return Child(transport, streams)
+
+
+async def _at_most(seconds: float, what: Awaitable[object]) -> bool:
+    """Wait for it, no longer than that; did it come?"""
+    try:
+        async with asyncio.timeout(seconds):
+            await what
+    except TimeoutError:
+        return False
+    return True
 
 
 def _die_with_parent() -> Callable[[], None] | None:

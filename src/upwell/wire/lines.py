@@ -7,7 +7,7 @@ import asyncio
 import os
 import stat
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -21,8 +21,8 @@ CLOSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its newline. `oversize` is its full size in bytes when it was over the
-    cap: `data` is then only its beginning, and the rest has been dropped."""
+    """One line without its newline. `oversize` is how many bytes there were when it had gone over
+    the cap: `data` is then only its beginning, and the rest is dropped as it comes."""
 
     data: bytes
     oversize: int = 0
@@ -62,32 +62,37 @@ class Link(Protocol):
 
 
 async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
-    """Lines of `source` until its end, blank ones left out. Linear in what is read."""
+    """Lines of `source` until its end, blank ones left out. Linear in what is read. One that is too
+    long is told as soon as it is, and read no further than to be dropped."""
     parts: list[bytes] = []
     size = 0
     while chunk := await source.read(_CHUNK_BYTES):
         pieces = chunk.split(b"\n")
-        for piece in pieces[:-1]:
-            line = _line(parts, size, piece, max_bytes)
-            parts, size = [], 0
-            if line.data.strip():
-                yield line
-        tail = pieces[-1]
-        size += len(tail)
-        if size <= max_bytes or not parts:
-            parts.append(tail)
-        if size > max_bytes:
-            parts = [b"".join(parts)[:_HEAD_BYTES]]
-    last = _line(parts, size, b"", max_bytes)
-    if last.data.strip():
-        yield last
+        for at, piece in enumerate(pieces):
+            told = size > max_bytes
+            size += len(piece)
+            if size > max_bytes and not told:
+                yield Line(_head([*parts, piece]), oversize=size)
+                parts = []
+            elif not told:
+                parts.append(piece)
+            if at < len(pieces) - 1:
+                data, parts, size = b"".join(parts), [], 0
+                if data.strip():
+                    yield Line(data)
+                del data
+    if (data := b"".join(parts)).strip():
+        yield Line(data)
 
 
-def _line(parts: list[bytes], size: int, piece: bytes, max_bytes: int) -> Line:
-    total = size + len(piece)
-    if total > max_bytes:
-        return Line(b"".join([*parts, piece])[:_HEAD_BYTES], oversize=total)
-    return Line(b"".join([*parts, piece]))
+def _head(parts: Sequence[bytes]) -> bytes:
+    """The first bytes of what `parts` are together, without putting it together."""
+    head = b""
+    for part in parts:
+        if len(head) >= _HEAD_BYTES:
+            break
+        head += part[: _HEAD_BYTES - len(head)]
+    return head
 
 
 class PipeSink:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -22,7 +22,10 @@ _ANSWER_HEAD = re.compile(
     rb'\{[ \t]*+(?:"jsonrpc"[ \t]*+:[ \t]*+"2\.0"[ \t]*+,[ \t]*+)?'
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
-_IDENTITY = re.compile(rb'"[^"\\\x00-\x1f]{0,200}"|-?\d{1,40}(?:\.\d{1,10})?')
+_MARK = b"\xef\xbb\xbf"
+"""A byte order mark, which some runtimes put before the first line that they write."""
+MOST_ID_BYTES = 1024
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
 
@@ -54,9 +57,9 @@ def read_message(data: bytes) -> Message:
     unopened, and whoever takes it has to look whether it is JSON.
 
     Raises:
-        NotJson: it is not a JSON object.
+        NotJson: it is not a JSON object, or its id is no text or number of 1 024 bytes at most.
     """
-    repaired = 0
+    data, repaired = data.removeprefix(_MARK), 0
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -68,14 +71,22 @@ def read_message(data: bytes) -> Message:
     body = RawObject.parse(data)
     method = body.value("method")
     identity = body.get("id")
-    if identity not in (None, b"null") and not _IDENTITY.fullmatch(identity or b""):
-        raise NotJson("an id must be a string or a number")
+    if identity not in (None, b"null"):
+        _check_identity(identity or b"")
     return Message(
         body=body,
         id=None if identity in (None, b"null") else identity,
         method=method if isinstance(method, str) else None,
         repaired=repaired,
     )
+
+
+def _check_identity(identity: bytes) -> None:
+    if len(identity) > MOST_ID_BYTES:
+        raise NotJson(f"an id of {len(identity):,} bytes, over {MOST_ID_BYTES:,}")
+    text = identity.startswith(b'"') and isinstance(loads(identity), str)
+    if not text and not _NUMBER.fullmatch(identity):
+        raise NotJson("an id must be a string or a number")
 
 
 def _large_answer(data: bytes, repaired: int) -> Message | None:
@@ -148,6 +159,7 @@ class Peer:
         try:
             async for line in self._lines:
                 await self._take(line)
+                del line
         except (OSError, ValueError) as error:
             LOG.warning("reading ended: %s", error)
         finally:
@@ -213,7 +225,8 @@ class Peer:
         if line.oversize:
             self._refuse(line)
             if self._complains and (found := _ID.search(line.data)):
-                body = error_body(INVALID_REQUEST, f"{line.oversize:,} bytes is over the limit")
+                said = f"a line of {line.oversize:,} bytes or more is over the limit"
+                body = error_body(INVALID_REQUEST, said)
                 await self.answer(found.group(1), Reply(error=body))
             return
         for data in _unbatched(line.data):
@@ -257,5 +270,5 @@ class Peer:
             future = self._waiting[identity]
             if not future.done():
                 future.set_exception(
-                    PeerBabbled(f"an answer of {line.oversize:,} bytes, over the limit")
+                    PeerBabbled(f"an answer of {line.oversize:,} bytes or more, over the limit")
                 )

@@ -28,6 +28,11 @@ def server(name: str) -> list[str]:
     return [node(), str(PACKAGES / f"server-{name}" / "dist" / "index.js")]
 
 
+def inspector() -> list[str]:
+    """The command line that starts `@modelcontextprotocol/inspector`."""
+    return [node(), str(PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js")]
+
+
 def install() -> None:
     """`npm ci` exactly what the lock says; no install script of a package is run."""
     PREFIX.mkdir(parents=True, exist_ok=True)

@@ -104,9 +104,13 @@ class Server:
 
     def ask(self, id: str, method: str, deadline: float) -> bool:
         """Send a request to the client; was it answered in time?"""
-        self.answers[id] = threading.Event()
+        self.expect(id)
         self.send(f'{{"jsonrpc":"2.0","id":"{id}","method":"{method}"}}')
         return self.answers[id].wait(deadline)
+
+    def expect(self, id: str) -> None:
+        """Note when a request of ours is answered."""
+        self.answers[id] = threading.Event()
 
     # -- reading
 

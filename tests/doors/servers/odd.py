@@ -2,6 +2,8 @@
 
 import json
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -126,6 +128,106 @@ def deep_result(call: Call) -> str:
     return f'{{"content":[{{"type":"text","text":"deep"}}],"structuredContent":{deep}}}'
 
 
+def die_leaving_a_child(call: Call) -> None:
+    """What it started holds its stdout and stderr open."""
+    subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
+    os._exit(7)
+
+
+def end_well(call: Call) -> None:
+    os._exit(0)
+
+
+def kill_itself(call: Call) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def close_stdout(call: Call) -> None:
+    """Nothing more can come, and yet it lives."""
+    os.close(1)
+
+
+def freeze(call: Call) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def late(call: Call) -> str:
+    """An answer when nobody waits any more."""
+    pause(float(call.args.get("seconds", 4)))
+    return text("too late")
+
+
+def early(call: Call) -> str:
+    """Answers to what was not asked yet."""
+    for number in range(1, 50):
+        call.server.reply(call.id + number, call.server.modern(text("before the question")))
+    return text("in time")
+
+
+def id_as_text(call: Call) -> str:
+    call.server.reply(str(call.id), call.server.modern(text("wrong type of id")))
+    call.server.reply(float(call.id) + 0.5, call.server.modern(text("wrong id")))
+    return text("right id")
+
+
+def two_ids(call: Call) -> str:
+    call.server.send(f'{{"jsonrpc":"2.0","id":{call.id},"id":987654,"result":{text("whose?")}}}')
+    return text("mine")
+
+
+def odd_line_ends(call: Call) -> None:
+    """A byte order mark before the line, Windows' line end behind it."""
+    call.server.write(b"\xef\xbb\xbf" + whole(call, text("with a mark")).encode() + b"\r\n")
+
+
+NOTICES = [
+    *('"method":5', '"method":null', '"method":""', '"method":"x","params":[1]'),
+    *('"method":"notifications/message"', '"method":"notifications/message","params":null'),
+    '"method":"notifications/message","params":{"level":["x"],"data":{}}',
+    '"method":"notifications/progress"',
+    *('"method":"notifications/progress","params":{"progressToken":null}',) * 2,
+    '"method":"notifications/progress","params":{"progressToken":{"a":[]},"progress":"x"}',
+    '"method":"notifications/cancelled","params":{"requestId":[]}',
+    '"method":"notifications/cancelled","params":7',
+    '"method":"notifications/resources/updated","params":{"uri":{}}',
+    '"method":"notifications/tools/list_changed","params":"x"',
+    '"method":"notifications/made/up","params":' + "[" * 5000 + "]" * 5000,
+]
+
+
+def odd_notices(call: Call) -> str:
+    for notice in NOTICES:
+        call.server.send(f'{{"jsonrpc":"2.0",{notice}}}')
+    return text("after the notices")
+
+
+def cancels(call: Call) -> str:
+    call.server.notify("notifications/cancelled", f'{{"requestId":{call.id},"reason":"no"}}')
+    return text("answered all the same")
+
+
+def notice_flood(call: Call) -> str:
+    for n in range(2_000):
+        call.server.notify("notifications/message", f'{{"level":"info","data":{n}}}')
+    return text("after the notices")
+
+
+def change_flood(call: Call) -> str:
+    for _ in range(1_000):
+        call.server.notify("notifications/tools/list_changed")
+    return text("after the changes")
+
+
+def question_flood(call: Call) -> str:
+    """Three hundred questions at once; how many were answered?"""
+    asked = [f"{call.id}-{n}" for n in range(300)]
+    for name in asked:
+        call.server.expect(name)
+        call.server.send(f'{{"jsonrpc":"2.0","id":"{name}","method":"roots/list"}}')
+    answered = [name for name in asked if call.server.answers[name].wait(5)]
+    return text(f"{len(answered)} answers")
+
+
 RESULTS = {
     "result_null": "null",
     "result_list": '["a"]',
@@ -156,6 +258,8 @@ ACTS = [
     *(junk_lines, bad_utf8_line, bad_utf8_inside, half_line, half_then_die, split_line),
     *(duplicate, foreign_id, two_in_a_line, result_and_error, neither, string_error),
     *(die, effect_then_die, hang, stderr_flood, no_newline, deep_result, huge),
+    *(die_leaving_a_child, end_well, kill_itself, close_stdout, freeze, late, early, id_as_text),
+    *(two_ids, odd_line_ends, odd_notices, cancels, notice_flood, change_flood, question_flood),
 ]
 
 

@@ -30,7 +30,7 @@ def records(count: int) -> str:
 async def test_the_outcome_is_the_same_as_here(app):
     text = records(6000)
     there = await app.workshop.fit(CALL, result_of(text))
-    here = await app._fitter.fit(CALL, RawObject.parse(result_of(text)))
+    here = await app.fitter.fit(CALL, RawObject.parse(result_of(text)))
     assert there == here.encode()
     opened = json.loads(there)
     assert "structuredContent" not in opened

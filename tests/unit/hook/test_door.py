@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,9 +13,10 @@ from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Cue, Door, Hit, Memory, Query
 from upwell.hook.client import EVENTS, IGNORED_TOOLS
 from upwell.hook.door import HookDoor
-from upwell.hook.events import HOSTS, EventKind
+from upwell.hook.events import HOSTS, Event, EventKind
 from upwell.hook.events.base import plain_args, size_of
-from upwell.hook.options import HookOptions
+from upwell.hook.options import HookOptions, Replacing
+from upwell.hook.replies import Shorten, texts_in, with_texts
 from upwell.surface.engine import Surfacer
 from upwell.surface.gate import writes
 from upwell.surface.options import Options
@@ -154,6 +155,86 @@ async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
     assert await sessions.joined(4_000_001, "/p") == "s"
     assert await sessions.joined(4_000_001, "/q") == ""
     assert me == 1
+
+
+def bash(out: str = "x" * 500) -> bytes:
+    given = {"tool_name": "Bash", "tool_input": {"command": "grep winch log"}}
+    reply = {"stdout": out, "stderr": ""}
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "PostToolUse", **given}
+    return json.dumps({**event, "tool_response": reply}).encode()
+
+
+def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
+    shelf, recall = MemoryShelf(), FakeRecall(hits(SAID))
+    surfacer = Surfacer(recall.search, shelf, Options())
+    chosen = HookOptions(compress=("claude",), **options)
+    return HookDoor(surfacer, HostSessions(shelf), chosen, shorten=shorten)
+
+
+async def test_an_answer_is_shortened_beside_what_is_said() -> None:
+    async def shorten(_: str, event: Event, texts: Sequence[str], most: int | None) -> list[str]:
+        return [text[:5] for text in texts]
+
+    said = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
+    (output,) = said.values()
+    assert output["updatedToolOutput"] == {"stdout": "xxxxx", "stderr": ""}
+    assert SAID in output["additionalContext"]
+
+
+async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> None:
+    async def slow(*_: Any) -> list[str]:
+        await asyncio.sleep(30)
+        return ["never"]
+
+    async def broken(*_: Any) -> list[str]:
+        raise RuntimeError("a fault of ours")
+
+    for shorten in (slow, broken):
+        door = shortening_door(shorten, tool_ms=400)
+        said = json.loads(await door.answer("claude", "", bash()))
+        (output,) = said.values()
+        assert set(output) == {"hookEventName", "additionalContext"}
+
+
+def test_the_hosts_that_compress_are_those_that_can() -> None:
+    replies: dict[str, Any] = {
+        "tool_response": "x",
+        "tool_output": '{"content": []}',
+        "toolResult": {"resultType": "success", "textResultForLlm": "x"},
+        "output": "x",
+    }
+    can = set()
+    for name, host in HOSTS.items():
+        for event in (event for event, kind in host.events.items() if kind is EventKind.TOOL):
+            for tool in ("Bash", "bash", "MCP:list"):
+                read = host.read(event, {"tool_name": tool, "toolName": tool, **replies})
+                if read and read.reply is not None and host.replaced(read, read.reply):
+                    can.add(name)
+    assert can == set(get_args(Replacing))
+
+
+@pytest.mark.parametrize(
+    ("reply", "texts"),
+    [
+        ("a", ["a"]),
+        ({"stdout": "a", "stderr": "b", "code": 3, "lines": ["c"]}, ["a", "b"]),
+        ({"content": [{"type": "text", "text": "a"}, {"type": "image", "text": "b"}]}, ["a"]),
+        ([{"type": "text", "text": "a"}, 7, "b", {"type": "text", "text": 3}], ["a"]),
+        (None, []),
+        (7, []),
+        ("a" * 500_001, []),
+    ],
+)
+def test_texts_are_found_and_put_back_in_place(reply: Any, texts: list[str]) -> None:
+    found = texts_in(reply)
+    assert [text for _, text in found] == texts
+    places = [place for place, _ in found]
+    before = json.dumps(reply)
+    assert with_texts(reply, places, texts) == reply
+    for place, text in found:
+        changed = with_texts(reply, [place], [text + "!"])
+        assert json.dumps(changed) == before.replace(json.dumps(text), json.dumps(text + "!"), 1)
+    assert json.dumps(reply) == before
 
 
 def test_the_client_lets_every_event_of_every_host_through() -> None:

@@ -26,7 +26,7 @@ async def app(tmp_path):
 @pytest.fixture
 async def key(app):
     result = RawObject.parse(dumps({"content": [{"type": "text", "text": GUIDE}]}))
-    fitted = json.loads((await app._fitter.fit(CALL, result)).encode())
+    fitted = json.loads((await app.fitter.fit(CALL, result)).encode())
     return fitted["content"][-1]["text"].partition('key="')[2].partition('"')[0]
 
 
@@ -90,7 +90,7 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
             app, "compression_feedback", server="fs", tool="read", kind="truncated"
         )
         assert not failed
-    before = app._fitter.budget_of(app.config.compress)
+    before = app.fitter.budget_of(app.config.compress)
     await app.budgets.take_up()
     (ratio,) = await app.budgets.learned()
     assert ratio.ratio == 3.0
@@ -124,7 +124,7 @@ async def test_progressive_brings_contents_and_key_in_blocks_of_their_own(tmp_pa
     app = await build(settings)
     try:
         result = RawObject.parse(dumps({"content": [{"type": "text", "text": GUIDE}]}))
-        fitted = json.loads((await app._fitter.fit(CALL, result)).encode())
+        fitted = json.loads((await app.fitter.fit(CALL, result)).encode())
     finally:
         await app.aclose()
     first, contents, notice = (block["text"] for block in fitted["content"])

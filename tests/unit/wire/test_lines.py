@@ -18,12 +18,17 @@ async def test_lines_are_put_together_across_chunks():
     assert [line.data for line in found] == [b'{"a":1}', b"{}", b"last"]
 
 
-async def test_an_oversize_line_keeps_its_beginning_and_its_size_only():
+async def test_an_oversize_line_keeps_its_beginning_only_and_is_told_at_once():
     found = await lines_of(b'{"id":7,"x":"', b"y" * 5000, b"y" * 5000, b'"}\n{"id":8}\n')
-    assert found[0].oversize == 13 + 10_000 + 2
+    assert found[0].oversize == 13 + 5000
     assert found[0].data.startswith(b'{"id":7')
     assert len(found[0].data) <= 4096
-    assert found[1] == Line(b'{"id":8}')
+    assert found[1:] == [Line(b'{"id":8}')]
+
+
+async def test_an_oversize_line_without_an_end_is_told_once():
+    found = await lines_of(b'{"id":7,', *[b"y" * 99] * 500)
+    assert [line.oversize for line in found] == [107]
 
 
 async def test_an_oversize_line_in_one_chunk_is_noticed_too():

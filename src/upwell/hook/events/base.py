@@ -32,7 +32,8 @@ class Event:
     `text` is the prompt, or why a session begins (startup, resume, clear, compact). `tool` has the
     name under which surfacing knows it (`Read`, `server__tool`), `args` snake_case keys.
     `reply_chars` is the size of the tool's answer where the event says it, `transcript` the file
-    that the host keeps of the session.
+    that the host keeps of the session. `reply` is what the tool answered, in the host's own shape,
+    where the host would take something else in its place; None where it would not.
     """
 
     kind: EventKind
@@ -44,6 +45,7 @@ class Event:
     args: Mapping[str, Any] = field(default_factory=dict)
     reply_chars: int | None = None
     transcript: str = ""
+    reply: Any = None
 
 
 class Host(Protocol):
@@ -66,8 +68,17 @@ class Host(Protocol):
         """The event, None when there is nothing to say to it. Never raises on odd payloads."""
         ...
 
+    @property
+    def reply_tokens(self) -> int | None:
+        """Of a reply that is put in place of a tool's; None for no limit of the host's own."""
+        ...
+
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         """`text` as the host takes it."""
+        ...
+
+    def replaced(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        """`reply`, of the shape of `event.reply`, as the host takes it in that one's place."""
         ...
 
 
@@ -140,6 +151,14 @@ def surfacing_tool(name: str, readers: Mapping[str, str], servers: Sequence[str]
             own = rest == OWN_SERVER or rest.startswith((f"{OWN_SERVER}_", f"{OWN_SERVER}-"))
             return "" if own or not rest else rest
     return ""
+
+
+def block_texts(value: Any) -> list[Mapping[str, Any]] | None:
+    """Content blocks of MCP that are texts, all of them; None where there is anything else."""
+    if not isinstance(value, list) or not value:
+        return None
+    fine = all(isinstance(one, Mapping) and isinstance(one.get("text"), str) for one in value)
+    return value if fine else None
 
 
 def additional_context(event: Event, text: str) -> dict[str, Any]:

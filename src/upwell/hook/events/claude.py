@@ -1,10 +1,34 @@
 """Claude Code. Context over 10 000 characters goes into a file with a preview, so we stay below.
 
+A tool's answer can be replaced since 2.1.121, by one of the same shape: an object for Bash, a list
+of content blocks for tools of MCP servers; another shape is dropped, or ends the host.
+
 Source: its hooks reference (2.1.278) as quoted in research; `tool_response` differs by tool.
 """
 
-from upwell.hook.events.base import EventKind
+from collections.abc import Mapping
+from typing import Any
+
+from upwell.hook.events.base import Event, EventKind
 from upwell.hook.events.nested import NestedHost
+
+_UNLIKE_TEXT = ("interrupted", "isImage", "backgroundTaskId")
+_COPY_ON_DISK = frozenset({"persistedOutputPath", "persistedOutputSize"})
+
+
+def _own(tool: str, reply: Any) -> Any:
+    if tool.startswith("mcp__"):
+        return reply if isinstance(reply, list) else None
+    if not isinstance(reply, Mapping):
+        return reply if isinstance(reply, str) else None
+    if any(reply.get(key) for key in _UNLIKE_TEXT):
+        return None
+    return {key: value for key, value in reply.items() if key not in _COPY_ON_DISK}
+
+
+def _put(event: Event, reply: Any) -> Mapping[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event.name, "updatedToolOutput": reply}}
+
 
 HOST = NestedHost(
     name="claude",
@@ -21,4 +45,6 @@ HOST = NestedHost(
         name: name
         for name in ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
     },
+    own=_own,
+    put=_put,
 )

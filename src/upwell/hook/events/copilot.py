@@ -42,6 +42,7 @@ class CopilotHost:
 
     name = "copilot"
     max_bytes = 10_000
+    reply_tokens: int | None = None
     events: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "postToolUse": EventKind.TOOL,
@@ -62,6 +63,9 @@ class CopilotHost:
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return {"additionalContext": text}
 
+    def replaced(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
+
 
 def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) -> Event | None:
     called = text_of(payload.get("toolName"), 200)
@@ -79,6 +83,7 @@ def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) 
         tool=tool,
         args=plain_args(_decoded(payload.get("toolArgs"))),
         reply_chars=size_of(result.get("textResultForLlm")),
+        reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
     )
 
 

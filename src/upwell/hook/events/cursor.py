@@ -1,11 +1,14 @@
 """Cursor. Context over 10 000 characters is dropped; answers are flat, with keys in snake_case.
 
 Source: notes on its bundle (CLI 2026.09.18) and its documentation. Tools of MCP servers are
-`MCP:tool` without their server's name, so those of upwell are known by their own names.
+`MCP:tool` without their server's name, so those of upwell are known by their own names. Only what
+such a tool answered can be replaced: `tool_output` is JSON in a string.
 """
 
 from collections.abc import Mapping
 from typing import Any
+
+import orjson
 
 from upwell.hook.events.base import (
     Event,
@@ -38,6 +41,7 @@ class CursorHost:
 
     name = "cursor"
     max_bytes = 10_000
+    reply_tokens: int | None = None
     events: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "beforeSubmitPrompt": EventKind.PROMPT,
@@ -62,6 +66,9 @@ class CursorHost:
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return {"additional_context": text}
 
+    def replaced(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"updated_mcp_tool_output": reply}
+
 
 def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) -> Event | None:
     called = text_of(payload.get("tool_name"), 200)
@@ -79,7 +86,20 @@ def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) 
         tool=tool,
         args=plain_args(table_of(payload.get("tool_input"))),
         reply_chars=size_of(payload.get("tool_output")),
+        reply=_own(payload.get("tool_output")) if called.startswith(_MCP) else None,
     )
+
+
+def _own(output: Any) -> Any:
+    """An MCP result as it may be replaced: its content alone."""
+    try:
+        result = orjson.loads(output) if isinstance(output, str) else output
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(result, Mapping) or result.get("isError"):
+        return None
+    content = result.get("content")
+    return {"content": content} if isinstance(content, list) else None
 
 
 def _workspace(roots: Any) -> str | None:

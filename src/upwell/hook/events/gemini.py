@@ -1,5 +1,8 @@
 """Gemini CLI. Stdout must be JSON and nothing else. It documents no limit; we keep to 10 000 bytes.
 
+What a tool answered cannot be replaced: `decision: deny` makes a failed call of it ("Tool result
+blocked: …"), which the model would act on.
+
 Source: its repository's hooks documentation (2026-08).
 """
 

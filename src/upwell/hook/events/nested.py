@@ -1,7 +1,7 @@
 """Events in the shape that Claude Code began: the event's name, session, folder and tool stand at
 the top. Codex, Gemini CLI and VS Code took it over, each with names of its own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,34 @@ from upwell.hook.events.base import (
     text_of,
 )
 
+Own = Callable[[str, Any], Any]
+"""A tool's answer as it may be replaced, by the tool's name; None where it may not."""
+Put = Callable[[Event, Any], Mapping[str, Any]]
+
+
+def never(tool: str, reply: Any) -> Any:
+    """The host takes nothing in place of what a tool answered."""
+    return None
+
+
+def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
+    return {}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedHost:
-    """A host of that shape. `readers` map its tools that look at something to surfacing's names."""
+    """A host of that shape. `readers` map its tools that look at something to surfacing's names.
+    `own` and `put` are how a tool's answer is taken and given, where the host lets it be
+    replaced."""
 
     name: str
     max_bytes: int
     events: Mapping[str, EventKind]
     readers: Mapping[str, str]
     servers: Sequence[str] = ("mcp__",)
-    answer_key: str = "tool_response"
+    own: Own = never
+    put: Put = nowhere
+    reply_tokens: int | None = None
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
@@ -49,10 +66,14 @@ class NestedHost:
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return additional_context(event, text)
 
+    def replaced(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return self.put(event, reply)
+
     def _call(
         self, name: str, payload: Mapping[str, Any], session: str, cwd: str | None
     ) -> Event | None:
-        tool = surfacing_tool(text_of(payload.get("tool_name"), 200), self.readers, self.servers)
+        called, reply = text_of(payload.get("tool_name"), 200), payload.get("tool_response")
+        tool = surfacing_tool(called, self.readers, self.servers)
         if not tool:
             return None
         return Event(
@@ -62,5 +83,6 @@ class NestedHost:
             cwd=cwd,
             tool=tool,
             args=plain_args(table_of(payload.get("tool_input"))),
-            reply_chars=size_of(payload.get(self.answer_key)),
+            reply_chars=size_of(reply),
+            reply=self.own(called, reply),
         )

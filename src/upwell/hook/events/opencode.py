@@ -1,5 +1,6 @@
 """OpenCode. Its plugin (`hosts/opencode.py`) runs inside the host and sends what it is told, under
-the names of OpenCode's own plugin hooks; the answer is the text alone."""
+the names of OpenCode's own plugin hooks; the answer is the text alone, and what the plugin puts in
+place of the tool's output."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from upwell.hook.events.base import (
     folder_of,
     plain_args,
     session_of,
+    size_of,
     table_of,
     text_of,
 )
@@ -32,6 +34,7 @@ class OpenCodeHost:
 
     name = "opencode"
     max_bytes = 10_000
+    reply_tokens: int | None = None
     events: Mapping[str, EventKind] = {
         "session.created": EventKind.SESSION,
         "chat.message": EventKind.PROMPT,
@@ -48,9 +51,11 @@ class OpenCodeHost:
         session, cwd = session_of(payload.get("sessionID")), folder_of(payload.get("cwd"))
         text = tool = ""
         args: Mapping[str, Any] = {}
+        output = None
         if kind is EventKind.TOOL:
             tool = _tool(text_of(payload.get("tool_name"), 200))
             args = plain_args(table_of(payload.get("args")))
+            output = payload.get("output")
             if not tool:
                 return None
         elif kind is EventKind.PROMPT:
@@ -58,11 +63,22 @@ class OpenCodeHost:
         elif kind is EventKind.SESSION:
             text = text_of(payload.get("source"), 64)
         return Event(
-            kind=kind, name=name, session=session, cwd=cwd, text=text, tool=tool, args=args
+            kind=kind,
+            name=name,
+            session=session,
+            cwd=cwd,
+            text=text,
+            tool=tool,
+            args=args,
+            reply_chars=size_of(output),
+            reply=output if isinstance(output, str) else None,
         )
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return {"text": text}
+
+    def replaced(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"output": reply}
 
 
 def _tool(name: str) -> str:

@@ -1,4 +1,5 @@
-"""VS Code's agent. It has no way to add context to a prompt, so prompts are not answered.
+"""VS Code's agent. It has no way to add context to a prompt, so prompts are not answered;
+and none to replace what a tool answered.
 
 Source: the vscode-docs repository (hooks preview). Tools have names in snake_case, arguments in
 camelCase.

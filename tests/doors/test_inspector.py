@@ -1,0 +1,214 @@
+"""A session of the official inspector's command line looks the same through the gateway.
+
+`inspector --cli` is a program of its own on the official TypeScript client. Each ask is made twice,
+of the server itself and of `upwell serve` with nothing but that server in its home. What may differ
+is said here, and nothing else: the `{server}__` prefix of names, what upwell lists of its own, and
+the `outputSchema` of tools whose results may be shortened (docs/decisions.md, structuredContent).
+"""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.npm import install
+
+PREFIX = "every__"
+OWN_TOOL = "upwell__"
+OWN_RESOURCE = "upwell://"
+OWN_TOOLS = {"read_more", "memory_context", "add_memory", "search_memory", "feedback"}
+"""Some that must be among ours, so that leaving ours out does not leave out everything."""
+DEADLINE = 90
+TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
+
+
+@dataclass(frozen=True)
+class Session:
+    """What the inspector printed and how it ended."""
+
+    code: int
+    out: Any
+    err: Any
+
+
+Inspect = Callable[..., tuple[Session, Session]]
+
+
+@pytest.fixture
+def inspect(environment: Mapping[str, str], home: Path, tmp_path: Path) -> Inspect:
+    """`inspect("--method", "tools/list")` gives what is seen directly and what is seen through
+    upwell. `@` stands for the prefix of names, which there is only through upwell."""
+    install.ensure()
+    server = install.server("everything")
+    command = [sys.executable, "-m", "upwell"]
+    added = subprocess.run(
+        [*command, "add", "every", "--", *server],
+        env=environment,
+        capture_output=True,
+        timeout=DEADLINE,
+        check=False,
+    )
+    assert added.returncode == 0, added.stderr
+
+    def run(name: str, target: Sequence[str], asked: Sequence[str]) -> Session:
+        user = tmp_path / name
+        user.mkdir()
+        done = subprocess.run(
+            [*install.inspector(), "--cli", "-q", *target, *asked],
+            env={**environment, "HOME": str(user)},
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE,
+            check=False,
+        )
+        return Session(done.returncode, decoded(done.stdout), decoded(done.stderr))
+
+    def both(*asked: str) -> tuple[Session, Session]:
+        through = [*command, "serve", "-e", f"UPWELL_HOME={home}"]
+        with ThreadPoolExecutor(2) as pool:
+            theirs = pool.submit(run, "direct", server, [one.removeprefix("@") for one in asked])
+            ours = pool.submit(run, "upwell", through, [named(one) for one in asked])
+            return theirs.result(), ours.result()
+
+    return both
+
+
+def named(one: str) -> str:
+    return PREFIX + one[1:] if one.startswith("@") else one
+
+
+def decoded(printed: str) -> Any:
+    """The JSON that was printed, else the text."""
+    try:
+        return json.loads(printed)
+    except ValueError:
+        return printed
+
+
+def unprefixed(value: Any) -> Any:
+    """A name, or a message that quotes one, as the server has it."""
+    if isinstance(value, str):
+        return value.replace(PREFIX, "")
+    if isinstance(value, dict):
+        return {name: unprefixed(one) for name, one in value.items()}
+    return [unprefixed(one) for one in value] if isinstance(value, list) else value
+
+
+def same(asked: tuple[Session, Session]) -> Session:
+    """Asserts that both saw the same, to the byte but for names; what was seen."""
+    theirs, ours = asked
+    assert (ours.code, unprefixed(ours.out), unprefixed(ours.err)) == (
+        theirs.code,
+        theirs.out,
+        theirs.err,
+    )
+    return theirs
+
+
+LEFT_OUT = {"legacy": {"outputSchema"}, "auto": {"outputSchema", "execution"}}
+"""What a tool through upwell does not show, by era. Asked for the newest era the server still
+speaks the older one and upwell the newer, whose tools have no `execution`: the inspector drops
+it."""
+CALLS = [
+    ("echo", {"message": "héllo 🌊"}),
+    ("get-structured-content", {"location": "New York"}),
+    ("get-annotated-message", {"messageType": "error", "includeImage": True}),
+    ("get-resource-links", {"count": 3}),
+    ("get-tiny-image", {}),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("era", LEFT_OUT)
+def test_tools_are_listed_the_same(inspect: Inspect, era: str) -> None:
+    theirs, ours = inspect("--method", "tools/list", "--protocol-era", era)
+    assert (ours.code, ours.err) == (theirs.code, theirs.err) == (0, "")
+    listed = [tool for tool in ours.out["tools"] if not tool["name"].startswith(OWN_TOOL)]
+    own = {tool["name"].removeprefix(OWN_TOOL) for tool in ours.out["tools"]} - {
+        tool["name"] for tool in listed
+    }
+    assert own >= OWN_TOOLS
+    assert len(theirs.out["tools"]) > 10
+    assert [unprefixed(tool) for tool in listed] == [
+        {name: value for name, value in tool.items() if name not in LEFT_OUT[era]}
+        for tool in theirs.out["tools"]
+    ]
+    assert any("outputSchema" in tool for tool in theirs.out["tools"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[tool for tool, _ in CALLS])
+def test_a_call_shows_the_same(inspect: Inspect, tool: str, arguments: Any) -> None:
+    given = ["--tool-args-json", json.dumps(arguments)]
+    seen = same(inspect("--method", "tools/call", "--tool-name", f"@{tool}", *given))
+    assert seen.code == 0
+    assert seen.out["content"]
+
+
+ERRORS = {
+    "a tool that is not there": ["tools/call", "--tool-name", "@nothing"],
+    "arguments that do not fit": ["tools/call", "--tool-name", "@get-sum", "--tool-arg", "a=x"],
+    "a resource that is not there": ["resources/read", "--uri", "demo://nothing"],
+    "a prompt that is not there": ["prompts/get", "--prompt-name", "@nothing"],
+    "a prompt without what it needs": ["prompts/get", "--prompt-name", "@args-prompt"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ERRORS.values(), ids=ERRORS)
+def test_an_error_shows_the_same(inspect: Inspect, asked: Sequence[str]) -> None:
+    seen = same(inspect("--method", *asked))
+    assert seen.code != 0 or seen.out.get("isError") is True
+
+
+@pytest.mark.slow
+def test_resources_are_listed_the_same(inspect: Inspect) -> None:
+    theirs, ours = inspect("--method", "resources/list")
+    assert len(theirs.out["resources"]) > 5
+    kept = [one for one in ours.out["resources"] if not one["uri"].startswith(OWN_RESOURCE)]
+    own = [one["uri"] for one in ours.out["resources"] if one not in kept]
+    assert (kept, own) == (theirs.out["resources"], ["upwell://topics"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_resource_reads_the_same(inspect: Inspect, number: int) -> None:
+    kind = "text" if number == 1 else "blob"
+    uri = f"demo://resource/dynamic/{kind}/{number}"
+    theirs, ours = inspect("--method", "resources/read", "--uri", uri)
+    assert theirs.out["contents"][0]["uri"] == uri
+    if kind == "text":
+        theirs, ours = timeless(theirs), timeless(ours)
+    else:
+        for one in (theirs, ours):
+            assert len(one.out["contents"][0].pop("blob")) > 20
+    same((theirs, ours))
+
+
+def timeless(session: Session) -> Session:
+    """What was read, but for the time that the server writes into it."""
+    return Session(
+        session.code, json.loads(TIME_OF_DAY.sub("", json.dumps(session.out))), session.err
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ["prompts/list", "logging/setLevel --log-level debug"])
+def test_what_else_there_is_shows_the_same(inspect: Inspect, asked: str) -> None:
+    assert same(inspect("--method", *asked.split())).code == 0
+
+
+@pytest.mark.slow
+def test_a_prompt_shows_the_same(inspect: Inspect) -> None:
+    given = ["--prompt-args", "city=Paris", "state=Texas"]
+    seen = same(inspect("--method", "prompts/get", "--prompt-name", "@args-prompt", *given))
+    assert "Paris" in seen.out["messages"][0]["content"]["text"]
