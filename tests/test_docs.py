@@ -62,6 +62,7 @@ def test_every_documented_key_exists():
         "hooks.json",
         "clients.json",
         "tokens.json",
+        "logins.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

@@ -12,6 +12,7 @@ from upwell.app.files import (
     Chore,
     Files,
     Memories,
+    connecting,
     open_cache,
     open_memory,
     open_originals,
@@ -204,7 +205,7 @@ class App:
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
-            environment=config.environment,
+            connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
         )
 

@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.connection import Connecting
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
 from upwell.gateway.eras import EVERY_CLIENT
@@ -38,7 +39,7 @@ class Gateway:
         *,
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
-        environment: Mapping[str, str],
+        connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
     ) -> None:
         self._learned = learned
@@ -48,7 +49,7 @@ class Gateway:
         self._fleet = Fleet(
             servers,
             lambda server: Upstream(
-                server, self._options, environment, self._changed, self.audience
+                server, self._options, connecting, self._changed, self.audience
             ),
         )
         self._catalog = Catalog(lambda: self.upstreams, own, may_compress)

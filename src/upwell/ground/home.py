@@ -61,6 +61,7 @@ class Home:
     greeting_file = Inside("greeting.json")
     token_file = Inside("token")
     tokens_file = Inside("tokens.json")
+    logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")
