@@ -1,7 +1,7 @@
 """Requests that are let in by a login: the token is sent along and renewed when it is over.
 
 Renewing is one POST (RFC 6749, section 6). The official SDK's client is not used for it: it takes
-half a second and 40 MB to load, knows nothing of other processes that renew the same login, and
+a second and 37 MB to load, knows nothing of other processes that renew the same login, and
 begins a login anew where nobody is at hand. Here nothing ever asks a person.
 """
 

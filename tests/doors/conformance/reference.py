@@ -48,6 +48,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "test_elicitation_sep1330_enums": NO_ARGUMENTS,
     "test_reconnection": NO_ARGUMENTS,
     "json_schema_2020_12_tool": SCHEMA_2020,
+    "test_custom_headers": {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    },
 }
 THREE = [{"const": f"value{n}", "title": f"Choice {n}"} for n in (1, 2, 3)]
 OPTIONS = ["option1", "option2", "option3"]
@@ -110,6 +114,7 @@ STILL: dict[str, list[Any]] = {
         ),
     ],
     "json_schema_2020_12_tool": [text("fine")],
+    "test_custom_headers": [text("routed")],
 }
 
 
