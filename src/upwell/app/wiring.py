@@ -26,6 +26,7 @@ from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
 from upwell.config import Config, load
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
 from upwell.gateway.pipeline import Pipeline
@@ -51,6 +52,7 @@ from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
 from upwell.tools.feedback import compression_feedback_tool, feedback_tool
 from upwell.tools.followup import read_more_tool, search_original_tool, select_tool
 from upwell.tools.recall import context_tool, get_tool, search_tool
@@ -157,9 +159,11 @@ class App:
         """
         return await self._originals.get(key)
 
-    def toolbox(self, principal: Principal = OWNER) -> Toolbox:
+    def toolbox(
+        self, principal: Principal = OWNER, definitions: Definitions | None = None
+    ) -> Toolbox:
         """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
-        has none."""
+        has none. `definitions` are those of all tools, where a list may be short."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         originals = self._originals.of(principal.name)
@@ -180,6 +184,7 @@ class App:
                     self.memory, self.documents.lines, project, self.lessons.opened, principal
                 ),
                 *(make(self.notes, project, status=status) for make in shown),
+                *([describe_tool(definitions)] if definitions else []),
             ]
         )
 
@@ -198,15 +203,18 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
+        most = config.gateway.lazy_tools_tokens
+        definitions = Definitions(most) if most else None
         return Gateway(
             config.servers,
-            Toolboxes(self.toolbox),
+            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
             pipeline,
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
+            definitions=definitions,
         )
 
     def hooks(self) -> HookDoor:

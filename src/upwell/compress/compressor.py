@@ -1,12 +1,14 @@
-"""The one way in: finds out what a passage is, tries what loses nothing, then the strategy, then
-the ladder; and sees to it that the result is within budget and never larger than the input."""
+"""The one way in: finds out what a passage is, takes out noise, tries what loses nothing, then the
+strategy, then the ladder; and sees to it that the result is within budget and never larger than the
+input."""
 
 import math
 from dataclasses import replace
 
 from upwell.compress import STRATEGIES, load
 from upwell.compress.base import NO_TOOLS, Options, Tools
-from upwell.compress.fitted import Room, whole
+from upwell.compress.clean import Cleaned, clean
+from upwell.compress.fitted import Fitted, Room, outcome, whole
 from upwell.compress.normalise import normalise
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
@@ -48,13 +50,20 @@ class Compressor:
             passage = replace(passage, kind=detect(passage.text, passage.name))
         if name in _OPT_IN:
             return self._down_the_ladder(passage, budget, name)
+        cleaned = clean(passage)
+        result = self._fitted(cleaned.passage, budget, name)
+        return _as_given(passage, _with(result, cleaned))
+
+    def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
+        """What loses nothing, then the strategy."""
+        room = Room.of(budget)
+        if room.holds(passage.text):
+            strategy = "truncate" if name == "auto" else name
+            return outcome(passage, Fitted(passage.text), strategy, lossless=True)
         normal = normalise(passage, room, name)
-        result = (
-            normal.whole
-            if normal.whole is not None
-            else self._down_the_ladder(normal.passage, budget, name)
-        )
-        return _as_given(passage, result)
+        if normal.whole is not None:
+            return normal.whole
+        return self._down_the_ladder(normal.passage, budget, name)
 
     def _down_the_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
         """The strategy, then the rungs of the ladder until one satisfies the floor."""
@@ -79,6 +88,13 @@ class Compressor:
             tried.append(Attempt(strategy=rung, outcome=f"delivers {share:.0%}, below the floor"))
         assert best is not None
         return replace(best, tried=tuple(tried))
+
+
+def _with(result: Compressed, cleaned: Cleaned) -> Compressed:
+    """The result with what cleaning left out."""
+    if not cleaned.omitted:
+        return result
+    return replace(result, omitted=(*result.omitted, *cleaned.omitted), lossless=False)
 
 
 def _floor(passage: Passage, budget: Budget) -> float:

@@ -1,24 +1,22 @@
 """The tools in front: every upstream's, each under `{server}__{tool}`, and our own."""
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upwell.gateway.client import Client
+from upwell.gateway.definitions import Definitions
+from upwell.gateway.names import Names, front_name
 from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, depth, dumps
+from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
-SEPARATOR = "__"
-MAX_NAME_CHARS = 64
 MAX_DEPTH = 100
 CONTEXT_QUERY = "_context_query"
-_UNFIT = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 class LocalTools(Protocol):
@@ -46,21 +44,12 @@ class Target:
     mirrors: tuple[Mirror, ...] = ()
 
 
-def front_name(server: str, tool: str) -> str:
-    """`{server}__{tool}`, or the tool's own name where the server has no prefix (""); a stable
-    alias where hosts would not take that as a name."""
-    name = f"{server}{SEPARATOR}{tool}" if server else tool
-    if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
-        return name
-    mark = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{_UNFIT.sub('_', name)[: MAX_NAME_CHARS - 9]}_{mark}"
-
-
 class Catalog:
     """The list in front and the way back from each name.
 
     `may_compress(server, tool)` decides whether a tool is listed without its `outputSchema`
-    (DESIGN 4.13): what may be shortened must not promise a structure.
+    (DESIGN 4.13): what may be shortened must not promise a structure. `definitions` makes a list
+    that is too long short.
     """
 
     def __init__(
@@ -68,10 +57,13 @@ class Catalog:
         upstreams: Callable[[], Sequence[Upstream]],
         own: LocalTools,
         may_compress: Callable[[str, str], bool],
+        definitions: Definitions | None = None,
     ) -> None:
         self._upstreams = upstreams
         self._own = own
         self._may_compress = may_compress
+        self._definitions = definitions or Definitions()
+        self._names = Names()
         self._targets: dict[str, Target] = {}
         self._listing: bytes = b"[]"
         self.rebuild()
@@ -84,28 +76,35 @@ class Catalog:
     def resolve(self, name: str) -> Target | None:
         return self._targets.get(name)
 
+    def hidden(self, name: str) -> bytes:
+        """The input schema of a tool that is listed without it, empty for every other."""
+        return self._definitions.hidden(name)
+
     def rebuild(self) -> None:
         """Read every upstream's tools anew."""
-        items: list[bytes] = []
+        theirs: dict[str, RawObject] = {}
         targets: dict[str, Target] = {}
-        for upstream in self._upstreams():
+        upstreams = self._upstreams()
+        self._names.look(upstreams)
+        for upstream in upstreams:
             for tool in upstream.tools:
                 try:
-                    self._add(upstream, tool, items, targets)
+                    self._add(upstream, tool, theirs, targets)
                 except NotJson as error:
                     LOG.warning("upstream %s: a tool cannot be listed: %s", upstream.name, error)
+        ours: dict[str, bytes] = {}
         for own in self._own.listed():
             name = front_name(OWN_SERVER, own["name"])
-            items.append(dumps({**own, "name": name}))
+            ours[name] = dumps({**own, "name": name})
             targets[name] = Target(tool=own["name"], upstream=None)
-        self._listing = RawArray(tuple(items)).encode()
+        self._listing = self._definitions.listing(theirs, ours)
         self._targets = targets
 
     def _add(
         self,
         upstream: Upstream,
         tool: RawObject,
-        items: list[bytes],
+        theirs: dict[str, RawObject],
         targets: dict[str, Target],
     ) -> None:
         raw = tool.encode()
@@ -113,14 +112,14 @@ class Catalog:
         if depth(raw) > MAX_DEPTH:
             raise NotJson(f"nested more than {MAX_DEPTH} levels")
         bare = _text(tool, "name")
-        name = front_name(upstream.prefix, bare)
-        if not bare or name in targets:
+        name = self._names.claim(upstream, bare)
+        if not name or name in targets:
             LOG.warning("upstream %s: tool %r has no name of its own", upstream.name, bare)
             return
         listed = tool.replaced("name", dumps(name))
         if self._may_compress(upstream.name, bare):
             listed = listed.without("outputSchema")
-        items.append(listed.encode())
+        theirs[name] = listed
         targets[name] = Target(
             tool=bare,
             upstream=upstream,

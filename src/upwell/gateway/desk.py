@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from upwell.gateway.audience import Audience
-from upwell.gateway.catalog import SEPARATOR, Catalog, LocalTools, Target
+from upwell.gateway.catalog import Catalog, LocalTools, Target
 from upwell.gateway.client import Caller
 from upwell.gateway.directory import Directory
 from upwell.gateway.eras import (
@@ -18,6 +18,8 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.foreign import Foreign
 from upwell.gateway.greeting import Known, handshake, known_now
+from upwell.gateway.guidance import explained, refusal
+from upwell.gateway.names import server_of
 from upwell.gateway.parking import MARK, Parking
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.refusal import Refused
@@ -190,18 +192,26 @@ class Desk:
             raise Refused(INVALID_PARAMS, "arguments must be an object")
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
         call = outgoing(params, target, trace_id, caller.principal.name)
-        return await self.put(upstream, caller, lambda: self._pipeline.call(call, upstream, caller))
+        hidden = self._catalog.hidden(name)
+        if hidden and (refused := refusal(name, hidden, RawObject.parse(call.params))):
+            return refused
+
+        async def work() -> Reply:
+            reply = await self._pipeline.call(call, upstream, caller)
+            return explained(name, hidden, reply) if hidden else reply
+
+        return await self.put(upstream, caller, work)
 
     async def _target(self, name: str) -> Target:
         """Where `name` leads; waits for its server when that is still starting."""
         target = self._catalog.resolve(name)
         if target is None:
-            server = name.partition(SEPARATOR)[0]
+            server = server_of(name)
             for upstream in self._upstreams():
-                if upstream.name == server:
+                if upstream.prefix in ("", server):
                     await upstream.settled()
                     self._catalog.rebuild()
-                    if not upstream.tools and upstream.failure is not None:
+                    if server == upstream.prefix and not upstream.tools and upstream.failure:
                         raise upstream.failure
             target = self._catalog.resolve(name)
         if target is None:

@@ -1,9 +1,9 @@
 """What servers offer besides tools: prompts, resources and templates, and whose each one is.
 
-Prompts are named `{server}__{prompt}`. Resources keep their addresses: where two servers have the
-same one, it is the first server's, in the order of the configuration, and the other is not listed.
-An address that nobody lists belongs to the server whose template it fits, else to the first one
-that can read it.
+Prompts are named like tools (`gateway/names.py`). Resources keep their addresses: where two
+servers have the same one, it is the first server's, in the order of the configuration, and the
+other is not listed. An address that nobody lists belongs to the server whose template it fits,
+else to the first one that can read it.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from upwell.gateway.catalog import MAX_NAME_CHARS, SEPARATOR, front_name
 from upwell.gateway.client import Client, text_of
+from upwell.gateway.names import SEPARATOR, Names, may_be_alias, server_of
 from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpstreamError
 from upwell.ground.trace import LOG
@@ -60,6 +60,7 @@ class Directory:
         self._owners: dict[str, str] = {}
         self._templates: dict[str, str] = {}
         self._prompts: dict[str, tuple[str, str]] = {}
+        self._names = Names()
 
     async def settled(self) -> None:
         """Wait for servers that are starting, a moment."""
@@ -85,10 +86,12 @@ class Directory:
     async def prompts(self, client: Client) -> bytes:
         """The raw array of every prompt."""
         items: dict[str, bytes] = {}
-        for upstream, prompt in await self._all("prompts", "prompts/list", "prompts", client):
+        listed = await self._all("prompts", "prompts/list", "prompts", client)
+        self._names.look(self.upstreams())
+        for upstream, prompt in listed:
             bare = text_of(prompt, "name")
-            name = front_name(upstream.prefix, bare)
-            if bare and name not in items:
+            name = self._names.claim(upstream, bare)
+            if name and name not in items:
                 items[name] = prompt.replaced("name", dumps(name)).encode()
                 self._prompts[name] = (upstream.name, bare)
         return RawArray(tuple(items.values())).encode()
@@ -107,14 +110,19 @@ class Directory:
     async def prompt(self, name: str, client: Client) -> tuple[Upstream, str] | None:
         """Whose prompt this is, and what it calls it."""
         await self.settled()
-        if name not in self._prompts and (SEPARATOR not in name or len(name) >= MAX_NAME_CHARS):
+        if name not in self._prompts and (may_be_alias(name) or not self._prefixed(name)):
             await self.prompts(client)
-        server, _, bare = name.partition(SEPARATOR)
-        server, bare = self._prompts.get(name, (server, bare))
-        for upstream in self.upstreams():
-            if upstream.name == server and bare:
-                return upstream, bare
+        if found := self._prompts.get(name):
+            owners = (one for one in self.upstreams() if one.name == found[0])
+            return next(((one, found[1]) for one in owners), None)
+        if upstream := self._prefixed(name):
+            return upstream, name.partition(SEPARATOR)[2]
         return None
+
+    def _prefixed(self, name: str) -> Upstream | None:
+        """The server whose prefix a name has: all such names are its own, listed or not."""
+        server = server_of(name)
+        return next((one for one in self.upstreams() if server and one.prefix == server), None)
 
     async def owners(self, uri: str) -> list[Upstream]:
         """Who may have a resource, the likeliest first; one alone where it is known."""

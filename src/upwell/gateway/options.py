@@ -23,7 +23,8 @@ class Auth(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
     """`gateway.*`. Times in seconds, sizes in bytes; `hosts` are names under which a proxy leads to
-    `serve --http`."""
+    `serve --http`. Of a list of more than `lazy_tools_tokens` each tool is served in short; 0:
+    never."""
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 60.0
@@ -31,6 +32,7 @@ class GatewayOptions:
     max_line_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 1024
     hosts: tuple[str, ...] = ()
+    lazy_tools_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

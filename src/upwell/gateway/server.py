@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
 from upwell.gateway.connection import Connecting
+from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
 from upwell.gateway.eras import EVERY_CLIENT
@@ -41,6 +42,7 @@ class Gateway:
         may_compress: Callable[[str, str], bool],
         connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
+        definitions: Definitions | None = None,
     ) -> None:
         self._learned = learned
         self._options = options
@@ -52,7 +54,7 @@ class Gateway:
                 server, self._options, connecting, self._changed, self.audience
             ),
         )
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress)
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory

@@ -1,0 +1,164 @@
+"""Noise, kind by kind: what goes, what is marked, and what never goes."""
+
+import base64
+import json
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from upwell.compress import compress
+from upwell.compress.clean import STEPS, clean
+from upwell.compress.clean.screen import redrawn, struck, tidy
+from upwell.compress.clean.unseen import seen
+from upwell.ground.types import Kind, Passage
+
+PICTURE = base64.b64encode(bytes(range(256)) * 12).decode()
+BARS = "\r".join(
+    f"Downloading tide.bin {n:3}% |{'█' * (n // 10)}| {n / 7:.1f}MB/s" for n in range(101)
+)
+SPINNER = "\r".join(f"{sign} Installing packages" for sign in "⠋⠙⠹⠸⠼⠴")
+
+
+def cleaned(text, kind):
+    return clean(Passage(text=text, kind=kind)).passage.text
+
+
+def test_a_line_that_was_drawn_again_stays_as_it_was_at_last():
+    text, omitted = redrawn(f"start\n{BARS}\n{SPINNER}\rInstalled 4 packages\ndone\n")
+    assert text == (
+        "start\nDownloading tide.bin 100% |██████████| 14.3MB/s […100 redrawn]\n"
+        "⠴ Installing packages […5 redrawn]\rInstalled 4 packages\ndone\n"
+    )
+    assert [(one.count, one.total) for one in omitted] == [(105, 108)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "one\rtwo\rthree\n",
+        "Meeting 11/21\rMeeting 11/22\rMeeting 11/23",
+        "error 1\rerror 2\n",
+        "a,b\r\n10%,2\r\n20%,3\r\n",
+        "10% of hosts are down\r20% of disks are full\n",
+    ],
+)
+def test_what_may_be_lines_of_their_own_stays(text):
+    assert redrawn(text) == (text, ())
+
+
+def test_windows_line_ends_stay_behind_a_line_that_was_drawn_again():
+    text, _ = redrawn("10% done\r20% done\r\nnext\r\n")
+    assert text == "20% done […1 redrawn]\r\nnext\r\n"
+
+
+def test_letters_struck_twice_are_read_once():
+    bold = "".join(f"{char}\b{char}" for char in "NAME")
+    assert struck(f"{bold}\n  _\bf_\bi_\bl_\be\n") == "NAME\n  file\n"
+    assert struck("working |\b/\b-\b\\\bdone") == "working done"
+    assert struck("snake_case stays") == "snake_case stays"
+
+
+def test_what_nobody_sees_goes_and_what_means_something_stays():
+    assert seen("\ufeffti\u200bde\u2060 \x07out\x00\x1b(B") == "tide out"
+    for text in (
+        "👩\u200d💻",
+        "می\u200cخواهم",
+        "ไทย\u200bแลนด์",
+        "a\u202eb",
+        "1\x1f2\x1e3",
+        "\x1b[1m",
+    ):
+        assert seen(text) == text
+    assert seen("a\u200b\n```\nb\u200b\n```\nc\u200b") == "a\n```\nb\u200b\n```\nc"
+
+
+def test_logs_lose_blanks_at_the_ends_of_lines_and_gaps():
+    assert tidy("a  \t\r\nb \n\n\n\n\nc  ") == "a\r\nb\n\nc"
+
+
+def test_pictures_in_a_page_are_said_with_their_size():
+    page = f"# Tide\n\n![chart](data:image/png;base64,{PICTURE})\n\nHigh water.\n"
+    found = clean(Passage(text=page, kind=Kind.MARKDOWN))
+    assert f"(data:image/png;base64,[…{len(PICTURE):,} chars])" in found.passage.text
+    assert found.omitted[0].count == len(PICTURE)
+    fenced = f"```\ndata:image/png;base64,{PICTURE}\n```\n"
+    assert cleaned(fenced, Kind.MARKDOWN) == fenced
+    small = "![dot](data:image/gif;base64,R0lGODlhAQABAAAAACw=)"
+    assert cleaned(small, Kind.MARKDOWN) == small
+
+
+NOISE = f"\ufeffa \n{BARS}\nN\bN \u200bdata:image/png;base64,{PICTURE}\n\n\n\n\nz"
+UNTOUCHED = sorted(set(Kind) - set(STEPS))
+
+
+@pytest.mark.parametrize("kind", UNTOUCHED)
+def test_code_and_data_are_left_alone(kind):
+    passage = Passage(text=NOISE, kind=kind)
+    assert clean(passage).passage is passage
+
+
+def test_the_kinds_that_are_cleaned_are_named():
+    assert {Kind.CODE, Kind.DIFF, Kind.CSV, Kind.GREP, Kind.GIT_LOG} <= set(UNTOUCHED)
+    assert {kind for kind in Kind if kind.startswith("json")} <= set(UNTOUCHED)
+
+
+def test_markdown_keeps_the_blanks_that_break_its_lines():
+    assert cleaned("a  \nb\n\n\n\n\nc", Kind.MARKDOWN) == "a  \nb\n\n\n\n\nc"
+
+
+@pytest.mark.parametrize("kind", sorted(STEPS))
+@given(text=st.text("ab1 \t\r\n\b|%\u200b\ufeff`~\x1b[(BK", max_size=40))
+def test_every_letter_is_kept_or_its_loss_is_marked(kind, text):
+    found = clean(Passage(text=text, kind=kind))
+    if not found.omitted and "\b" not in text and "\x1b" not in text:
+        letters = [char for char in text if char in "ab1|%`~"]
+        assert [char for char in found.passage.text if char in "ab1|%`~"] == letters
+
+
+LONG = ["1", "a\b", "_\b", "\r", "```\n", "```\n~~~~\n", "data:image/png;base64,", "1.", "\x1b["]
+
+
+@pytest.mark.parametrize("unit", [*LONG, " " * 1_000 + "x", "10% " + "x" * 40 + "\r", "\u200b"])
+def test_the_time_grows_with_the_text_only(unit):
+    text = unit * (500_000 // len(unit)) + "\n\r%"
+    began = time.process_time()
+    for kind in (Kind.LOG, Kind.MARKDOWN):
+        clean(Passage(text=text, kind=kind))
+    assert time.process_time() - began < 4.0
+
+
+def test_within_budget_nothing_is_cleaned():
+    log = "2026-01-01 10:00:00 INFO a   \n" * 3
+    assert compress(log, max_chars=1_000).text == log
+
+
+def test_over_budget_noise_goes_first_and_is_counted():
+    log = "".join(f"2026-01-01 10:00:{n:02} INFO step {n * n}\n" for n in range(20))
+    result = compress(f"{log}{BARS}\n", max_chars=1_200)
+    assert log in result.text
+    assert "[…100 redrawn]" in result.text
+    assert not result.lossless
+    assert result.omitted[0].what == "states of lines that were redrawn"
+
+
+def test_blanks_that_go_cost_nothing():
+    log = "".join(f"2026-01-01 10:00:{n:02} INFO step {n * n}{' ' * 60}\n" for n in range(20))
+    result = compress(log, max_chars=1_000)
+    assert result.lossless
+    assert result.text == "\n".join(line.rstrip() for line in log.split("\n"))
+
+
+def test_a_page_with_pictures_fits_without_them():
+    page = "<!doctype html><html><body><h1>Tide</h1><p>High water.</p>"
+    page += f'<img alt="chart" src="data:image/png;base64,{PICTURE}"></body></html>'
+    result = compress(page, max_chars=400)
+    assert "High water." in result.text
+    assert PICTURE[:50] not in result.text
+
+
+def test_json_with_pictures_keeps_its_strings_whole_or_marks_them_itself():
+    text = json.dumps({"chart": f"data:image/png;base64,{PICTURE}", "high": "11:40"})
+    result = compress(text, max_chars=400)
+    assert json.loads(result.text)["high"] == "11:40"

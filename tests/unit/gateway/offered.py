@@ -1,0 +1,50 @@
+"""Servers with tools, as the catalog sees them, and our own tools beside them."""
+
+from upwell.gateway.catalog import Catalog
+from upwell.gateway.eras import Introduction
+from upwell.gateway.upstream import State
+from upwell.wire.rawjson import RawObject, dumps, loads
+
+UP = Introduction(version="2025-11-25")
+OBJECT = {"type": "object"}
+
+
+class Server:
+    """An upstream of which only its tools matter."""
+
+    def __init__(self, name, *tools, prefix=True, state=State.READY, about=UP):
+        self.name = name
+        self.prefix = name if prefix else ""
+        self.state = state
+        self.about = about if state is State.READY else Introduction()
+        self.has(*tools)
+
+    def has(self, *tools):
+        whole = ({"name": t, "inputSchema": OBJECT} if isinstance(t, str) else t for t in tools)
+        self.tools = tuple(RawObject.parse(dumps(tool)) for tool in whole)
+
+    def answers(self, *tools):
+        self.state, self.about = State.READY, UP
+        self.has(*tools)
+
+
+class Ours:
+    """Our own tools: their names are all that counts here."""
+
+    def __init__(self, *names):
+        self.names = names
+
+    def listed(self):
+        return [{"name": name, "description": "ours", "inputSchema": OBJECT} for name in self.names]
+
+
+def catalog_of(*servers, own=("read_more",), may_compress=lambda server, tool: True, **options):
+    return Catalog(lambda: servers, Ours(*own), may_compress, **options)
+
+
+def tools_of(catalog):
+    return loads(catalog.listing)
+
+
+def names_of(catalog):
+    return [tool["name"] for tool in tools_of(catalog)]

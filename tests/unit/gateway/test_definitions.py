@@ -1,0 +1,205 @@
+"""Long lists of tools: what is left of each, and how the rest is found."""
+
+import json
+
+import pytest
+from tests.unit.gateway.offered import Server, catalog_of, names_of, tools_of
+
+from upwell.gateway.definitions import Definitions, loosest, one_line
+from upwell.gateway.guidance import explained
+from upwell.ground.text.tokens import count
+from upwell.ground.types import Reply
+from upwell.tools.base import Toolbox
+from upwell.tools.describe import describe_tool
+from upwell.wire.rawjson import dumps
+
+EDIT = {
+    "name": "edit_file",
+    "title": "Edit",
+    "description": "Make edits to a text file. Each edit replaces lines.\n\n## Notes\n"
+    + "more " * 90,
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "where it is " * 9},
+            "edits": {"type": "array", "items": {"type": "object", "properties": {"old": {}}}},
+            "dry": {"anyOf": [{"type": "boolean"}, {"type": "null"}], "default": None},
+        },
+        "required": ["path", "edits"],
+        "additionalProperties": False,
+    },
+    "outputSchema": {"type": "object", "properties": {"diff": {"type": "string"}}},
+    "annotations": {"destructiveHint": True, "x": 1.10},
+    "_meta": {"ui": "ui://edit"},
+}
+CLOCK = {"name": "now", "description": "The time.", "inputSchema": {"type": "object"}}
+OWN = ("read_more", "describe_tools")
+
+
+def lazy_catalog(*tools, most=100):
+    definitions = Definitions(most)
+    server = Server("fs", *tools)
+    keep = catalog_of(
+        server, own=OWN, definitions=definitions, may_compress=lambda server, tool: False
+    )
+    return keep, definitions, server
+
+
+def test_a_list_within_the_size_is_whole_and_nothing_is_to_be_described():
+    catalog, _, _ = lazy_catalog(EDIT, CLOCK, most=100_000)
+    assert tools_of(catalog)[0] == {**EDIT, "name": "fs__edit_file"}
+    assert names_of(catalog) == ["fs__edit_file", "fs__now", "upwell__read_more"]
+    assert catalog.hidden("fs__edit_file") == b""
+
+
+def test_by_default_no_list_is_short():
+    catalog = catalog_of(Server("fs", *({**EDIT, "name": f"edit{n}"} for n in range(99))))
+    assert tools_of(catalog)[0]["description"] == EDIT["description"]
+
+
+def test_of_a_long_list_every_tool_keeps_its_name_and_what_rules_go_by():
+    catalog, _, _ = lazy_catalog(EDIT, CLOCK)
+    first = tools_of(catalog)[0]
+    assert names_of(catalog) == [
+        "fs__edit_file",
+        "fs__now",
+        "upwell__read_more",
+        "upwell__describe_tools",
+    ]
+    assert first == {
+        "name": "fs__edit_file",
+        "title": "Edit",
+        "description": "Make edits to a text file. Each edit replaces lines.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "path": {"type": "string"},
+                "edits": {"type": "array", "items": {}},
+                "dry": {},
+            },
+            "required": ["path", "edits"],
+        },
+        "annotations": {"destructiveHint": True, "x": 1.10},
+        "_meta": {"ui": "ui://edit"},
+    }
+    assert b'"x":1.1' in catalog.listing
+    assert json.loads(catalog.hidden("fs__edit_file")) == EDIT["inputSchema"]
+
+
+def test_a_schema_that_has_arguments_in_headers_stays():
+    """Clients read there which headers a call has to have."""
+    region = {"type": "string", "x-mcp-header": "Region", "description": "where " * 50}
+    tool = {**EDIT, "inputSchema": {"type": "object", "properties": {"region": region}}}
+    catalog, _, _ = lazy_catalog(tool)
+    assert tools_of(catalog)[0]["inputSchema"] == tool["inputSchema"]
+    assert tools_of(catalog)[0]["description"] != tool["description"]
+
+
+def test_a_list_gets_whole_again_when_it_has_become_small():
+    catalog, _, server = lazy_catalog(EDIT, CLOCK)
+    server.has(CLOCK)
+    catalog.rebuild()
+    assert tools_of(catalog)[0] == {**CLOCK, "name": "fs__now"}
+    assert catalog.hidden("fs__now") == b""
+
+
+@pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": 3}, [1], "x"])
+def test_a_schema_that_says_nothing_becomes_the_plainest(schema):
+    assert loosest(schema) == {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("\n    Say it.\n\n    Args: x\n", "Say it."),
+        ("# Search\n\nFind things", "Search"),
+        ("", ""),
+        (None, ""),
+        ("a " * 100, "a " * 58 + "a…"),
+        (
+            "First sentence of a fair length here. " + "b" * 200,
+            "First sentence of a fair length here.",
+        ),
+        ("See e.g. " + "b" * 200, "See e.g.…"),
+    ],
+)
+def test_one_line_of_a_description(text, line):
+    assert one_line(text) == line
+
+
+async def ask(definitions, **args):
+    reply = json.loads(
+        (await Toolbox([describe_tool(definitions)]).call("describe_tools", args, "s")).result
+    )
+    return reply.get("isError", False), reply["content"][0]["text"]
+
+
+async def test_tools_are_described_by_name():
+    _, definitions, _ = lazy_catalog(EDIT, CLOCK)
+    failed, said = await ask(definitions, names=["fs__edit_file", "fs__now"])
+    assert not failed
+    whole = [json.loads(line) for line in said.splitlines()]
+    assert whole == [{**EDIT, "name": "fs__edit_file"}, {**CLOCK, "name": "fs__now"}]
+
+
+async def test_tools_are_described_by_what_they_are_for():
+    _, definitions, _ = lazy_catalog(EDIT, CLOCK, {**CLOCK, "name": "zone", "description": "Where"})
+    failed, said = await ask(definitions, query="what time is it")
+    assert not failed
+    assert json.loads(said.splitlines()[0])["name"] == "fs__now"
+    assert "edit_file" not in said
+
+
+async def test_what_is_not_there_is_told_with_what_is_near():
+    _, definitions, _ = lazy_catalog(EDIT, CLOCK)
+    assert await ask(definitions, names=["fs__edit_files"]) == (
+        True,
+        "no tool is called fs__edit_files (there is fs__edit_file)",
+    )
+    assert (await ask(definitions, query="xyzzy"))[0]
+    assert (await ask(definitions))[0]
+
+
+async def test_an_answer_to_a_query_stays_within_bounds():
+    many = [{**EDIT, "name": f"edit{n}", "description": "edit " * 1_000} for n in range(10)]
+    _, definitions, _ = lazy_catalog(*many)
+    _, said = await ask(definitions, query="edit")
+    assert count(said) < 6_000
+    assert len(said.splitlines()) == 10
+    assert "inputSchema" not in said.splitlines()[-1]
+
+
+def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
+    error = {"code": -32602, "message": "bad", "data": {"n": 1}}
+    told = json.loads(explained("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
+    assert told["message"].startswith("bad\n")
+    assert '{"type":"object"}' in told["message"]
+    assert {**told, "message": "bad"} == error
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "MCP error -32602: Input validation error: Invalid arguments for tool echo",
+        "Error executing tool x: 1 validation error for xArguments",
+    ],
+)
+def test_what_the_sdks_say_of_arguments_gets_the_schema(said):
+    result = {"content": [{"type": "text", "text": said}], "isError": True}
+    told = json.loads(explained("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
+    assert told["content"][0]["text"] == said
+    assert '{"a":1}' in told["content"][1]["text"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply(error=b'{"code":-32042,"message":"custom"}'),
+        Reply(result=b'{"content":[{"type":"text","text":"no such file"}],"isError":true}'),
+        Reply(result=b'{"content":[{"type":"text","text":"validation error"}]}'),
+        Reply(result=b'{"content":[{"type":"text","text":"validation error"}],"isError":false}'),
+        Reply(result=b'{"content":[],"isError":true}'),
+    ],
+)
+def test_every_other_reply_stays_as_it_is(reply):
+    assert explained("fs__x", b"{}", reply) is reply
