@@ -56,6 +56,8 @@ PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
 """From this version on a stream begins with an event that only has an id."""
 MOST_SESSIONS = 1000
+MOST_SESSIONS_EACH = 250
+"""Of all sessions, those that somebody may have who was given a token."""
 IDLE_SECONDS = 3600.0
 
 
@@ -220,13 +222,14 @@ class HttpFront:
         return found
 
     def _begin(self, principal: Principal) -> HttpSession:
-        """A new session; the one that was quiet the longest goes when there are too many."""
+        """A new session; those that were quiet for long go first."""
         now = self._clock.monotonic()
         for held in [one for one in self._sessions.values() if now - one.seen_at > IDLE_SECONDS]:
             if not held.running and not held.followed:
                 self._end(held)
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise BadRequest(503, INVALID_REQUEST, f"{MOST_SESSIONS} sessions are open already")
+        own = sum(held.session.principal == principal for held in self._sessions.values())
+        if len(self._sessions) >= MOST_SESSIONS or (principal.name and own >= MOST_SESSIONS_EACH):
+            raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
         questions, streams = Questions(), Streams()
         session = Session(_Away(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(24)
