@@ -2,7 +2,8 @@
 
 Handshake era: sessions by `Mcp-Session-Id`, each bound to who opened it. Modern era: every POST is
 on its own, and its headers have to say what its body says. Who may come in at all is the business
-of whoever mounts this route; nothing of a request's headers ever reaches an upstream.
+of whoever mounts this route, and says in the scope who did; without that nobody is served. Nothing
+of a request's headers ever reaches an upstream.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ from upwell.gateway.streams import (
     respond_json,
 )
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.principal import IN_SCOPE, OWNER, Principal
+from upwell.ground.principal import IN_SCOPE, Principal
 from upwell.ground.types import Reply
 from upwell.wire.peer import INVALID_REQUEST, METHOD_NOT_FOUND, Message, answer_line, error_body
 from upwell.wire.rawjson import RawObject
@@ -88,7 +89,7 @@ class HttpFront:
         self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = scope.get(IN_SCOPE, OWNER)
+        principal: Principal = scope[IN_SCOPE]
         try:
             headers = headers_of(scope["headers"])
             if scope["method"] == "POST":

@@ -73,12 +73,25 @@ async def log_in(wish: Wish, show: Show = in_browser) -> Login:
         )
         try:
             async with asyncio.timeout(PATIENCE_SECONDS), client:
-                await client.post(wish.url, content=_HELLO, headers=_HEADERS)
+                await _try(client, wish.url)
         except TimeoutError as error:
             raise _failed(wish, "nobody came back from the browser in time") from error
         except Exception as error:
             raise _failed(wish, _said(error)) from error
     return _login(wish, provider)
+
+
+async def _try(client: "httpx2.AsyncClient", url: str) -> None:
+    """Greet the server, which begins the login; and say goodbye.
+
+    Raises:
+        PermissionError: it does not take what it gave.
+    """
+    response = await client.post(url, content=_HELLO, headers=_HEADERS)
+    if response.status_code == 401:
+        raise PermissionError("it does not take the login that it gave")
+    if session := response.headers.get("mcp-session-id"):
+        await client.delete(url, headers={**_HEADERS, "mcp-session-id": session})
 
 
 def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvider":
