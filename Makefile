@@ -21,8 +21,8 @@ lint: .venv/.ready
 types: .venv/.ready
 	@$(BIN)/mypy
 
-bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside memtomem-stm
-	@$(BIN)/python benchmarks/gateway.py
+bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside other gateways
+	@$(BIN)/python benchmarks/gateway
 
 conformance: .venv/.ready .tools/npm/.ready   # the official suite, directly and through upwell
 	@$(BIN)/python tests/doors/conformance/run.py

@@ -60,6 +60,7 @@ def test_every_documented_key_exists():
         "ledger.db",
         "stm.json",
         "hooks.json",
+        "cold.jsonl",
         "clients.json",
         "tokens.json",
         "logins.json",

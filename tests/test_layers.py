@@ -75,6 +75,55 @@ def test_the_rule_notices_neighbours(tmp_path: Path) -> None:
     assert violations(tmp_path) == ["compress/bad.py imports upwell.memory.base"]
 
 
+def needed_to_load(path: Path, module: str) -> set[str]:
+    """The modules that are loaded when `module` is: what it imports at its top level, and the
+    packages around that, but for those around itself, which are loaded before."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("upwell"):
+            names |= {str(node.module)} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names if alias.name.startswith("upwell")}
+    around = {name.rsplit(".", n)[0] for name in names for n in range(name.count("."))}
+    return {name for name in names | around if not f"{module}.".startswith(f"{name}.")}
+
+
+def circles(root: Path) -> list[str]:
+    """Imports that lead back to where they began: such a module cannot be the first one loaded."""
+    modules = {
+        ".".join(("upwell", *path.relative_to(root).with_suffix("").parts)).removesuffix(
+            ".__init__"
+        ): path
+        for path in root.rglob("*.py")
+    }
+    needed = {name: needed_to_load(path, name) & modules.keys() for name, path in modules.items()}
+    found, done = [], set()
+
+    def walk(name: str, way: list[str]) -> None:
+        if name in way:
+            found.append(" → ".join([*way[way.index(name) :], name]))
+        elif name not in done:
+            for other in sorted(needed[name]):
+                walk(other, [*way, name])
+            done.add(name)
+
+    for name in sorted(modules):
+        walk(name, [])
+    return found
+
+
+def test_every_module_can_be_the_first_that_is_loaded() -> None:
+    assert circles(SRC) == []
+
+
+def test_the_rule_notices_a_circle(tmp_path: Path) -> None:
+    (tmp_path / "compress").mkdir()
+    (tmp_path / "compress" / "__init__.py").write_text("")
+    (tmp_path / "compress" / "a.py").write_text("from upwell.compress.b import B\n")
+    (tmp_path / "compress" / "b.py").write_text("from upwell.compress import a\n")
+    assert circles(tmp_path) == ["upwell.compress.a → upwell.compress.b → upwell.compress.a"]
+
+
 def test_every_room_stands_on_a_floor() -> None:
     for path in SRC.iterdir():
         if path.is_dir() and path.name != "__pycache__":

@@ -110,15 +110,19 @@ class Config:
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
-        return dataclasses.replace(self.compress, **self._overriding("compress", server, tool))
+        overriding = self._overriding("compress", server, f"{server}__{tool}")
+        return dataclasses.replace(self.compress, **overriding)
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""
         return RESULT_TOKENS[size_of(self.agent)]
 
-    def surface_for(self, server: str, tool: str) -> SurfaceOptions:
-        """`surface.*` for one tool."""
-        return dataclasses.replace(self.surface, **self._overriding("surface", server, tool))
+    def surface_of(self, tool: str) -> SurfaceOptions:
+        """`surface.*` beside one tool: `server__tool`, or an agent's own as it calls it."""
+        server, separator, _ = tool.partition("__")
+        overriding = self._overriding("surface", server if separator else "", tool)
+        scaled = self._scaled()
+        return dataclasses.replace(scaled, **overriding) if overriding else scaled
 
     def shown(self) -> dict[str, Value]:
         """Every setting with its origin, secrets masked."""
@@ -139,9 +143,8 @@ class Config:
         }
         return dataclasses.replace(self.surface, **scaled)
 
-    def _overriding(self, section: str, server: str, tool: str) -> dict[str, Any]:
+    def _overriding(self, section: str, server: str, name: str) -> dict[str, Any]:
         found: dict[str, Any] = {}
-        name = f"{server}__{tool}"
         for pattern, tables in self.overrides.items():
             if pattern == f"server:{server}" or fnmatch.fnmatchcase(name, pattern):
                 found.update(tables.get(section, {}))

@@ -1,16 +1,21 @@
 """What every `Recall` must do, whatever it recalls from. A new place is one more of `PLACES`."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from upwell.ground.db import open_database
+from upwell.ground.errors import RecallUnavailable
 from upwell.ground.limits import Deadline
+from upwell.ground.text.words import terms
 from upwell.ground.types import Memory, Query, Scope
 from upwell.memory.base import Recall
 from upwell.memory.documents import Documents
+from upwell.memory.ltm import LtmRecall
+from upwell.memory.options import LtmOptions, LtmProfile
 from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
 from upwell.memory.sources import OWNER as SOURCES_OWNER
@@ -65,7 +70,49 @@ async def together(folder: Path, close: AsyncExitStack) -> Place:
     return Recalls([store, files]), fill
 
 
-PLACES = {"builtin": builtin, "documents": documents, "together": together}
+class Elsewhere:
+    """Another memory server: finds texts that share a word with the query, and knows nothing of
+    ours."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def ready(self) -> bool:
+        return True
+
+    async def tools(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
+        return {"find": frozenset({"query"})}
+
+    async def call(
+        self, tool: str, arguments: Mapping[str, Any], deadline: Deadline
+    ) -> Mapping[str, Any]:
+        asked = set(terms(arguments["query"]))
+        hits = [{"text": text} for text in self.texts if asked & set(terms(text))]
+        return {"structuredContent": {"hits": hits}, "content": []}
+
+    async def aclose(self) -> None:
+        return None
+
+
+async def ltm(folder: Path, close: AsyncExitStack) -> Place:
+    server = Elsewhere()
+    options = LtmOptions(profile=LtmProfile.GENERIC, tool="find", result="hits")
+
+    async def fill(memories: Sequence[Memory]) -> None:
+        server.texts += [memory.text for memory in memories]
+
+    return LtmRecall(server, options), fill
+
+
+OURS = {"builtin": builtin, "documents": documents, "together": together}
+PLACES = {**OURS, "ltm": ltm}
+"""Another program's memories have a text and nothing else: no project, namespace or files."""
+
+
+@pytest.fixture(params=sorted(OURS))
+async def own_place(request, tmp_path: Path) -> AsyncIterator[Place]:
+    async with AsyncExitStack() as close:
+        yield await OURS[request.param](tmp_path, close)
 
 
 @pytest.fixture(params=sorted(PLACES))
@@ -103,8 +150,8 @@ async def test_what_bears_on_the_words_is_found_best_first(place: Place) -> None
     assert all(hit.memory.id and hit.memory.content_hash for hit in hits)
 
 
-async def test_a_project_sees_itself_and_the_global_ones(place: Place, tmp_path: Path) -> None:
-    recall, fill = place
+async def test_a_project_sees_itself_and_the_global_ones(own_place: Place, tmp_path: Path) -> None:
+    recall, fill = own_place
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
     await fill(
         [
@@ -120,16 +167,22 @@ async def test_a_project_sees_itself_and_the_global_ones(place: Place, tmp_path:
     assert await found(recall, "kettle", tenant="nobody") == []
 
 
-async def test_namespaces_filter_inside_the_search(place: Place) -> None:
-    recall, fill = place
+async def test_namespaces_filter_inside_the_search(own_place: Place) -> None:
+    recall, fill = own_place
     noise = [Memory(text=f"kettle {n}", namespace="noise") for n in range(60)]
     rare = Memory(text="kettle of note", namespace="decisions")
     await fill([*noise[:30], *noise[30:], rare])
     assert await found(recall, "kettle", namespaces=("decisions",)) == ["kettle of note"]
 
 
-async def test_a_file_finds_what_is_about_it(place: Place) -> None:
+async def test_a_namespace_that_nothing_is_in_finds_nothing(place: Place) -> None:
     recall, fill = place
+    await fill([Memory(text="the kettle"), Memory(text="the teapot")])
+    assert await found(recall, "kettle", namespaces=("nowhere",)) == []
+
+
+async def test_a_file_finds_what_is_about_it(own_place: Place) -> None:
+    recall, fill = own_place
     await fill(
         [
             Memory(text="it retries twice", paths=("src/net/client.py",)),
@@ -156,7 +209,17 @@ async def test_no_text_breaks_a_query(place: Place, text: str) -> None:
     assert isinstance(await recall.search(query, Deadline.after(30)), list)
 
 
-async def test_past_the_deadline_it_gives_what_is_ready(place: Place) -> None:
-    recall, fill = place
+async def test_past_the_deadline_it_gives_what_is_ready(own_place: Place) -> None:
+    recall, fill = own_place
     await fill([Memory(text="the kettle"), Memory(text="the teapot")])
     assert isinstance(await recall.search(Query(texts=("kettle",)), Deadline.after(0.0)), list)
+
+
+async def test_another_program_that_has_not_answered_by_the_deadline_is_unavailable(
+    tmp_path: Path,
+) -> None:
+    async with AsyncExitStack() as close:
+        recall, fill = await ltm(tmp_path, close)
+        await fill([Memory(text="the kettle")])
+        with pytest.raises(RecallUnavailable):
+            await recall.search(Query(texts=("kettle",)), Deadline.after(0.0))

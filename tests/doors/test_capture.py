@@ -28,6 +28,21 @@ def stop(house: House) -> None:
     assert house.hook("claude", event={**event, "transcript_path": str(transcript)}).json == {}
 
 
+def ran(house: House, *commands: tuple[str, bool]) -> None:
+    """A turn ends in which these commands were run, with whether each failed."""
+    lines = []
+    for number, (command, failed) in enumerate(commands):
+        call = {"type": "tool_use", "id": f"t{number}", "name": "Bash"}
+        back = {"type": "tool_result", "tool_use_id": f"t{number}", "is_error": failed}
+        called = {"role": "assistant", "content": [{**call, "input": {"command": command}}]}
+        lines += [{"type": "assistant", "message": called}]
+        lines += [{"type": "user", "message": {"role": "user", "content": [back]}}]
+    transcript = house.project.parent / "session.jsonl"
+    transcript.write_text("\n".join(map(json.dumps, lines)))
+    event = claude_like("s7", str(house.project), "Stop", stop_hook_active=False)
+    house.hook("claude", event={**event, "transcript_path": str(transcript)})
+
+
 def waiting(house: House, least: int) -> list[dict[str, str]]:
     until = time.monotonic() + 15
     while True:
@@ -51,10 +66,36 @@ def test_a_rule_is_proposed_and_kept_only_when_accepted(house: House) -> None:
     (found,) = waiting(house, 1)
     assert found["text"] == RULE
     assert "generated clients" not in house.upwell("recall", "generated clients")
-    assert house.upwell("inbox", "accept", found["id"]).startswith("1 memories kept")
+    assert house.upwell("inbox", "accept", found["id"]).startswith("1 memory kept")
     assert "generated clients" in house.upwell("recall", "generated clients")
     assert waiting(house, 0) == []
     stop(house)
     house.upwell("hook", "capture", "off")
     assert "capture = false" in (house.home / "config.toml").read_text()
     assert waiting(house, 0) == []
+
+
+def test_a_command_that_worked_is_proposed_without_its_secret(house: House) -> None:
+    house.upwell("hook", "capture", "on")
+    house.start()
+    secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+    ran(
+        house,
+        ("pytest tests/tide", True),
+        ("uv run pytest tests/tide", False),
+        ("make deploy-check", True),
+        (f"make deploy-check TOKEN={secret}", False),
+    )
+    found = {one["text"]: one for one in waiting(house, 2)}
+    first = found["`uv run pytest tests/tide` works here; `pytest tests/tide` fails."]
+    assert (first["why"], first["session"], first["source"]) == (
+        "command that worked",
+        "s7",
+        "session:s7",
+    )
+    assert first["project"] == str(house.project)
+    assert len(found) == 2
+    assert secret not in (house.home / "inbox.json").read_text()
+    assert "uv run pytest" not in house.upwell("recall", "how to run pytest tests tide")
+    house.upwell("inbox", "accept", first["id"])
+    assert "uv run pytest" in house.upwell("recall", "how to run pytest tests tide")

@@ -44,7 +44,7 @@ def notes(tmp_path: Path) -> Path:
 def imported(upwell: Upwell, notes: Path) -> Path:
     done = upwell("import", "memory", "MEMORY.md", cwd=notes)
     assert done.code == 0, done.err
-    assert "1 files" in done.out
+    assert "1 file," in done.out
     return notes
 
 

@@ -70,6 +70,22 @@ def test_the_query_decides_what_is_kept(peer: Peer) -> None:
     assert plain
 
 
+def test_what_was_left_out_is_found_by_a_search(peer: Peer) -> None:
+    """The first thing that this process does with the original: nothing of it is loaded yet."""
+    key = key_in(peer.call("up__big_markdown"))
+    found = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
+    assert "Pool 391 keeps species" in found
+    assert len(found) < MOST_CHARS
+
+
+def test_a_section_is_read_by_its_name(peer: Peer) -> None:
+    key = key_in(peer.call("up__big_markdown"))
+    wanted = ["Section 391: pool 391"]
+    assert "Pool 391 keeps species" in everything(
+        peer.call("upwell__select_sections", key=key, sections=wanted)
+    )
+
+
 def test_the_same_response_gives_the_same_bytes(peer: Peer) -> None:
     first = peer.call("up__big_json")["content"]
     second = peer.call("up__big_json")["content"]

@@ -109,3 +109,44 @@ def test_a_file_brings_up_what_is_about_it_and_little_else(house: House) -> None
     Path(house.place.starting).unlink()
     assert "batches of nine" in said
     assert "sweep" not in said
+
+
+def test_what_it_decided_is_counted_and_explained_once(house: House) -> None:
+    def beside() -> dict[tuple[str, str], int]:
+        shown = json.loads(house.upwell("stats", "--json"))["beside"]
+        return {(one["door"], one["tool"]): one["decisions"] for one in shown}
+
+    def explained() -> int:
+        return len(json.loads(house.upwell("explain", "-n", "500", "--json"))["decisions"])
+
+    counted, known = beside(), explained()
+    spoke = json.loads(house.upwell("stats", "--json"))["surfaced"]
+    house.keep(
+        [{"id": "dory", "text": "The dory regatta trophy is engraved by the harbour master"}]
+    )
+    assert "engraved" in cold(house, "Who has the dory regatta trophy engraved?", "c7")
+    assert cold(house, "Who has the dory regatta trophy engraved?", "c8") == "{}"
+    assert cold(house, "What is the capital of France these days?", "c7") == "{}"
+    Path(house.place.starting).touch()
+    read = HOSTS["claude"].tool(str(house.project), house.file("nothing_known.py"))
+    house.hook("claude", event=read)
+    Path(house.place.starting).unlink()
+    spool = house.home / "cold.jsonl"
+    assert spool.stat().st_mode & 0o777 == 0o600
+    assert "regatta" not in spool.read_text(), "no query is kept"
+    after = beside()
+    assert after["prompt", ""] == counted.get(("prompt", ""), 0) + 3
+    assert after["tool", "Read"] == counted.get(("tool", "Read"), 0) + 1
+    assert json.loads(house.upwell("stats", "--json"))["surfaced"] == spoke + 1
+    assert explained() == known + 4
+    assert not spool.exists()
+
+
+def test_a_spool_that_is_damaged_costs_what_is_damaged(house: House) -> None:
+    spool = house.home / "cold.jsonl"
+    good = {"id": "k_1", "at": 1e9, "door": "prompt", "outcome": "no_candidates", "memories": []}
+    odd = [b"{", b"[]", b'{"id": 3}', json.dumps({**good, "outcome": "x"}).encode(), b"\xff"]
+    before = json.loads(house.upwell("stats", "--json"))["decisions"]
+    spool.write_bytes(b"\n".join([*odd, json.dumps(good).encode(), b'{"id": "k_2", "at"']))
+    assert json.loads(house.upwell("stats", "--json"))["decisions"] == before + 1
+    assert not list(house.home.glob("cold.jsonl*"))

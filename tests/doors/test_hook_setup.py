@@ -1,6 +1,7 @@
 """Setting hooks up on the command line, and what was set up, run as the agent would run it."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Upwell
-from tests.doors.hook_events import claude_like
+from tests.doors.hook_events import claude_like, copilot_read, opencode_read
 from tests.doors.hooked import House
 
 NODE = Path(sys.executable).with_name("node")
@@ -94,6 +95,49 @@ def test_what_install_writes_is_what_answers(house: House) -> None:
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"Tuesday at 06:40" in done.stdout
+
+
+@pytest.mark.parametrize("host", ["claude", "copilot", "opencode"])
+def test_an_agent_that_knows_no_variable_finds_the_same_home(house: House, host: str) -> None:
+    """Shell form, program and arguments apart, and a plugin."""
+    house.upwell("hook", "install", host, "--apply")
+    (path,) = [
+        row["file"]
+        for row in json.loads(house.upwell("hook", "hosts", "--json"))["hosts"]
+        if row["host"] == host
+    ]
+    written = Path(path).read_text()
+    assert str(house.home) in written
+    bare = {k: v for k, v in house.environment.items() if k != "UPWELL_HOME"}
+    house.start()
+    cwd = str(house.project)
+    if host == "claude":
+        entry = json.loads(written)["hooks"]["UserPromptSubmit"][0]["hooks"][0]
+        command = ["sh", "-c", entry["command"]]
+        event = claude_like("s9", cwd, "UserPromptSubmit", prompt="When does the kelp dryer run?")
+    elif host == "copilot":
+        entry = json.loads(written)["hooks"]["postToolUse"][0]
+        command = [entry["exec"], *entry["args"]]
+        event = copilot_read(cwd, house.file("kelp.py"))
+    else:
+        named = re.search(r"const COMMAND = (\[.*\])", written)
+        assert named
+        command = [*json.loads(named[1]), "opencode", "tool.execute.after"]
+        event = opencode_read(cwd, house.file("kelp.py"))
+    body = json.dumps(event).encode()
+    done = subprocess.run(command, input=body, env=bare, capture_output=True, timeout=20)
+    assert b"06:40" in done.stdout or b"grams" in done.stdout, done.stderr
+    assert not Path(bare["HOME"], ".local/share/upwell").exists()
+    house.upwell("hook", "uninstall", host, "--apply")
+    assert not Path(path).exists()
+
+
+def test_a_home_in_its_usual_place_is_not_named(house: House) -> None:
+    usual = str(Path(house.environment["HOME"], ".local/share/upwell"))
+    house.environment["UPWELL_HOME"] = usual
+    assert "--home" not in house.upwell("hook", "install", "claude")
+    house.environment.pop("UPWELL_HOME")
+    assert "--home" not in house.upwell("hook", "install", "claude")
 
 
 def test_a_hook_whose_program_is_gone_blocks_nothing(house: House) -> None:

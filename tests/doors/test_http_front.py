@@ -3,6 +3,7 @@
 import http.client
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -58,6 +59,32 @@ def test_a_server_asks_its_client_in_the_modern_era(address: Address) -> None:
     again = {**call, "_meta": meta, "requestState": first["requestState"]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": again}
     assert address.send("POST", body, **given)[2]["error"]["code"] == -32602
+
+
+def test_whose_question_it_is_must_be_known(address: Address) -> None:
+    """A server asks while two clients wait for it, or while none does and there are several: the
+    wrong client's answer would be worse than none, so nobody is asked."""
+    one, two = address.begin(), address.begin()
+    waiting = threading.Thread(target=one.post, args=("tools/call", 1, {"name": "talk__wait"}))
+    waiting.daemon = True
+    waiting.start()
+
+    def seen() -> dict[str, Any]:
+        return dict(json.loads(said(two.call("talk__seen"))))
+
+    def until(what: Callable[[], bool]) -> None:
+        end = time.monotonic() + 30
+        while not what():
+            assert time.monotonic() < end
+
+    until(lambda: seen()["waiting"] > 0)
+    refused = json.loads(said(two.call("talk__roots")))
+    assert "several clients wait" in refused["message"]
+    one.post("notifications/cancelled", None, {"requestId": 1})
+    until(lambda: len(seen()["cancelled"]) > 0)
+    two.post("notifications/vendor/ask", None)
+    until(lambda: len(seen()["later"]) > 0)
+    assert "no client is there" in seen()["later"][0]["message"]
 
 
 def test_progress_comes_on_the_stream_of_its_call(address: Address) -> None:

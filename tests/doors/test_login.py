@@ -124,7 +124,7 @@ def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
     assert token(peer) in guarded.state["tokens"]
     assert person.login() == "renewed by itself"
     parts = json.loads(person.run("doctor", "--json").out)["parts"]
-    assert parts["server x"]["detail"] == "1 tools; login: renewed by itself"
+    assert parts["server x"]["detail"] == "1 tool; login: renewed by itself"
 
 
 def test_tokens_stand_in_one_private_file(

@@ -120,7 +120,25 @@ def test_one_that_hangs_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> 
     for name in ("harbour", "lanterns", "violins", "meadow", "copper", "glacier"):
         peer.call("up__read", path=f"{name}/{name}_{name}.py")
     assert asked(log) == 3
+    deadline = time.monotonic() + 30
+    while asked(log, "notifications/cancelled") < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
     assert asked(log, "notifications/cancelled") == 3
+
+
+def test_what_comes_too_late_comes_with_the_next_call_about_the_file(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    log = tmp_path / "ltm.log"
+    server = script("ltm", "--log", str(log), "--how", "slow", "--fact", FACT)
+    peer = gateway(UP, ltm=ltm(server))
+    until_asked(peer, log)
+    for _ in range(10):
+        said = everything(peer.call("up__read", path="src/billing/settle.py"))
+        if FACT in said:
+            return
+        time.sleep(1.0)
+    raise AssertionError("what was answered late was never said")
 
 
 @pytest.mark.parametrize(("how", "why"), [("error", "database is locked"), ("absent", "no data")])
@@ -139,6 +157,18 @@ def test_an_agent_is_told_too(gateway: Gateway, remembered: None) -> None:
     found = everything(peer.call("upwell__memory_search", query="settlement"))
     assert FACT in found
     assert "[upwell] searched without ltm: the memory server gave no hits" in found
+    context = peer.call("upwell__memory_context", message="when does the settlement job run?")
+    digest, notice = (block["text"] for block in context["content"])
+    assert FACT in digest
+    assert notice.startswith("[upwell] searched without ltm: the memory server gave no hits")
+    as_json = peer.call("upwell__memory_context", message="settlement job?", format="json")
+    assert json.loads(everything(as_json))["missing"][0].startswith("ltm: ")
+
+
+def test_a_digest_on_the_command_line_says_it_too(upwell: Upwell, remembered: None) -> None:
+    done = upwell("context", "the settlement job", env=env_of(script("ltm", "--how", "error")))
+    assert FACT[:40] in done.out
+    assert "searched without ltm" in done.err
 
 
 def test_doctor_tries_it(upwell: Upwell) -> None:

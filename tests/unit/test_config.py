@@ -39,7 +39,7 @@ def test_tables_per_server_and_tool(home):
     assert config.compress_for("fs", "list").max_result_tokens == 9
     assert config.compress_for("fs", "list").strategy == "auto"
     assert config.compress_for("fs", "read_file").strategy == "none"
-    assert config.surface_for("fs", "read_file").race_ms == 10
+    assert config.surface_of("fs__read_file").race_ms == 10
     assert config.compress_for("git", "log").max_result_tokens is None
 
 

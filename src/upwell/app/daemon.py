@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
+from upwell.app.cold import take_up
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.trace import LOG, export_spans
@@ -35,6 +36,10 @@ class Warm:
         self._door: HookDoor | None = None
         self._stamp: tuple[int, int] | None = None
         self._chores: asyncio.Task[None] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._port = 0
+        self.heard: Callable[[], None] = _nobody_listens
+        """Called when somebody asks by a request, of which the daemon's socket knows nothing."""
 
     @property
     def app(self) -> App:
@@ -74,6 +79,23 @@ class Warm:
             await door.aclose()
             await old.aclose()
         LOG.info("the configuration was changed and holds now")
+        await self.serve_requests()
+
+    async def serve_requests(self) -> None:
+        """Take hooks that are HTTP requests, at the port that is configured, if any."""
+        port = self.app.config.hook.port
+        if port == self._port:
+            return
+        await self._end_requests()
+        self._port = port
+        if port:
+            self._serving = asyncio.create_task(_serve_hooks(self, port))
+
+    async def _end_requests(self) -> None:
+        if self._serving:
+            self._serving.cancel()
+            await asyncio.gather(self._serving, return_exceptions=True)
+            self._serving = None
 
     def state(self) -> Mapping[str, Any]:
         return {
@@ -88,6 +110,7 @@ class Warm:
         return self._door
 
     async def aclose(self) -> None:
+        await self._end_requests()
         if self._chores:
             self._chores.cancel()
             await asyncio.gather(self._chores, return_exceptions=True)
@@ -100,6 +123,9 @@ class Warm:
         await asyncio.sleep(WARM_AFTER_SECONDS)
         while True:
             try:
+                await take_up(
+                    self.app.config.home.root, self.app.surfacer.journal, self.app.lessons
+                )
                 await self.app.documents.refresh()
                 await self.app.forget_notes()
                 await self.app.keep_house()
@@ -116,6 +142,10 @@ class Warm:
         except OSError:
             return (0, 0)
         return (found.st_mtime_ns, found.st_size)
+
+
+def _nobody_listens() -> None:
+    return None
 
 
 @asynccontextmanager
@@ -140,23 +170,14 @@ async def run_daemon(home: Path | None = None) -> bool:
         export_spans(config.environment)
         place = Place(str(config.home.root))
         daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
+        warm.heard = daemon.asked
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, daemon.stop)
-        serving: list[asyncio.Task[None]] = []
-
-        async def http() -> None:
-            if config.hook.port:
-                serving.append(asyncio.create_task(_serve_hooks(warm, config.hook.port)))
-
         try:
-            await daemon.run(beside=http)
+            await daemon.run(beside=warm.serve_requests)
         except AlreadyRunning:
             return False
-        finally:
-            for task in serving:
-                task.cancel()
-            await asyncio.gather(*serving, return_exceptions=True)
     return True
 
 
@@ -192,8 +213,12 @@ def _routes(warm: Warm) -> list[Any]:
             gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
         ]
 
+    async def answer(host: str, name: str, body: bytes) -> bytes:
+        warm.heard()
+        return await warm.answer(host, name, body)
+
     return [
-        *hook_routes(lambda host, name, body: warm.answer(host, name, body)),
+        *hook_routes(answer),
         *health_routes(lambda: {"version": __version__}, metrics),
     ]
 

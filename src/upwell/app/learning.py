@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from upwell.app.files import Files, Memories
 from upwell.config import Config
@@ -15,16 +15,23 @@ from upwell.memory.rarity import Rarity
 from upwell.memory.stm import ShortTerm
 from upwell.surface.journal import Journal
 from upwell.surface.lessons import Lessons
+from upwell.surface.options import SurfaceOptions
 
+OfTool = Callable[[str], SurfaceOptions]
 CHORE = "chore"
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
 _TRACES_KEPT = 2_000
 
 
-def open_lessons(config: Config, shelf: Shelf, files: Files, memory: Memories) -> Lessons:
+def open_lessons(
+    config: Config, of_tool: OfTool, shelf: Shelf, files: Files, memory: Memories
+) -> Lessons:
+    """`of_tool` gives what a tool has of its own."""
     surface = config.surface
     limits = Limits(
-        min_score=surface.min_score, negatives=surface.feedback_demotion_negative_threshold
+        min_score=surface.min_score,
+        negatives=surface.feedback_demotion_negative_threshold,
+        of_tool=lambda tool: of_tool(tool).min_score,
     )
     learned = Learned(memory.ratings, Uses(shelf), config.learn, limits)
     rarity = Rarity(files.indexed)

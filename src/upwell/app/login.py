@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 
+from upwell.app.running import forget_answers
 from upwell.config import Config, load
 from upwell.gateway.options import Auth, ServerOptions
 from upwell.ground.errors import ConfigError, UsageError
@@ -16,7 +17,8 @@ async def log_in(
     port: int = 0,
 ) -> Login:
     """Log in at a server in the user's browser, `show` gets the address to go to. The login is kept
-    for every upwell of this home, and the server's entry says `auth = "oauth"` from now on.
+    for every upwell of this home, and the server's entry says `auth = "oauth"` from now on. Kept
+    answers are forgotten: they may be another user's.
 
     Raises:
         ConfigError: there is no such server.
@@ -38,18 +40,21 @@ async def log_in(
     wish = Wish(server=name, url=server.url, client_id=client_id, port=port)
     login = await with_sdk(wish, show)
     logins.put(name, login)
+    await forget_answers()
     if server.auth is not Auth.OAUTH:
         set_auth(name, config.home.root)
     return login
 
 
-def log_out(name: str) -> bool:
-    """Forget the login at a server. False where there was none.
+async def log_out(name: str) -> bool:
+    """Forget the login at a server, and kept answers. False where there was none.
 
     Raises:
         StoreError: it could not be forgotten.
     """
-    return Logins(load().home.prepare().logins_file).put(name, None)
+    found = Logins(load().home.prepare().logins_file).put(name, None)
+    await forget_answers()
+    return found
 
 
 def _server(config: Config, name: str) -> ServerOptions:

@@ -26,6 +26,7 @@ from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
 from upwell.ground.sessions import own_parent
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG, export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
@@ -215,7 +216,10 @@ async def _documents(app: App) -> Ping:
         sources = await app.imports.all()
     except StoreError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    held = f"{state.files} files of {len(sources)} imports, {state.chunks} chunks"
+    held = (
+        f"{counted(state.files, 'file')} of {counted(len(sources), 'import')}, "
+        f"{counted(state.chunks, 'chunk')}"
+    )
     checked = f"checked now in {state.seconds * 1000:.0f} ms"
     unread = [f"{one.path}: {one.why}" for one in state.problems]
     more = [f"{len(unread)} not read: {'; '.join(unread[:SHOWN_PROBLEMS])}"] if unread else []

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.capturing import capture
+from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -20,8 +20,9 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import Traces, open_lessons, tidy
+from upwell.app.learning import OfTool, Traces, open_lessons, tidy
 from upwell.app.principals import SeenResources, Toolboxes
+from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
 from upwell.compress.base import Tools
 from upwell.compress.originals import Kept
@@ -43,7 +44,7 @@ from upwell.ground.sessions import HostSessions, Joined
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
-from upwell.hook.door import HookDoor, nothing_to_settle
+from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
@@ -86,6 +87,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
+        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -96,17 +98,19 @@ class App:
         self.recalls = memory.recalls
         self.topics = Topics(files.indexed)
         self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, shelf, files, memory)
+        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
         self._traces = Traces()
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            config.surfacing(),
+            replace(config.surfacing(), of_tool=self._surface_of),
+            missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
             pinned=self.memory.store.pinned,
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
+            known=self.memory.get,
             lessons=self.lessons,
         )
         self._shelf = shelf
@@ -197,7 +201,7 @@ class App:
             self.surfacer,
             self.fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self.config.surface_for(server, tool),
+            lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=open_cache(config, self._shelf),
@@ -219,14 +223,12 @@ class App:
 
     def hooks(self) -> HookDoor:
         """The door of agents' hooks."""
-        inbox = self.config.home.inbox_file
-        settle = partial(capture, inbox) if self.config.hook.capture else nothing_to_settle
         sessions = HostSessions(self._shelf)
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            settle=settle,
+            settle=partial(settle, self.surfacer, self.lessons, self.config),
             elsewhere=self._elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
@@ -335,4 +337,5 @@ async def build(settings: Settings | None = None) -> App:
     tools = tools_of(config, embedder)
     app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
     await app.lessons.learned.take_up()
+    await take_up(config.home.root, app.surfacer.journal, app.lessons)
     return app

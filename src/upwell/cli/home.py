@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.ground.text.counts import counted
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -43,7 +44,7 @@ def clear() -> None:
     """Forget them all."""
     from upwell.app import forget_answers
 
-    say(f"forgot {asyncio.run(forget_answers())} kept answers")
+    say(f"forgot {counted(asyncio.run(forget_answers()), 'kept answer')}")
 
 
 @config.command("show")

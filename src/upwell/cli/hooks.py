@@ -1,6 +1,7 @@
 """hook install|uninstall|export|hosts. An agent's event itself goes to `hook/client.py`."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.output import note, raw, say, say_json, table
+from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
-    from upwell.hosts.base import Where
+    from upwell.config import Config
+    from upwell.hosts.base import Http, Where
     from upwell.hosts.install import Hooks, Plan
 
 hook = typer.Typer(
@@ -27,16 +30,31 @@ def register(app: typer.Typer) -> None:
 
 
 @hook.command("install")
-def install(host: Host, apply: Apply = False) -> None:
+def install(
+    host: Host,
+    apply: Apply = False,
+    http: Annotated[
+        bool,
+        typer.Option("--http", help="Claude Code, Copilot: after a tool by request, no process."),
+    ] = False,
+) -> None:
     """Put our hooks into an agent's configuration. Shows the change; writes it with --apply."""
-    hooks = _hooks()
+    from upwell.config import load
+    from upwell.hosts.install import Hooks
+
+    where, home = _where(http_of=host if http else ""), load().home.prepare()
+    hooks = Hooks(where, home.hooks_file)
     plan = hooks.installing(host)
     if not plan.changes:
         say(f"{plan.path} has them already")
         return
-    _show(hooks, plan, apply)
-    if apply and plan.todo:
+    _show(hooks, plan, apply, secret=where.http.token if where.http else "")
+    if not apply:
+        return
+    if plan.todo:
         say(f"now: {plan.todo}")
+    if http:
+        say(_over_http(host, str(home.token_file)))
 
 
 @hook.command("uninstall")
@@ -86,8 +104,18 @@ def hosts(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
         table(("host", "present", "installed", "file"), rows, "No hosts.")
 
 
-def _show(hooks: "Hooks", plan: "Plan", apply: bool) -> None:
-    raw(plan.diff)
+def _over_http(host: str, token_file: str) -> str:
+    """What a host needs that posts to the daemon."""
+    from upwell.hosts.agents import OVER_HTTP
+    from upwell.hosts.base import TOKEN_VARIABLE
+
+    if OVER_HTTP[host].by_variable:
+        return f'and: export {TOKEN_VARIABLE}="$(cat {shlex.quote(token_file)})" in its environment'
+    return "and: export COPILOT_HOOK_ALLOW_LOCALHOST=1 in its environment"
+
+
+def _show(hooks: "Hooks", plan: "Plan", apply: bool, secret: str = "") -> None:
+    raw(plan.diff.replace(secret, "***") if secret else plan.diff)
     if not apply:
         note("upwell: nothing was written; --apply writes it")
         return
@@ -104,16 +132,42 @@ def _hooks() -> "Hooks":
     return Hooks(_where(), load().home.prepare().hooks_file)
 
 
-def _where() -> "Where":
+def _where(http_of: str = "") -> "Where":
     from upwell.config import load
+    from upwell.ground.home import usual_home
     from upwell.hook import client
     from upwell.hook.place import Place
     from upwell.hosts.base import Where
 
     config = load()
+    http = _http(http_of, config) if http_of else None
     return Where(
         folder=Path.home(),
         environment=config.environment,
         command=(sys.executable, "-I", "-S", str(Path(client.__file__).resolve())),
         socket=Place(str(config.home.root)).socket,
+        http=http,
+        home="" if config.home.root == usual_home() else str(config.home.root),
     )
+
+
+def _http(host: str, config: "Config") -> "Http":
+    """Where the daemon takes requests.
+
+    Raises:
+        UsageError: this host makes none, or the daemon takes none.
+    """
+    from upwell.hosts.agents import OVER_HTTP
+    from upwell.hosts.base import Http
+    from upwell.web.token import token_of
+
+    if host not in OVER_HTTP:
+        raise UsageError(
+            f"{host[:40]} has no hooks that are HTTP requests", hint=f"only {', '.join(OVER_HTTP)}"
+        )
+    if not config.hook.port:
+        raise UsageError(
+            "no port is set for hooks over HTTP",
+            hint=f"write `hook.port = 47620` (or another free one) into {config.home.config_file}",
+        )
+    return Http(port=config.hook.port, token=token_of(config.home.prepare().token_file))

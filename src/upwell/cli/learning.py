@@ -1,5 +1,6 @@
 """feedback · tune · explain: what was said of surfacings, what was learned of it, and why."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -110,10 +111,10 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
         note("upwell: learn.auto_tune is off: nothing of this is in use")
     thresholds = {one.tool: one for one in await app.lessons.learned.thresholds()}
     budgets = {one.tool: one for one in await app.budgets.learned()}
-    base = app.config.surface.min_score
     tools: list[dict[str, Any]] = []
     for tool in sorted({*thresholds, *budgets}):
         known, budget = thresholds.get(tool), budgets.get(tool)
+        base = app.lessons.learned.min_score(tool)
         tools.append(
             {
                 "tool": tool,
@@ -145,25 +146,31 @@ def explain(
     as_json: Json = False,
 ) -> None:
     """Why upwell spoke or kept silent lately, call by call, the newest last."""
-    found = with_app(lambda app: app.decisions())
-    kept = [one for one in found if session in (None, one["session"])][-number:]
+    from upwell.surface.account import account_of_past
+
+    async def work(app: "App") -> tuple[list[dict[str, Any]], dict[str, str]]:
+        decisions = await app.decisions()
+        kept = [one for one in decisions if session in (None, one["session"])][-number:]
+        return kept, await texts_of(app, kept)
+
+    kept, texts = with_app(work)
     if as_json:
         say_json({"decisions": kept})
         return
-    rows = [
-        {
-            "when": iso(one["at"]),
-            "door": one["tool"] or one["door"],
-            "outcome": f"{one['outcome']} (late)" if one["late"] else one["outcome"],
-            "why": one["detail"] or ", ".join(memory for memory, _ in one["memories"]),
-            "confidence": f"{one['confidence']:.2f}",
-            "for": "; ".join(one["queries"])[:100],
-            "id": one["id"] if one["memories"] else "",
-        }
-        for one in kept
-    ]
-    columns = ("when", "door", "outcome", "why", "confidence", "for", "id")
-    table(columns, rows, "Nothing was decided yet.")
+    if not kept:
+        note("Nothing was decided yet.")
+    for one in kept:
+        head, *rest = account_of_past(one, texts)
+        say(f"{iso(one['at'])} {head}")
+        for line in rest:
+            say(line)
+
+
+async def texts_of(app: "App", decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The texts of the memories that were said, by id, of those that are still there."""
+    said = {memory_id for one in decisions for memory_id, _ in one["memories"]}
+    found = {memory_id: await app.memory.get(memory_id) for memory_id in said}
+    return {memory_id: memory.text for memory_id, memory in found.items() if memory}
 
 
 def _number(value: float) -> str:

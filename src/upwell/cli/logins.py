@@ -44,5 +44,5 @@ def logout(name: Annotated[str, typer.Argument()]) -> None:
     """Forget the login at a server."""
     from upwell.app.login import log_out
 
-    found = log_out(name)
+    found = asyncio.run(log_out(name))
     say(f"the login at {name} is forgotten" if found else f"nobody is logged in at {name}")

@@ -242,6 +242,8 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
         say(NOTHING_IS_SEARCHED)
         return
     outcome = await app.surfacer.surface(cue)
+    for place in outcome.missing:
+        note(f"upwell: searched without {place}")
     if as_json:
         say_json(described(outcome))
         return

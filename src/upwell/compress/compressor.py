@@ -9,7 +9,7 @@ from upwell.compress import STRATEGIES, load
 from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.clean import Cleaned, clean
 from upwell.compress.fitted import Fitted, Room, outcome, whole
-from upwell.compress.normalise import normalise
+from upwell.compress.normalise.shortest import normalise
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count

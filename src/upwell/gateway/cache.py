@@ -1,8 +1,9 @@
 """Answers kept for a while: only of tools that the user named and that say they only read.
 
 What the answer depends on is in its key: the server and its configuration, the tool's declaration,
-the arguments, and who asks. Never kept: errors, questions to the client, tasks, bytes that had to
-be mended, and anything with a secret in it. Calls that are the same and run at once are made once.
+the arguments, what else the request says, and who asks. Never kept: errors, questions to the
+client, tasks, bytes that had to be mended, and anything with a secret in it. Calls that are the
+same and run at once are made once.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from upwell.gateway.client import Client
+from upwell.gateway.eras import bare, meta_of
 from upwell.gateway.options import CacheOptions, ServerOptions
 from upwell.ground.errors import StoreError
 from upwell.ground.names import first_match
@@ -25,6 +27,7 @@ from upwell.wire.rawjson import NotJson, RawObject
 KIND = "response"
 MAX_RESULT_BYTES = 1_000_000
 _ONLY = frozenset({"name", "arguments", "_meta"})
+_OF_THIS_CALL = ("progressToken", "traceparent", "tracestate", "baggage")
 Ask = Callable[[], Awaitable[Reply]]
 
 
@@ -114,7 +117,9 @@ class Cache:
             call.tool,
             call.declared,
             _canonical(params.get("arguments") or b"{}"),
+            _canonical(_vendor(params).encode()),
             client.principal.name,
+            client.capabilities.decode(errors="replace"),
         ]
         said = json.dumps(parts).encode()
         return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
@@ -124,18 +129,31 @@ def _plain(value: Mapping[str, Any]) -> dict[str, str]:
     return {name: repr(part) for name, part in value.items()}
 
 
+def _vendor(params: RawObject) -> RawObject:
+    """What `_meta` says beside the names of this one call and of its client: the answer may depend
+    on it."""
+    return meta_of(bare(params)).without(*_OF_THIS_CALL)
+
+
 def _canonical(arguments: bytes) -> str:
     """The same text for the same arguments: order and spaces do not count, how a number is
-    written does."""
+    written and a key that stands there twice do."""
     try:
-        read = json.loads(arguments, parse_int=_lexeme, parse_float=_lexeme)
-        return json.dumps(read, sort_keys=True)
+        read = json.loads(
+            arguments, parse_int=_lexeme, parse_float=_lexeme, object_pairs_hook=_members
+        )
+        return json.dumps(read)
     except (ValueError, RecursionError):
         return arguments.decode(errors="replace")
 
 
 def _lexeme(number: str) -> dict[str, str]:
     return {"number": number}
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object's members by name; of one name in their order."""
+    return {"object": sorted(pairs, key=lambda pair: pair[0])}
 
 
 def _keepable(reply: Reply) -> bool:

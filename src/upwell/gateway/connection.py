@@ -6,6 +6,7 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from upwell.gateway.client import NOBODY, Client
@@ -31,6 +32,7 @@ from upwell.ground.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Command, start
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from upwell.wire.oauth import LoginAuth
 
 _MAX_PAGES = 1000
+DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
@@ -104,7 +107,9 @@ class Connection:
             UpstreamError: as `every`.
         """
         tools = await self.every("tools/list", "tools")
-        return self._listed(tools) if self.about.modern else tools
+        speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
+        usable = self._listed(tools) if speaks_modern else tools
+        return usable if self.about.modern else tools
 
     async def every(
         self, method: str, member: str, client: Client = NOBODY
@@ -227,6 +232,8 @@ class Connection:
         if not reply.error:
             self.about = introduction(RawObject.parse(reply.result))
             await self._peer.notify("notifications/initialized")
+            if self._server.url and self._server.transport is not Transport.SSE:
+                self.about = replace(self.about, also=await _also_speaks(self._peer))
             return
         self.about = Introduction(MODERN_VERSIONS[-1])
         discovered = await self.ask("server/discover", RawObject())
@@ -238,10 +245,9 @@ class Connection:
         await self._peer.answer(identity, reply)
 
     def _addressed(self, params: RawObject, client: Client) -> bytes:
-        if self.about.modern:
-            return enveloped(
-                params, self.about.version, client.capabilities, client.log_level
-            ).encode()
+        version = self.about.version_for(modern=client.modern and client is not NOBODY)
+        if version in MODERN_VERSIONS:
+            return enveloped(params, version, client.capabilities, client.log_level).encode()
         return bare(params).encode()
 
     def _babble(self, what: str) -> UpstreamProtocolError:
@@ -321,7 +327,22 @@ async def probe(server: ServerOptions, options: GatewayOptions, connecting: Conn
             await connection.aclose()
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    return Ping(ok=True, detail=f"{len(tools)} tools")
+    return Ping(ok=True, detail=counted(len(tools), "tool"))
+
+
+async def _also_speaks(peer: Peer) -> str:
+    """The modern version that a server over HTTP speaks beside the older one, else "". There each
+    request stands for itself, so that every client can be served in its own era."""
+    asked = enveloped(RawObject(), MODERN_VERSIONS[-1])
+    try:
+        async with asyncio.timeout(DISCOVER_SECONDS):
+            reply = await peer.request("server/discover", asked.encode())
+        known = RawObject.parse(reply.result).value("supportedVersions")
+    except (TimeoutError, NotJson, PeerBabbled, PeerGone) as error:
+        LOG.debug("a server knows one era: %s", error)
+        return ""
+    both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
+    return MODERN_VERSIONS[-1] if both else ""
 
 
 def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:

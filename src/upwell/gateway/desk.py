@@ -14,6 +14,7 @@ from upwell.gateway.eras import (
     fresh_only,
     handshake_result,
     meta_of,
+    modern_error,
     modern_result,
 )
 from upwell.gateway.foreign import Foreign
@@ -95,7 +96,7 @@ class Desk:
             params = RawObject.parse(message.params)
             caller = caller_of(_checked(envelope_of(params)))
             reply = await self._answered(method, params, caller)
-            return reply if reply.error else _shaped(method, reply, modern=caller.modern)
+            return _shaped(method, reply, modern=caller.modern)
         except Refused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
@@ -134,7 +135,7 @@ class Desk:
             self._foreign.note(upstream, reply, caller)
             return reply
 
-        if not caller.modern or upstream.about.modern:
+        if not caller.modern or upstream.about.version_for(modern=True) in MODERN_VERSIONS:
             return await noted()
         return await self._parking.run(caller, noted())
 
@@ -220,7 +221,10 @@ class Desk:
 
 
 def _shaped(method: str, reply: Reply, *, modern: bool) -> Reply:
-    """The result as the client's era has it."""
+    """The result, or the error, as the client's era has it."""
+    if reply.error:
+        read = modern and method == "resources/read"
+        return Reply(error=modern_error(reply.error)) if read else reply
     result = RawObject.parse(reply.result)
     if not modern:
         return Reply(result=handshake_result(result).encode())

@@ -24,6 +24,7 @@ HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 MODERN_VERSIONS = ("2026-07-28",)
 UNSUPPORTED_VERSION = -32022
 HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
 RESOURCE_NOT_FOUND = -32002
 """In the handshake era; the modern one says invalid params."""
 
@@ -111,6 +112,14 @@ def modern_result(result: RawObject) -> RawObject:
     return result.replaced("_meta", meta.encode())
 
 
+def modern_error(error: bytes) -> bytes:
+    """An error of `resources/read` as a modern client expects it."""
+    opened = RawObject.parse(error)
+    if opened.value("code") != RESOURCE_NOT_FOUND:
+        return error
+    return opened.replaced("code", b"-32602").encode()
+
+
 def fresh_only(result: RawObject) -> RawObject:
     """A list, or what was read, from a server that says nothing about keeping it: nobody may."""
     if "ttlMs" not in result:
@@ -129,15 +138,21 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server said of itself. `version` is "" before it said anything."""
+    """What a server said of itself. `version` is "" before it said anything; `also` is the modern
+    version that it answers beside that."""
 
     version: str = ""
+    also: str = ""
     capabilities: Mapping[str, Any] = field(default_factory=dict)
     instructions: str = ""
 
     @property
     def modern(self) -> bool:
         return self.version in MODERN_VERSIONS
+
+    def version_for(self, *, modern: bool) -> str:
+        """The version to speak for a client of that era."""
+        return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
         """Did it say that it has `kind` (`resources`), and of that `name` (`subscribe`)?"""
@@ -152,8 +167,8 @@ def introduction(greeting: RawObject, version: str = "") -> Introduction:
     instructions = greeting.value("instructions", "")
     return Introduction(
         known,
-        capabilities if isinstance(capabilities, dict) else {},
-        instructions if isinstance(instructions, str) else "",
+        capabilities=capabilities if isinstance(capabilities, dict) else {},
+        instructions=instructions if isinstance(instructions, str) else "",
     )
 
 

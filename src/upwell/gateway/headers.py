@@ -6,6 +6,7 @@ from upwell.gateway.client import text_of
 from upwell.gateway.eras import (
     CLIENT_CAPABILITIES,
     HEADER_MISMATCH,
+    MISSING_CAPABILITY,
     PROTOCOL_VERSION,
     UNSUPPORTED_VERSION,
     meta_of,
@@ -105,7 +106,7 @@ def status_of(line: bytes) -> int:
     code = RawObject.parse(error).value("code") if error else None
     if code == METHOD_NOT_FOUND:
         return 404
-    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH) else 200
+    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY) else 200
 
 
 def check_arguments(

@@ -49,6 +49,8 @@ class _Call:
     patience: Patience | None
     token: bytes | None = None
     """What the client calls its progress."""
+    asked: int = 0
+    """How many questions its client has not answered yet."""
 
 
 class InFlight:
@@ -86,23 +88,29 @@ class InFlight:
         return list(found.values())
 
     def whose(self) -> Client | None:
-        """Whose request it must be, if that can be told."""
+        """Whose request it must be, if that can be told. Among clients of one person those that
+        are not being asked already: a call that waits for its answer seldom asks once more."""
         clients = self.clients()
+        if len(clients) > 1 and len({client.principal for client in clients}) == 1:
+            asked = {call.client.session for call in self._calls if call.asked}
+            clients = [one for one in clients if one.session not in asked]
         return clients[0] if len(clients) == 1 else None
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
         """While a client is asked, its calls do not run out of time."""
-        patient = [
-            call.patience
-            for call in self._calls
-            if call.patience and call.client.session == client.session
-        ]
+        calls = [call for call in self._calls if call.client.session == client.session]
+        patient = [call.patience for call in calls if call.patience]
+        asked = [call for call in calls if call.client is client]
+        for call in asked:
+            call.asked += 1
         for patience in patient:
             patience.hold()
         try:
             yield
         finally:
+            for call in asked:
+                call.asked -= 1
             for patience in patient:
                 patience.release()
 

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from upwell.ground.db import Database, Owner
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.text.counts import counted
 from upwell.ground.types import DEFAULT_TENANT, Ping
 
 
@@ -83,6 +84,25 @@ def _create(db: sqlite3.Connection) -> None:
 OWNER = Owner("shelf", [_create])
 
 
+_CHECKS = 50
+"""How often the size of a kind is looked at while as much is written as it may hold: what one
+process writes beyond the cap is a fiftieth of it at most."""
+
+
+_PAGE_BYTES = 4096
+_LOCAL_BYTES = 900
+_ROW_BYTES = 90
+
+
+def on_disk(size: int) -> int:
+    """The bytes of a file that an entry of `size` takes, about: keys are random, so pages of the
+    tree are two thirds full, and what does not fit in one of them takes whole pages of its own
+    (sqlite.org/fileformat2.html, section 1.6)."""
+    if size <= _LOCAL_BYTES:
+        return (size + _ROW_BYTES) * 3 // 2
+    return (size // _PAGE_BYTES + 1) * _PAGE_BYTES + _LOCAL_BYTES
+
+
 class SqliteShelf:
     """A shelf in `ledger.db`, shared by every process of this home."""
 
@@ -98,6 +118,7 @@ class SqliteShelf:
         self._options = options or Options()
         self._tenant = tenant
         self._clock = clock
+        self._unchecked: dict[str, int] = {}
 
     async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
         if not keys:
@@ -128,7 +149,7 @@ class SqliteShelf:
                     "expires_at = excluded.expires_at",
                     (self._tenant, kind, key, value, now, now + ttl_seconds),
                 )
-            if cap is not None:
+            if cap is not None and self._is_due(kind, values, cap):
                 self._evict(db, kind, cap)
 
         await self._database.write(store)
@@ -197,18 +218,26 @@ class SqliteShelf:
         count = await self._database.read(
             lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
         )
-        return Ping(ok=True, detail=f"{count} entries")
+        return Ping(ok=True, detail=counted(count, "entry", "entries"))
+
+    def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
+        """Is it time to see whether there is too much? That looks at every entry."""
+        known = kind in self._unchecked
+        written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
+        due = not known or written * _CHECKS >= cap
+        self._unchecked[kind] = 0 if due else written
+        return due
 
     def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
         """Remove the oldest of `kind` until what is left fits in `cap` bytes."""
         rows = db.execute(
-            "SELECT key, length(value) FROM shelf WHERE tenant = ? AND kind = ? "
+            "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
             "ORDER BY created_at DESC, key",
             (self._tenant, kind),
         ).fetchall()
         kept = 0
         for key, size in rows:
-            kept += size
+            kept += on_disk(size)
             if kept > cap:
                 db.execute(
                     "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",
@@ -285,7 +314,10 @@ class MemoryShelf:
         return gone
 
     async def ping(self) -> Ping:
-        return Ping(ok=True, detail=f"{sum(map(len, self._kinds.values()))} entries in memory")
+        return Ping(
+            ok=True,
+            detail=f"{counted(sum(map(len, self._kinds.values())), 'entry', 'entries')} in memory",
+        )
 
     def _alive(self, kind: str) -> dict[str, Item]:
         now = self._clock.now()

@@ -212,7 +212,7 @@ class SkipReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Not now, and why. A value: counted, shown, never raised."""
+    """Not now, and why. A value: counted, shown, never raised. `missing` as in `Surfacing`."""
 
     reason: SkipReason
     detail: str = ""
@@ -221,6 +221,7 @@ class Skip:
     intent: Intent = NO_INTENT
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,7 +229,8 @@ class Surfacing:
     """Memories worth saying now, best first, and the text that says them.
 
     `text` is the fenced block of automatic doors or the digest of `ask`; `id` is the handle for
-    feedback; `confidence` and `signals` are those of the best hit.
+    feedback; `confidence` and `signals` are those of the best hit; `missing` the places that the
+    search did without, each with its reason.
     """
 
     id: str
@@ -239,6 +241,7 @@ class Surfacing:
     intent: Intent = NO_INTENT
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
     took_ms: float = 0.0
 
     @property

@@ -5,7 +5,9 @@ state the daemon is in. When the deadline has passed the answer is the neutral o
 answers, the memory is looked at here (`cold.py`), and the daemon is started for the next event.
 
 Stdlib only, and the cheap part of it: `socket`, `signal`, `json` and `typing` would each cost as
-much as the whole run. Runs as a file, too: `python -I -S client.py HOST [EVENT]`.
+much as the whole run. Runs as a file, too: `python -I -S client.py [--home PATH] HOST [EVENT]`;
+`--home` stands in an agent's configuration where the home is not in its usual place, since an agent
+may be started without the variable.
 """
 
 import _signal
@@ -67,6 +69,8 @@ def main(args: list[str]) -> int:
     began = time.monotonic()
     try:
         _answer_by(began + _seconds("TOOL_MS", TOOL_SECONDS))
+        if args[:1] == ["--home"] and args[1:]:
+            os.environ["UPWELL_HOME"], args = args[1], args[2:]
         answer, asked = _answered(args, began)
         _disarm()
         _say(answer)

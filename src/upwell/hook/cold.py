@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
+from upwell.hook.spool import leave
 from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.surface.frame import REMINDER, TAG, harmless_line
 
@@ -64,15 +65,22 @@ def answer(home: str, host: str, name: str, event: bytes, until: float) -> bytes
     if not (name in PROMPTS or name in TOOLS) or not os.path.isfile(path) or _changed(home):
         return b""
     payload = json.loads(event)
-    if not isinstance(payload, dict) or _paused(home, _session(payload)):
+    if not isinstance(payload, dict) or not (name in PROMPTS or _reads(payload)):
+        return b""
+    if _paused(home, _session(payload)):
+        leave(home, _decision((), payload, name, "paused"))
         return b""
     uri = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS)) as db:
         db.set_progress_handler(lambda: time.monotonic() > until, 1_000)
         found = _plain(db, name, payload)[:MAX_SAID]
         said = [memory for memory in _read(db, found) if memory["id"] not in _superseded(db, found)]
+    if time.monotonic() > until:
+        return b""
     fresh = _noted(home, said, payload, name) if said else []
-    if not fresh or time.monotonic() > until:
+    outcome = "surfaced" if fresh else "repeated" if said else "no_candidates"
+    leave(home, _decision(fresh, payload, name, outcome))
+    if not fresh:
         return b""
     return json.dumps(_shaped(host, name, _framed(fresh))).encode()
 
@@ -159,9 +167,6 @@ def _holding(db: sqlite3.Connection, word: str, scopes: list[int]) -> list[int]:
 
 def _by_file(db: sqlite3.Connection, payload: Payload, scopes: list[int]) -> list[Sure]:
     """Memories about exactly the file that is read, and about few others."""
-    tool = payload.get("tool_name") or payload.get("toolName")
-    if not isinstance(tool, str) or tool.lower() not in READERS:
-        return []
     path = _file(payload)
     root = _root(_folder(payload))
     known = path.removeprefix(root + "/").lower() if root else ""
@@ -178,6 +183,12 @@ def _by_file(db: sqlite3.Connection, payload: Payload, scopes: list[int]) -> lis
         "WHERE a.n = ? AND k.key LIKE 'f:%/%'"
     )
     return [(n, 0.9) for (n,) in rows if db.execute(files, (n,)).fetchone()[0] <= MAX_FILES]
+
+
+def _reads(payload: Payload) -> bool:
+    """Does a tool read a file? Nothing else of tools is looked at here."""
+    tool = payload.get("tool_name") or payload.get("toolName")
+    return isinstance(tool, str) and tool.lower() in READERS
 
 
 def _read(db: sqlite3.Connection, found: Sequence[Sure]) -> list[dict[str, object]]:
@@ -220,17 +231,18 @@ def _noted(
         db.execute("BEGIN IMMEDIATE")
         fresh = [memory for memory in said if not _was_said(db, memory, now)]
         surfacing = "s_" + os.urandom(6).hex()
+        fresh = [memory | {"surfacing": surfacing} for memory in fresh]
         session = _session(payload).encode("utf-8", "replace")
         rows = [("seen", f"{memory['id']}:{memory['hash']}", session) for memory in fresh]
-        decision = {"id": surfacing} | _decision(fresh, payload, name, now)
-        rows += [("decision", surfacing, json.dumps(decision).encode())] if fresh else []
+        decision = json.dumps(_decision(fresh, payload, name, "surfaced")).encode()
+        rows += [("decision", surfacing, decision)] if fresh else []
         db.executemany(
             "INSERT OR REPLACE INTO shelf (tenant, kind, key, value, created_at, expires_at) "
             "VALUES ('default', ?, ?, ?, ?, ?)",
             [(*row, now, now + SEEN_SECONDS) for row in rows],
         )
         db.execute("COMMIT")
-    return [memory | {"surfacing": surfacing} for memory in fresh]
+    return fresh
 
 
 def _was_said(db: sqlite3.Connection, memory: Mapping[str, object], now: float) -> bool:
@@ -240,16 +252,17 @@ def _was_said(db: sqlite3.Connection, memory: Mapping[str, object], now: float) 
 
 
 def _decision(
-    said: Sequence[Mapping[str, object]], payload: Payload, name: str, now: float
+    said: Sequence[Mapping[str, object]], payload: Payload, name: str, outcome: str
 ) -> dict[str, object]:
     """For `explain`, as the journal writes it, without the text of the query."""
     return {
-        "at": now,
+        "id": said[0]["surfacing"] if said else "k_" + os.urandom(6).hex(),
+        "at": time.time(),
         "door": "prompt" if name in PROMPTS else "tool",
-        "tool": payload.get("tool_name") if name in TOOLS else None,
+        "tool": "Read" if name in TOOLS else None,
         "session": _session(payload),
         "trace_id": "",
-        "outcome": "surfaced",
+        "outcome": outcome,
         "detail": "before the daemon ran",
         "late": False,
         "confidence": max([memory["confidence"] for memory in said], default=0.0),  # type: ignore[type-var]

@@ -108,6 +108,10 @@ class Daemon:
                 os.unlink(self.place.lock)
             os.close(self._lock)
 
+    def asked(self) -> None:
+        """Somebody asked its work by another way: it is not idle."""
+        self._asked_at = self.clock.monotonic()
+
     def stop(self) -> None:
         """End after what is being answered."""
         self._stop.set()

@@ -103,7 +103,9 @@ class HookDoor:
         if payload is None or self._elsewhere(host.name, payload):
             return None
         event = host.read(name, payload)
-        return event if event and self._once.first(host.name, event) else None
+        if event is None or event.kind not in _DOORS:
+            return event
+        return event if self._once.first(host.name, event) else None
 
     def _patience(self, event: Event, left_ms: int | None) -> float:
         """Seconds that may be used."""

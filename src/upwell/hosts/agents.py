@@ -21,6 +21,8 @@ CLAUDE = JsonHooks(
         "Stop": "",
         "SessionEnd": "",
     },
+    over_http=frozenset({"PostToolUse"}),
+    by_variable=True,
     todo="start Claude Code anew; `/hooks` shows them",
 )
 CODEX = JsonHooks(
@@ -32,6 +34,7 @@ CODEX = JsonHooks(
         "SessionStart": "",
         "UserPromptSubmit": "",
         "PostToolUse": "Bash|shell|local_shell|exec_command|read_file|grep_files|list_dir|mcp__.*",
+        "PreCompact": "",
         "Stop": "",
     },
     todo="start Codex and trust the hooks in `/hooks`: until then it skips them",
@@ -46,6 +49,8 @@ GEMINI = JsonHooks(
         "BeforeAgent": "",
         "AfterTool": "read_.*|search_file_content|grep_search|glob|list_directory|"
         "run_shell_command|web_fetch|google_web_search|mcp_.*",
+        "PreCompress": "",
+        "AfterAgent": "",
         "SessionEnd": "",
     },
     timeout=10_000,
@@ -56,7 +61,14 @@ CURSOR = JsonHooks(
     variable="",
     folder=".cursor",
     file="hooks.json",
-    events={"sessionStart": "", "beforeSubmitPrompt": "", "postToolUse": "", "stop": ""},
+    events={
+        "sessionStart": "",
+        "beforeSubmitPrompt": "",
+        "postToolUse": "",
+        "preCompact": "",
+        "stop": "",
+        "sessionEnd": "",
+    },
     nested=False,
     typed=False,
     head={"version": 1},
@@ -67,12 +79,19 @@ COPILOT = JsonHooks(
     variable="COPILOT_HOME",
     folder=".copilot",
     file="hooks/upwell.json",
-    events={"sessionStart": "", "postToolUse": "", "agentStop": "", "sessionEnd": ""},
+    events={
+        "sessionStart": "",
+        "postToolUse": "",
+        "preCompact": "",
+        "agentStop": "",
+        "sessionEnd": "",
+    },
     nested=False,
     timeout_key="timeoutSec",
     exec_form=True,
     named_event=True,
     head={"version": 1},
+    over_http=frozenset({"postToolUse"}),
     todo="start Copilot CLI anew; it does not take context for prompts",
 )
 VSCODE = JsonHooks(
@@ -80,11 +99,15 @@ VSCODE = JsonHooks(
     variable="COPILOT_HOME",
     folder=".copilot",
     file="hooks/upwell-vscode.json",
-    events={"SessionStart": "", "PostToolUse": "", "Stop": ""},
+    events={"SessionStart": "", "PostToolUse": "", "PreCompact": "", "Stop": ""},
     nested=False,
     todo="reload the window; hooks are a preview feature of VS Code",
 )
 
+OVER_HTTP: Mapping[str, JsonHooks] = {"claude": CLAUDE, "copilot": COPILOT}
+"""Those that can make requests of hooks. Only the event that comes most: a command answers and
+starts the daemon where none runs, a request fails. Copilot takes a header from the environment with
+https only, so the token stands in its file."""
 AGENTS: Mapping[str, HostFile] = {
     agent.name: agent for agent in (CLAUDE, CODEX, GEMINI, CURSOR, COPILOT, VSCODE, OPENCODE)
 }

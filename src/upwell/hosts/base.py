@@ -1,6 +1,7 @@
 """An agent host's configuration file: where it is, and how our entries get in and out of it."""
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,17 +13,36 @@ from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
 CLIENT = "upwell/hook/client.py"
 COMMAND = "upwell"
+TOKEN_VARIABLE = "UPWELL_TOKEN"
+_OUR_URL = re.compile(r"http://127\.0\.0\.1:\d+/hook/(?:claude|copilot/postToolUse)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Http:
+    """Where the daemon answers hooks that are HTTP requests, on 127.0.0.1, and its token."""
+
+    port: int
+    token: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Where:
     """Whose files: the user's home folder and environment, the command of the hook (without the
-    host's name), and the socket of the daemon."""
+    host's name), and the socket of the daemon. `home` is upwell's where it is not in its usual
+    place, and then part of the command; else empty. `http`: the hooks that a host can make HTTP
+    requests are to be that."""
 
     folder: Path
     environment: Mapping[str, str]
     command: tuple[str, ...]
     socket: str = ""
+    home: str = ""
+    http: Http | None = None
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The command of the hook, up to the host's name."""
+        return (*self.command, "--home", self.home) if self.home else self.command
 
     def base(self, variable: str, default: str) -> Path:
         """The host's folder: what its variable says, else its usual place."""
@@ -68,7 +88,8 @@ class JsonHooks:
     `events` give the matcher of each event ("" for none). `nested`: the list holds groups with a
     matcher and handlers of their own (Claude Code and who followed it), else the handlers
     themselves. `timeout_key` and `timeout` are in the host's unit. `exec_form`: program and
-    arguments apart. `head` are keys that the file must have.
+    arguments apart. `head` are keys that the file must have. `over_http` are the events that may be
+    HTTP requests; `by_variable`: the host puts the token into their header from the environment.
     """
 
     name: str
@@ -83,6 +104,8 @@ class JsonHooks:
     named_event: bool = False
     typed: bool = True
     head: Mapping[str, Any] = field(default_factory=dict)
+    over_http: frozenset[str] = frozenset()
+    by_variable: bool = False
     todo: str = ""
 
     def path(self, where: Where) -> Path:
@@ -123,15 +146,26 @@ class JsonHooks:
 
     def _entry(self, event: str, where: Where) -> dict[str, Any]:
         """One entry of an event's list."""
-        words = (*where.command, self.name, *((event,) if self.named_event else ()))
-        handler: dict[str, Any] = {"type": "command"} if self.typed else {}
-        if self.exec_form:
-            handler |= {"exec": words[0], "args": list(words[1:])}
-        else:
-            handler["command"] = shlex.join(words) + " || true"
+        http = where.http if event in self.over_http else None
+        handler = self._request(event, http) if http else self._command(event, where)
         handler[self.timeout_key] = self.timeout
         matcher = {"matcher": self.events[event]} if self.events[event] else {}
         return {**matcher, "hooks": [handler]} if self.nested else {**handler, **matcher}
+
+    def _command(self, event: str, where: Where) -> dict[str, Any]:
+        words = (*where.words, self.name, *((event,) if self.named_event else ()))
+        kind = {"type": "command"} if self.typed else {}
+        if self.exec_form:
+            return {**kind, "exec": words[0], "args": list(words[1:])}
+        return {**kind, "command": shlex.join(words) + " || true"}
+
+    def _request(self, event: str, http: Http) -> dict[str, Any]:
+        named = f"/{event}" if self.named_event else ""
+        url = f"http://127.0.0.1:{http.port}/hook/{self.name}{named}"
+        token = f"${TOKEN_VARIABLE}" if self.by_variable else http.token
+        allowed = {"allowedEnvVars": [TOKEN_VARIABLE]} if self.by_variable else {}
+        headers = {"Authorization": f"Bearer {token}"}
+        return {"type": "http", "url": url, "headers": headers, **allowed}
 
     def _checked(self, text: str) -> Node:
         root = parse(text)
@@ -186,9 +220,11 @@ class JsonHooks:
 
 def is_ours(handler: Any) -> bool:
     """Does this handler run our hook? By its words, exactly: the client's file, or the program
-    called `upwell` with `hook`."""
+    called `upwell` with `hook`; or by the address that it posts to."""
     if not isinstance(handler, dict):
         return False
+    if handler.get("type") == "http":
+        return isinstance(url := handler.get("url"), str) and bool(_OUR_URL.fullmatch(url))
     command, args = handler.get("command"), handler.get("args")
     if isinstance(handler.get("exec"), str) and isinstance(args, list):
         words = [handler["exec"], *(str(arg) for arg in args)]

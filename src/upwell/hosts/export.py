@@ -84,7 +84,8 @@ def _plugin(where: Where) -> dict[str, str]:
 
 
 def _serve(where: Where) -> dict[str, object]:
-    return {"command": where.command[0], "args": ["-P", "-m", "upwell", "serve"]}
+    env = {"env": {"UPWELL_HOME": where.home}} if where.home else {}
+    return {"command": where.command[0], "args": ["-P", "-m", "upwell", "serve"], **env}
 
 
 def write(files: Mapping[str, str], folder: Path) -> list[Path]:

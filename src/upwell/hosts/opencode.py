@@ -1,7 +1,8 @@
 """OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
 
 Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
-`tool.execute.after` and `event`. Nothing is started for an event while the daemon runs.
+`tool.execute.after` and `event` (`session.created`, `session.compacted`, `session.idle`). Nothing
+is started for an event while the daemon runs.
 """
 
 import json
@@ -79,6 +80,9 @@ export const Upwell = async ({ directory }) => {
       if (event?.type === "session.created") {
         const payload = { sessionID, cwd: directory, source: "startup" }
         begun.set(sessionID, ask("session.created", payload))
+      } else if (event?.type === "session.compacted") {
+        const payload = { sessionID, cwd: directory, source: "compact" }
+        begun.set(sessionID, ask("session.created", payload))
       } else if (event?.type === "session.idle") {
         await ask("session.idle", { sessionID, cwd: directory })
       }
@@ -134,7 +138,7 @@ class OpenCode:
 
         self.removed(text)
         filled = _PLUGIN.replace("__SOCKET__", json.dumps(where.socket))
-        filled = filled.replace("__COMMAND__", json.dumps(list(where.command)))
+        filled = filled.replace("__COMMAND__", json.dumps(list(where.words)))
         return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
 
     def removed(self, text: str, olds: Sequence[str] = ()) -> str:

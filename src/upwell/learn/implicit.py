@@ -26,6 +26,8 @@ KIND = "watched"
 KEPT_SECONDS = 6 * 3600.0
 LOOKS = 10
 """Calls of the session after which a memory that left no trace was ignored."""
+LEAST_LOOKS = 3
+"""Calls after which that can be said when the session ends before."""
 MOST_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
@@ -40,7 +42,7 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that was surfaced, and the words by which its use would show."""
+    """A memory that was surfaced `at` a time, and the words by which its use would show."""
 
     surfacing: str
     memory: str
@@ -49,6 +51,7 @@ class Watched:
     score: float
     words: Sequence[str]
     looks: int = LOOKS
+    at: float = 0.0
 
     @property
     def said(self) -> tuple[str, str]:
@@ -72,13 +75,20 @@ class Verdict:
 Tell = Callable[[Sequence[Verdict]], Awaitable[None]]
 
 
+Written = Callable[[float], Sequence[tuple[float, str]]]
+"""What the agent wrote since a time, with the times; may take a while."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Something that happened in a session: a cue, what was said to it, or a memory read on."""
+    """Something that happened in a session: a cue, what was said to it, a memory read on, what the
+    agent wrote, or the session's end."""
 
     cue: Cue | None = None
     surfacing: Surfacing | None = None
     opened: str = ""
+    written: Written | None = None
+    ended: bool = False
 
 
 class Watching:
@@ -92,6 +102,7 @@ class Watching:
         self._rare = rare
         self._tell = tell
         self._clock = clock
+        self._flushing = asyncio.Lock()
         self._events: dict[str, list[_Event]] = {}
         self._unsaid: set[tuple[str, str]] = set()
 
@@ -107,12 +118,26 @@ class Watching:
         if session:
             self._events.setdefault(session, []).append(_Event(opened=memory))
 
+    def wrote(self, session: str, written: Written) -> None:
+        """The agent came to the end of a turn, in which it wrote this."""
+        if session:
+            self._events.setdefault(session, []).append(_Event(written=written))
+
+    def ended(self, session: str) -> None:
+        """The session is over: what it has been shown and left alone for a while was ignored."""
+        if session:
+            self._events.setdefault(session, []).append(_Event(ended=True))
+
     def unsaid(self, surfacing: Surfacing) -> None:
         """Its memories did not reach the agent."""
         self._unsaid.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
         """Look through what happened since the last time. A shelf that fails costs that."""
+        async with self._flushing:
+            await self._look()
+
+    async def _look(self) -> None:
         events, self._events = self._events, {}
         unsaid, self._unsaid = self._unsaid, set[tuple[str, str]]()
         try:
@@ -130,14 +155,16 @@ class Watching:
         verdicts: list[Verdict] = []
         for event in events:
             said = await asyncio.to_thread(spoken, event.cue) if event.cue else frozenset[str]()
+            wrote = await asyncio.to_thread(_written_since, event.written, watched.values())
             for name, one in list(watched.items()):
                 seen = replace(one, looks=one.looks - 1) if event.cue else one
-                use = _use_of(seen, said, event.opened)
-                if use is None:
+                use = _use_of(seen, said | wrote.get(one.at, frozenset()), event.opened)
+                if use is None and not event.ended:
                     watched[name] = seen
-                else:
-                    del watched[name]
-                    verdicts.append(Verdict(seen, use))
+                    continue
+                del watched[name]
+                if use is not None or seen.looks <= LOOKS - LEAST_LOOKS:
+                    verdicts.append(Verdict(seen, use or Use.IGNORED))
             if event.cue and event.surfacing:
                 for one in await self._to_watch(event.cue, event.surfacing, said):
                     if one.said in unsaid:
@@ -170,6 +197,7 @@ class Watching:
                         tool=cue.tool or str(cue.door),
                         score=round(hit.score, 4),
                         words=words,
+                        at=cue.at or 0.0,
                     )
                 )
         return found
@@ -191,6 +219,20 @@ class Watching:
         at = self._clock.now()
         await self._uses.add([_seen(verdict, at) for verdict in verdicts])
         await self._tell(verdicts)
+
+
+def _written_since(
+    written: Written | None, watched: Iterable[Watched]
+) -> Mapping[float, frozenset[str]]:
+    """The words that the agent wrote since each of the times at which something was surfaced."""
+    times = {one.at for one in watched}
+    if written is None or not times:
+        return {}
+    texts = written(min(times))
+    return {
+        since: frozenset(terms("\n".join(text for at, text in texts if at >= since)))
+        for since in times
+    }
 
 
 def spoken(cue: Cue) -> frozenset[str]:

@@ -4,7 +4,7 @@ Surfacing only looks at what is in memory here. It is brought up to date behind 
 somebody has written to the database, in this process or another.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from upwell.ground.errors import StoreError, StoreUnwritable
@@ -34,10 +34,18 @@ _UNKNOWN = (-1, -1)
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Where learning begins: `surface.min_score`, and
-    `surface.feedback_demotion_negative_threshold` (0 demotes nothing)."""
+    `surface.feedback_demotion_negative_threshold` (0 demotes nothing). `of_tool` gives the
+    `min_score` of a tool that may have one of its own."""
 
     min_score: float = 0.5
     negatives: int = 3
+    of_tool: Callable[[str], float] | None = None
+
+    def base(self, tool: str) -> float:
+        """The threshold of a tool, or of a door, before anything was learned."""
+        if self.of_tool is None or tool in Door:
+            return self.min_score
+        return self.of_tool(tool)
 
 
 class Learned:
@@ -63,7 +71,7 @@ class Learned:
     def min_score(self, tool: str) -> float:
         """The threshold beside `tool` (or at that door)."""
         shift = self._shifts.get(tool, 0.0) if self._options.auto_tune else 0.0
-        return shifted(self._limits.min_score, shift)
+        return shifted(self._limits.base(tool), shift)
 
     def is_demoted(self, memory: str) -> bool:
         return memory in self._demoted
@@ -146,7 +154,7 @@ class Learned:
                 tool=tool,
                 min_score=self.min_score(tool),
                 suggested=shifted(
-                    self._limits.min_score, wanted_shift(evidence.get(tool, ()), now)
+                    self._limits.base(tool), wanted_shift(evidence.get(tool, ()), now)
                 ),
                 samples=count(evidence.get(tool, ())),
                 verdicts=counted(evidence.get(tool, ())),

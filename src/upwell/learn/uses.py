@@ -51,6 +51,12 @@ class Uses:
             found.append(Seen(tool=tool, sample=sample))
         return found
 
+    async def last(self, memory: str) -> Use | None:
+        """What became of a memory when it was last surfaced, None while nobody knows."""
+        seen = await self.all(memory)
+        verdict = max(seen, key=lambda one: one.sample.at).sample.verdict if seen else None
+        return verdict if isinstance(verdict, Use) else None
+
     async def forget(self, memory: str | None = None) -> int:
         """Forget the verdicts about one memory, or all. Gives how many there were."""
         return await self._shelf.drop(KIND, f"{memory}{_BETWEEN}" if memory else "")

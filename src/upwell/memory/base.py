@@ -35,7 +35,8 @@ class Recall(Protocol):
         No match is an empty list. Tenant, project and namespaces are filters inside the search.
 
         Raises:
-            RecallError: the place failed. Passing the deadline gives what is ready.
+            RecallError: the place failed. Passing the deadline gives what is ready; another
+                program that has not answered by then is `RecallUnavailable`.
         """
         ...
 

@@ -3,7 +3,8 @@
 What it is asked and how it is read is in `memory/dialects.py`. Its scores are on a scale of its
 own, so its hits are judged from their text by `memory/rescore.py`, and its score is one more
 signal. It may hang, crash or talk rubbish: a search waits for it a part of its time, and after
-some failures in a row not at all for a while.
+some failures in a row not at all for a while. What it answers too late for an automatic door is
+kept for the next search about the same; as long as it is that slow, those doors do not wait for it.
 """
 
 import asyncio
@@ -20,6 +21,7 @@ from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import Hit, Memory, Ping, Query, Trust
 from upwell.memory.dialects import Dialect, Found, Unreadable, body_of, dialect_of
 from upwell.memory.options import LtmOptions, LtmProfile
+from upwell.memory.overdue import Answers, Overdue
 from upwell.memory.rescore import rescored
 from upwell.memory.rows import content_hash
 
@@ -89,6 +91,8 @@ class LtmRecall:
             for awaited in (True, False)
         }
         self._last: dict[bool, str] = {}
+        self._quick_seconds = self._patience.race_seconds * RACE_SHARE
+        self._overdue = Overdue(self._quick_seconds, self._came_late, clock)
         self._kept: OrderedDict[str, Memory] = OrderedDict()
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
@@ -98,26 +102,65 @@ class LtmRecall:
             RecallUnavailable: it is not up yet, failed, took too long, answered rubbish, or did so
                 a few times in a row and is left alone.
         """
-        if not query.awaited and not self._calls.ready():
-            raise _unavailable("is not up yet")
-        breaker = self._breakers[query.awaited]
-        if not breaker.allow():
-            raise _unavailable(f"is left alone for a while; at last, {self._last[query.awaited]}")
-        seconds = deadline.remaining() * PATIENCE
-        if not query.awaited:
-            seconds = min(seconds, self._patience.race_seconds * RACE_SHARE)
+        if not query.awaited and (late := self._overdue.about(query)) is not None:
+            return await self._read(late, query, deadline)
+        self._admit(query)
+        seconds = self._waits(query, deadline)
+        asking = asyncio.create_task(self._answers(query, deadline))
         try:
-            async with asyncio.timeout(seconds):
-                hits = await self._hits(query, deadline.sooner(seconds))
-        except TimeoutError:
-            error = _unavailable(f"did not answer within {seconds * 1000:.0f} ms")
-            self._failed(error, query)
-            raise error from None
+            await asyncio.wait({asking}, timeout=seconds)
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        if not asking.done():
+            raise self._gone_on(asking, query, seconds)
+        try:
+            hits = await self._read(asking.result(), query, deadline)
         except RecallUnavailable as error:
             self._failed(error, query)
             raise
-        breaker.succeed()
+        self._breakers[query.awaited].succeed()
         return hits
+
+    def _admit(self, query: Query) -> None:
+        """May it be asked now?
+
+        Raises:
+            RecallUnavailable: no; the message says why.
+        """
+        if not query.awaited and not self._calls.ready():
+            raise _unavailable("is not up yet")
+        if not query.awaited and self._overdue.is_busy:
+            raise _unavailable("is slow, and still about what it was asked before")
+        if not self._breakers[query.awaited].allow():
+            raise _unavailable(f"is left alone for a while; at last, {self._last[query.awaited]}")
+
+    def _waits(self, query: Query, deadline: Deadline) -> float:
+        """Seconds that this search waits for its answer."""
+        patient = deadline.remaining() * PATIENCE
+        if query.awaited:
+            return patient
+        return 0.0 if self._overdue.is_slow else min(patient, self._quick_seconds)
+
+    def _gone_on(
+        self, asking: "asyncio.Task[Answers]", query: Query, seconds: float
+    ) -> RecallUnavailable:
+        """The search goes on without its answer; an automatic door's may still come."""
+        if query.awaited:
+            asking.cancel()
+        elif self._overdue.expect(asking, query):
+            return _unavailable("is slow; what it answers comes with the next search")
+        error = _unavailable(f"did not answer within {seconds * 1000:.0f} ms")
+        self._failed(error, query)
+        return error
+
+    def _came_late(self, fault: str) -> None:
+        """What an automatic door asked was answered after all ("") or failed."""
+        if fault:
+            self._last[False] = fault
+            self._breakers[False].fail()
+        else:
+            self._breakers[False].succeed()
 
     async def get(self, memory_id: str) -> Memory | None:
         """A memory that was found lately."""
@@ -140,23 +183,41 @@ class LtmRecall:
         self._calls.ready()
 
     async def aclose(self) -> None:
+        await self._overdue.aclose()
         await self._calls.aclose()
 
     def _failed(self, error: RecallUnavailable, query: Query) -> None:
         self._last[query.awaited] = error.message
         self._breakers[query.awaited].fail()
 
-    async def _hits(self, query: Query, deadline: Deadline) -> list[Hit]:
-        tools = await self._calls.tools(deadline)
-        dialect, tool = self._spoken(tools)
-        results = await asyncio.gather(
-            *(
-                self._calls.call(tool, dialect.filled(text, tools[tool]), deadline)
-                for text in dialect.asked(query)
-            )
-        )
+    async def _answers(self, query: Query, deadline: Deadline) -> Answers:
+        """What it says to the query, however long that takes within the deadline.
+
+        Raises:
+            RecallUnavailable: it failed, or took longer.
+        """
         try:
-            hits = await asyncio.to_thread(self._judged, dialect, results, query, deadline)
+            async with asyncio.timeout(deadline.remaining()):
+                tools = await self._calls.tools(deadline)
+                dialect, tool = self._spoken(tools)
+                results = await asyncio.gather(
+                    *(
+                        self._calls.call(tool, dialect.filled(text, tools[tool]), deadline)
+                        for text in dialect.asked(query)
+                    )
+                )
+        except TimeoutError:
+            raise _unavailable("did not answer") from None
+        return Answers(dialect, tuple(results))
+
+    async def _read(self, answers: Answers, query: Query, deadline: Deadline) -> list[Hit]:
+        """The hits in these answers.
+
+        Raises:
+            RecallUnavailable: there are none to be read.
+        """
+        try:
+            hits = await asyncio.to_thread(self._judged, answers, query, deadline)
         except Unreadable as error:
             raise _unavailable(f"gave no hits: {error}") from error
         for hit in hits:
@@ -166,18 +227,12 @@ class LtmRecall:
             self._kept.popitem(last=False)
         return hits
 
-    def _judged(
-        self,
-        dialect: Dialect,
-        results: list[Mapping[str, Any]],
-        query: Query,
-        deadline: Deadline,
-    ) -> list[Hit]:
+    def _judged(self, answers: Answers, query: Query, deadline: Deadline) -> list[Hit]:
         """The hits of all answers, each text once, with scores of ours."""
         memories: dict[str, Memory] = {}
         scores: dict[str, float] = {}
-        for result in results:
-            for found in dialect.read(body_of(result))[:MOST_MEMORIES]:
+        for result in answers.results:
+            for found in answers.dialect.read(body_of(result))[:MOST_MEMORIES]:
                 memory = _memory(found)
                 memories.setdefault(memory.id, memory)
                 if found.score is not None:

@@ -25,7 +25,8 @@ def rescored(memories: Sequence[Memory], query: Query, now: float, deadline: Dea
         for step in OWNER.migrations:
             step(db)
         tenant = query.scope.tenant
-        insert(db, [stamped(replace(memory, tenant=tenant), now) for memory in memories])
+        memories = [stamped(replace(memory, tenant=tenant), now) for memory in memories]
+        insert(db, memories)
         judged = search(db, replace(query, limit=max(1, len(memories))), now, deadline)
     finally:
         db.close()

@@ -87,7 +87,8 @@ class Classifier:
         """`keyword`, or what the model makes of it within `seconds` and its own time. Never
         raises for a fault of the model: that is logged and counted."""
         chat = self._chat
-        if chat is None or not prompt.strip() or not self._is_safe(prompt):
+        settled = keyword.source != "keyword" or not prompt.strip()
+        if chat is None or settled or not self._is_safe(prompt):
             return keyword
         seconds = min(seconds, self._options.llm_timeout_ms / 1000)
         try:

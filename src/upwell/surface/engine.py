@@ -28,6 +28,7 @@ from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.behind import Behind
 from upwell.surface.classify import Classifier
+from upwell.surface.compaction import Compaction, Known, nothing_known
 from upwell.surface.context import CueReader
 from upwell.surface.gate import Gate
 from upwell.surface.intent import detector_of
@@ -43,17 +44,24 @@ from upwell.surface.seen import Seen
 from upwell.surface.sieve import Sieve
 
 Searching = Callable[[Query, Deadline], Awaitable[list[Hit]]]
+Missing = Callable[[], Sequence[str]]
+"""The places that the search that ended last did without."""
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
+
+
+def nowhere() -> Sequence[str]:
+    return ()
 
 
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `search` finds candidates, `pinned` the standing rules, `latest` the newest memories of a scope;
-    `paused` says whether a session asked for silence; `mask` takes secrets out of what the journal
-    keeps; `chat` is the model that is asked for intents where `intent.use_llm` says so; `lessons`
-    is what was learned, and whoever learns.
+    `search` finds candidates, `missing` says what it did without; `pinned` gives the standing
+    rules, `latest` the newest memories of a scope, `known` those with given ids; `paused` says
+    whether a session asked for silence; `mask` takes secrets out of what the journal keeps; `chat`
+    is the model that is asked for intents where `intent.use_llm` says so; `lessons` is what was
+    learned, and whoever learns.
     """
 
     def __init__(
@@ -62,16 +70,20 @@ class Surfacer:
         shelf: Shelf,
         options: Options,
         *,
+        missing: Missing = nowhere,
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
         latest: Latest = nothing_lately,
+        known: Known = nothing_known,
         chat: Chat | None = None,
         lessons: Lessons | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._search = search
+        self._missing = missing
         self._options = options
+        self._seconds = options.surface.timeout_seconds
         self._paused = paused
         self._clock = clock
         self._reader = CueReader(options.surface.templates, options.lexicon)
@@ -86,8 +98,16 @@ class Surfacer:
         self._sieve = Sieve(options, self._lessons, self._seen, clock)
         self._journal = Journal(shelf, options.surface, mask, clock)
         self._behind = Behind([self._journal.flush, *self._lessons.work()])
+        self._compaction = Compaction(
+            shelf, self._seen, self._rules, known, self._lessons.is_demoted
+        )
         self._opening = Opening(
-            self._rules, self._lessons.welcome(latest), shelf, self._seen, options.surface
+            self._rules,
+            self._lessons.welcome(latest),
+            self._compaction,
+            shelf,
+            self._seen,
+            options.surface,
         )
         self._breaker = Breaker(
             options.surface.circuit_max_failures, options.surface.circuit_reset_seconds, clock
@@ -119,6 +139,13 @@ class Surfacer:
     def threshold(self, cue: Cue) -> float:
         """The score that a memory needs to be said to this cue: `min_score`, as it was learned."""
         return self._lessons.min_score(cue)
+
+    async def compacting(self, session: str) -> None:
+        """This session's agent is about to forget what it was told: it may be told again."""
+        try:
+            await self._compaction.before(session)
+        except UpwellError as error:
+            LOG.warning("what a session was told was not written down: %s", error)
 
     async def aclose(self) -> None:
         """Bring what is pending to the shelf."""
@@ -186,7 +213,7 @@ class Surfacer:
         query = self._query_of(cue, intent)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
-            intent = await self._settled(cue, intent)
+            intent = await self._classifier.settled(cue.text, intent, self._seconds)
             refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None:
             return Skip(reason=refusal.reason, detail=refusal.detail, intent=intent)
@@ -194,16 +221,16 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._settled(cue, intent))
-        found = await self._found(query)
+        settling = asyncio.create_task(self._classifier.settled(cue.text, intent, self._seconds))
+        found, missing = await self._found(query)
         if isinstance(found, Skip):
             settling.cancel()
-            return replace(found, intent=intent, queries=query.texts)
+            return replace(found, intent=intent, queries=query.texts, missing=missing)
         intent = await settling
         worth = await self._sieve.sift(cue, found, intent)
         if isinstance(worth, Skip):
-            return replace(worth, intent=intent, queries=query.texts)
-        return await self._speak(cue, query, intent, worth, found)
+            return replace(worth, intent=intent, queries=query.texts, missing=missing)
+        return replace(await self._speak(cue, query, intent, worth, found), missing=missing)
 
     async def _left_over(self, cue: Cue, query: Query, intent: Intent) -> list[Hit]:
         """What came too late for the session's last call, where it is worth saying to this one."""
@@ -215,43 +242,33 @@ class Surfacer:
         return worth
 
     def _query_of(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
-        items = profile_of(cue.door, intent, self._options).items
+        items = profile_of(cue.door, intent, self._options.beside(cue.tool)).items
         return self._reader.query(cue, items * _OVERSAMPLING)
 
-    async def _settled(self, cue: Cue, intent: Intent) -> Intent:
-        """The intent of keywords, or what the model makes of it where one is asked."""
-        if intent.source != "keyword":
-            return intent
-        return await self._classifier.settled(
-            cue.text, intent, self._options.surface.timeout_seconds
-        )
-
-    async def _found(self, query: Query) -> list[Hit] | Skip:
-        """Candidates within the deadline, through the breaker."""
+    async def _found(self, query: Query) -> tuple[list[Hit] | Skip, tuple[str, ...]]:
+        """Candidates within the deadline, through the breaker; and what was searched without."""
         if not self._breaker.allow():
-            return Skip(reason=SkipReason.BREAKER_OPEN)
-        seconds = self._options.surface.timeout_seconds
+            return Skip(reason=SkipReason.BREAKER_OPEN), ()
         try:
-            async with asyncio.timeout(seconds):
-                hits = await self._search(query, Deadline.after(seconds, self._clock))
+            async with asyncio.timeout(self._seconds):
+                hits = await self._search(query, Deadline.after(self._seconds, self._clock))
         except TimeoutError:
             self._breaker.fail()
-            return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{self._seconds:g} s"), ()
         except UpwellError as error:
             self._breaker.fail()
             LOG.warning("recall failed: %s", error)
-            return Skip(reason=SkipReason.FAULT, detail=error.message)
+            return Skip(reason=SkipReason.FAULT, detail=error.message), tuple(self._missing())
+        missing = tuple(self._missing())
         self._breaker.succeed()
         current = [hit for hit in hits if not hit.signals.get(SUPERSEDED)]
-        if not current:
-            return Skip(reason=SkipReason.NO_CANDIDATES)
-        return current
+        return current or Skip(reason=SkipReason.NO_CANDIDATES), missing
 
     async def _speak(
         self, cue: Cue, query: Query, intent: Intent, worth: list[Hit], found: Sequence[Hit]
     ) -> Outcome:
         """As many of `worth` as fit the budget of the door, said."""
-        profile = profile_of(cue.door, intent, self._options)
+        profile = profile_of(cue.door, intent, self._options.beside(cue.tool))
         said = fitting(worth, query.texts, profile, FRAME_CHARS)
         if not said:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)

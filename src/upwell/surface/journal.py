@@ -81,6 +81,18 @@ class Journal:
         item = (await self._shelf.get(DECISIONS, [key])).get(key)
         return _read(item) if item else None
 
+    async def adopt(self, decisions: Mapping[str, Mapping[str, Any]]) -> None:
+        """Keep decisions that were made elsewhere, by id, as they were written there.
+
+        Raises:
+            StoreError: they were not kept.
+        """
+        written = {
+            key: orjson.dumps({**one, "session": self._mask(str(one.get("session", ""))[:200])})
+            for key, one in decisions.items()
+        }
+        await self._shelf.put(DECISIONS, written, ttl_seconds=KEPT_DAYS * _DAY_SECONDS)
+
     async def recent(self) -> list[dict[str, Any]]:
         """Every decision that is kept, with its queries where these are; oldest first.
 

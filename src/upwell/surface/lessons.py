@@ -6,7 +6,7 @@ from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
 from upwell.ground.types import Cue, Memory, Rating, Scope, Skip, Surfacing
 from upwell.learn.feedback import Rated
-from upwell.learn.implicit import Rare, Verdict, Watching
+from upwell.learn.implicit import Rare, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.ratios import LearnOptions
 from upwell.learn.thresholds import Use
@@ -81,13 +81,17 @@ class Lessons:
 
     def noticed(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """A decision was made."""
-        door, tool = str(cue.door), cue.tool or ""
         kind = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
-        self.counts.add(Event.DECISION, kind, door=door, tool=tool)
-        if isinstance(outcome, Surfacing):
-            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=len(outcome.hits))
+        said = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
+        self.decided(kind, door=str(cue.door), tool=cue.tool or "", memories=said)
         if self._watching:
             self._watching.noticed(cue, outcome)
+
+    def decided(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
+        """Count a decision, and the memories that it said."""
+        self.counts.add(Event.DECISION, outcome, door=door, tool=tool)
+        if memories:
+            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
 
     def unsaid(self, surfacing: Surfacing, cue: Cue | None, *, late: bool) -> None:
         """What was decided did not reach the agent: it counts as not said."""
@@ -116,6 +120,16 @@ class Lessons:
         """The agent asked for the whole of a memory."""
         if self._watching:
             self._watching.opened(session, memory)
+
+    async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
+        """The agent came to the end of a turn in which it wrote this, or of the session: what was
+        surfaced is settled by it."""
+        if self._watching:
+            self._watching.wrote(session, written)
+            if ended:
+                self._watching.ended(session)
+            await self._watching.flush()
+            await self.counts.flush()
 
     async def rate(self, rated: Sequence[Rated]) -> None:
         """Learn from ratings.

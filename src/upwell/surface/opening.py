@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from upwell.ground.project import project_of
 from upwell.ground.shelf import Shelf
 from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
+from upwell.surface.compaction import Compaction
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.rank import distinct
 from upwell.surface.render import Profile, beneath, entry
@@ -23,13 +24,17 @@ from upwell.surface.seen import Seen
 
 KIND = "opening"
 HEADING = "Of this project, lately:"
-FORGETFUL = frozenset({"compact", "clear"})
+GOING_ON = "Of this session so far, and of this project:"
+GOING_ON = "Of this session so far, and of this project:"
+COMPACTED = "compact"
+FORGETFUL = frozenset({COMPACTED, "clear"})
 """Why a session may begin anew (`Cue.text`, in the hosts' words): the agent has forgotten."""
 LOOKED_AT = 200
 """Of a project's memories and the global ones so many are looked at, the newest."""
 MAX_NOTES = 6
 PREVIEW_CHARS = 180
 MIN_WORTH = 0.3
+TOLD_WORTH = 0.9
 MAX_STATS = 400
 HALF_LIFE_DAYS = 30.0
 TOUCHED_HALF_LIFE_DAYS = 2.0
@@ -52,10 +57,12 @@ async def nothing_lately(_: Scope) -> Sequence[Memory]:
 @dataclass(frozen=True, slots=True)
 class Opening:
     """Says once what a session should begin with. `latest` gives the newest memories of a scope;
-    `seen` hears what was said whole, so that this session is not told it again."""
+    `seen` hears what was said whole, so that this session is not told it again; `compaction` knows
+    what it was told before it forgot."""
 
     rules: Rules
     latest: Latest
+    compaction: Compaction
     shelf: Shelf
     seen: Seen
     options: SurfaceOptions
@@ -71,7 +78,10 @@ class Opening:
         room = _Room(self.options.session_max_bytes, surfacing_id)
         rules = room.take_rules(await self.rules.of(cue))
         repeated = cue.text not in FORGETFUL and await self._was_told(cue.session)
-        notes = [] if repeated else room.take_notes(await self._worth_saying(cue, now))
+        before = await self._told_before(cue) if cue.text in FORGETFUL else []
+        heading = GOING_ON if before else HEADING
+        worth = [] if repeated else distinct([*before, *await self._worth_saying(cue, now)])
+        notes = room.take_notes(worth, heading)
         if not rules and not notes:
             reason = SkipReason.REPEATED if repeated else SkipReason.NO_CANDIDATES
             return Skip(reason=reason, detail="as this session began" if repeated else "")
@@ -100,6 +110,15 @@ class Opening:
         whole = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
         await self.seen.told_here(whole, session)
         await self.rules.told(session)
+
+    async def _told_before(self, cue: Cue) -> list[Hit]:
+        """What the session was told before it forgot, where it goes on; first what it used."""
+        told = await self.compaction.after(cue.session)
+        if cue.text != COMPACTED:
+            return []
+        project = project_of(cue.cwd)
+        welcome = [one for one in told if not one.pinned and one.project in (None, project)]
+        return [Hit(memory=one, score=TOLD_WORTH, signals={"told": 1.0}) for one in welcome]
 
     async def _worth_saying(self, cue: Cue, now: float) -> list[Hit]:
         """The notes of the cue's project that are most likely of use, best first."""
@@ -170,14 +189,14 @@ class _Room:
         said, lines = rule_lines(rules, self._most - len(beneath([], self._id)) - 1)
         return said if said and self._takes(lines) else []
 
-    def take_notes(self, notes: Sequence[Hit]) -> list[Hit]:
+    def take_notes(self, notes: Sequence[Hit], heading: str) -> list[Hit]:
         """The best notes that fit, in order; one that is too long gives way to the next."""
         said: list[Hit] = []
         for hit in notes:
             if len(said) == MAX_NOTES:
                 break
             line = entry(hit, (), _PROFILE)
-            if self._takes([line] if said else [HEADING, line]):
+            if self._takes([line] if said else [heading, line]):
                 said.append(hit)
         return said
 

@@ -1,7 +1,7 @@
 """The knobs of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from upwell.ground.text.lexicon import Lexicon, shipped
@@ -76,9 +76,17 @@ class ContextOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything the pipeline obeys."""
+    """Everything the pipeline obeys. `of_tool` gives what a tool has of its own, beside which
+    `surface` holds for the session as a whole and for every other cue."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     lexicon: Lexicon = field(default_factory=shipped)
+    of_tool: Callable[[str], SurfaceOptions] | None = None
+
+    def beside(self, tool: str | None) -> "Options":
+        """What holds for a cue beside this tool; `server__tool`, or as its host calls it."""
+        if tool is None or self.of_tool is None:
+            return self
+        return replace(self, surface=self.of_tool(tool))

@@ -54,6 +54,10 @@ class Rules:
         if session:
             await self._shelf.put(KIND, {session: b"told"}, ttl_seconds=self._ttl_seconds)
 
+    async def untold(self, session: str) -> None:
+        """This session has forgotten them."""
+        await self._shelf.touch(KIND, session, ttl_seconds=0)
+
     async def beside(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
         """`outcome` with the rules, where they are due. A fault costs the rules only."""
         try:

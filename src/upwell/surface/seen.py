@@ -6,7 +6,7 @@ doors look and write; `ask` only writes.
 
 from collections.abc import Sequence
 
-from upwell.ground.shelf import Shelf
+from upwell.ground.shelf import Item, Shelf
 from upwell.ground.types import Hit, Memory
 
 KIND = "seen"
@@ -51,6 +51,23 @@ class Seen:
         """Take it back: what was decided did not reach the agent."""
         for memory in memories:
             await self._shelf.drop(KIND, _key(memory, who))
+
+    async def of_session(self, session: str) -> list[str]:
+        """Ids of the memories that this session was told, the latest last."""
+        items = [*await self._shelf.scan(HERE, _here("", session)), *await self._told_to(session)]
+        ordered = sorted(items, key=lambda item: item.created_at)
+        keys = [item.key.removeprefix(_here("", session)) for item in ordered]
+        return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
+
+    async def forget(self, session: str) -> None:
+        """What this session was told may be told again."""
+        await self._shelf.drop(HERE, _here("", session))
+        for item in await self._told_to(session):
+            await self._shelf.drop(KIND, item.key)
+
+    async def _told_to(self, session: str) -> list[Item]:
+        named = session.encode(errors="replace")
+        return [item for item in await self._shelf.scan(KIND) if item.value == named]
 
     async def renew(self, memory_id: str) -> None:
         """It is known already: begin its time of life anew."""

@@ -50,7 +50,8 @@ see it."""
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: what is known that bears on a message."""
+    """`memory_context(message, format?)`: what is known that bears on a message. The digest has the
+    seed's bytes; what was searched without stands in blocks behind it."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
@@ -63,7 +64,7 @@ def context_tool(
         if args.get("format", "digest") == "json":
             return text_result(dumps(described(outcome)).decode(), meta=meta)
         text = outcome.text if isinstance(outcome, Surfacing) else EMPTY_DIGEST
-        return text_result(text, meta=meta)
+        return text_result(text, *_without(outcome.missing), meta=meta)
 
     return Tool(
         name="memory_context",
@@ -103,7 +104,7 @@ def search_tool(
         hits = await memories.search(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
-        without = [f"[upwell] searched without {place}" for place in missing()]
+        without = _without(missing())
         if not hits:
             nothing = f"Nothing is remembered about {query!r}."
             return text_result("\n".join([nothing, *without]))
@@ -183,6 +184,10 @@ def get_tool(
     )
 
 
+def _without(places: Sequence[str]) -> list[str]:
+    return [f"[upwell] searched without {place}" for place in places]
+
+
 def _mark(hit: Hit) -> str:
     return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
 
@@ -239,6 +244,8 @@ def described(outcome: Surfacing | Skip) -> dict[str, Any]:
             "source": outcome.intent.source,
         },
     }
+    if outcome.missing:
+        body["missing"] = list(outcome.missing)
     if isinstance(outcome, Surfacing):
         body["surfacing_id"] = outcome.id
     else:

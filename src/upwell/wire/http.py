@@ -51,6 +51,14 @@ class _Read:
     answered: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Post:
+    """A request under way; `modern` ones stand for themselves and have no session."""
+
+    task: "asyncio.Task[None]"
+    modern: bool
+
+
 class HttpLink:
     """A sink whose lines are POSTed, and the lines that come back. `lines` ends when the server is
     gone or has forgotten our session: then it has to be greeted anew."""
@@ -65,7 +73,7 @@ class HttpLink:
         self._found = asyncio.Event()
         self._session: dict[str, str] = {}
         self._queue: asyncio.Queue[Line | None] = asyncio.Queue()
-        self._posts: dict[bytes, asyncio.Task[None]] = {}
+        self._posts: dict[bytes, _Post] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
         self.locked_out = False
@@ -92,20 +100,21 @@ class HttpLink:
             raise ConnectionResetError(self._why)
         message = RawObject.parse(line)
         identity, method = message.get("id"), message.value("method")
-        if method == "notifications/cancelled" and self._withdrawn(message):
+        if method == "notifications/cancelled" and _withdrawn(self._posts, message):
             return
         if identity is None or method is None:
-            await self._post(line, message, None)
+            await self._post(line, message, None, {})
             if method == "notifications/initialized" and not self._endpoint.sse:
                 self._background.append(asyncio.create_task(self._listen()))
             return
-        task = asyncio.create_task(self._post(line, message, identity))
-        self._posts[identity] = task
+        modern = self.mirrors.headers_of(message)
+        task = asyncio.create_task(self._post(line, message, identity, modern))
+        self._posts[identity] = _Post(task, modern=bool(modern))
         task.add_done_callback(lambda _: self._posts.pop(identity, None))
 
     async def aclose(self) -> None:
         """End the session and everything under way."""
-        for task in [*self._posts.values(), *self._background]:
+        for task in [*(post.task for post in self._posts.values()), *self._background]:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._session.get(_SESSION) and not self._why:
@@ -124,16 +133,11 @@ class HttpLink:
     async def stop(self, grace_seconds: float = 2.0) -> None:
         await self.aclose()
 
-    def _withdrawn(self, message: RawObject) -> bool:
-        """In the modern era a request is taken back by closing its stream."""
-        params = RawObject.parse(message.get("params") or b"{}")
-        task = self._posts.get(params.get("requestId") or b"")
-        if self._session or task is None:
-            return False
-        task.cancel()
-        return True
-
-    async def _post(self, line: bytes, message: RawObject, identity: bytes | None) -> None:
+    async def _post(
+        self, line: bytes, message: RawObject, identity: bytes | None, modern: Mapping[str, str]
+    ) -> None:
+        """Send one message, with our session's headers or those of a `modern` request, which has
+        no session."""
         import httpx2
 
         if not self._url:
@@ -141,8 +145,7 @@ class HttpLink:
         headers = {
             "content-type": JSON,
             "accept": f"{JSON}, {EVENTS}",
-            **self._session,
-            **self.mirrors.headers_of(message),
+            **(modern or self._session),
         }
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
@@ -160,7 +163,7 @@ class HttpLink:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if response.status_code == 401 and not self._session:
             self._gone("it does not let us in (HTTP 401)", locked_out=True)
-        elif response.status_code == 404 and self._session.get(_SESSION):
+        elif response.status_code == 404 and _SESSION in response.request.headers:
             self._gone("the server has forgotten our session")
         elif response.status_code >= 300:
             body = await _body(response, self._max_bytes)
@@ -246,6 +249,16 @@ class HttpLink:
         if not self._why:
             self._why, self.locked_out = why, locked_out
             self._queue.put_nowait(None)
+
+
+def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
+    """In the modern era a request is taken back by closing its stream."""
+    params = RawObject.parse(message.get("params") or b"{}")
+    post = posts.get(params.get("requestId") or b"")
+    if post is None or not post.modern:
+        return False
+    post.task.cancel()
+    return True
 
 
 def open_link(

@@ -6,9 +6,11 @@ import asyncio
 import json
 from typing import Any
 
+import asking
 import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
+from mcp.shared.exceptions import MCPError
 
 PNG = (
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5E"
@@ -48,10 +50,13 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "test_elicitation_sep1330_enums": NO_ARGUMENTS,
     "test_reconnection": NO_ARGUMENTS,
     "json_schema_2020_12_tool": SCHEMA_2020,
-    "test_custom_headers": {
+    "test_logging_tool": NO_ARGUMENTS,
+    "test_missing_capability": NO_ARGUMENTS,
+    "test_headers": {
         "type": "object",
         "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
     },
+    **dict.fromkeys(asking.TOOLS, NO_ARGUMENTS),
 }
 THREE = [{"const": f"value{n}", "title": f"Choice {n}"} for n in (1, 2, 3)]
 OPTIONS = ["option1", "option2", "option3"]
@@ -114,7 +119,8 @@ STILL: dict[str, list[Any]] = {
         ),
     ],
     "json_schema_2020_12_tool": [text("fine")],
-    "test_custom_headers": [text("routed")],
+    "test_headers": [text("fine")],
+    "test_missing_capability": [text("fine")],
 }
 
 
@@ -128,6 +134,10 @@ async def list_tools(_: Context, __: types.PaginatedRequestParams | None) -> typ
 
 async def call_tool(context: Context, params: types.CallToolRequestParams) -> Any:
     name = params.name
+    if name in asking.ROUNDS:
+        return await asking.asked(context, params, name, said_result)
+    if name == "test_missing_capability":
+        await asking.refuse_without_sampling(context)
     if name in STILL:
         return types.CallToolResult(content=STILL[name])
     if name == "test_error_handling":
@@ -137,10 +147,14 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> An
     return types.CallToolResult(content=[text(said)])
 
 
+def said_result(words: str) -> types.CallToolResult:
+    return types.CallToolResult(content=[text(words)])
+
+
 async def busy(context: Context, params: types.CallToolRequestParams) -> str:
     """The tools that say something before they answer."""
     name, arguments, session = params.name, params.arguments or {}, context.session
-    if name == "test_tool_with_logging":
+    if name in ("test_tool_with_logging", "test_logging_tool"):
         for said in ("started", "processing data", "completed"):
             await session.send_log_message(
                 "info", f"Tool execution {said}", related_request_id=context.request_id
@@ -169,10 +183,13 @@ async def busy(context: Context, params: types.CallToolRequestParams) -> str:
     return f"User response: action={reply.action}, content={json.dumps(reply.content)}"
 
 
+RESOURCES = [f"test://{name}" for name in ("static-text", "static-binary", "watched-resource")]
+
+
 async def list_resources(_: Context, __: Any) -> types.ListResourcesResult:
     found = [
-        types.Resource(uri=f"test://{name}", name=name, description=name)
-        for name in ("static-text", "static-binary", "watched-resource")
+        types.Resource(uri=uri, name=uri.removeprefix("test://"), description=uri)
+        for uri in RESOURCES
     ]
     return types.ListResourcesResult(resources=found)
 
@@ -182,7 +199,9 @@ async def list_templates(_: Context, __: Any) -> types.ListResourceTemplatesResu
     return types.ListResourceTemplatesResult(resource_templates=[one])
 
 
-async def read(_: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+async def read(
+    context: Context, params: types.ReadResourceRequestParams
+) -> types.ReadResourceResult:
     uri = str(params.uri)
     contents: types.TextResourceContents | types.BlobResourceContents
     if uri == "test://static-binary":
@@ -193,6 +212,9 @@ async def read(_: Context, params: types.ReadResourceRequestParams) -> types.Rea
         contents = types.TextResourceContents(
             uri=uri, mime_type="application/json", text=json.dumps(said)
         )
+    elif uri not in RESOURCES:
+        missing = -32602 if context.protocol_version == asking.MODERN else -32002
+        raise MCPError(missing, f"Resource not found: {uri}", {"uri": uri})
     else:
         said_text = "This is the content of the static text resource."
         contents = types.TextResourceContents(uri=uri, mime_type="text/plain", text=said_text)
@@ -208,6 +230,7 @@ ARGUMENTS = {
     "test_prompt_with_arguments": ["arg1", "arg2"],
     "test_prompt_with_embedded_resource": ["resourceUri"],
     "test_prompt_with_image": [],
+    "test_input_required_result_prompt": [],
 }
 
 
@@ -223,7 +246,11 @@ async def list_prompts(_: Context, __: Any) -> types.ListPromptsResult:
     return types.ListPromptsResult(prompts=prompts)
 
 
-async def get_prompt(_: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+async def get_prompt(
+    context: Context, params: types.GetPromptRequestParams
+) -> types.GetPromptResult | types.InputRequiredResult:
+    if params.name in asking.ROUNDS:
+        return await asking.asked(context, params, params.name, said_prompt)
     given = params.arguments or {}
     blocks: dict[str, list[Any]] = {
         "test_simple_prompt": [text("This is a simple prompt for testing.")],
@@ -242,6 +269,10 @@ async def get_prompt(_: Context, params: types.GetPromptRequestParams) -> types.
     }
     messages = [types.PromptMessage(role="user", content=one) for one in blocks[params.name]]
     return types.GetPromptResult(messages=messages)
+
+
+def said_prompt(words: str) -> types.GetPromptResult:
+    return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text(words))])
 
 
 async def complete(_: Context, __: types.CompleteRequestParams) -> types.CompleteResult:

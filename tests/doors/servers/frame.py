@@ -210,7 +210,8 @@ class Server:
         tool = self.tools.get(call.name)
         try:
             if tool is None:
-                raise RpcError(f'{{"code":-32602,"message":"Unknown tool: {call.name}"}}')
+                unknown = json.dumps(f"Unknown tool: {call.name}")
+                raise RpcError(f'{{"code":-32602,"message":{unknown}}}')
             result = tool.run(call)
         except RpcError as error:
             self.refuse(call.id, error.raw)

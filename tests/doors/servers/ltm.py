@@ -3,10 +3,12 @@
 import json
 import os
 import sys
+from pathlib import Path
 
 from frame import Call, RpcError, Server, Tool, declare, note_pid, options, pause, text
 
 FOREVER = 3_600
+SLOW_SECONDS = 2.0
 LARGE = 10_000_000
 
 
@@ -24,10 +26,29 @@ def hits(*contents: str) -> str:
     return text(json.dumps({"results": found, "score_scale": "rrf"}))
 
 
+def times_asked(call: Call) -> int:
+    """How often it was asked before, over all its lives."""
+    state = call.server.options.state
+    if not state:
+        return 0
+    path = Path(state) / "asked"
+    before = path.stat().st_size if path.exists() else 0
+    with path.open("a") as file:
+        file.write(".")
+    return before
+
+
 def answer(call: Call) -> str | None:
     how, fact = call.server.options.how, call.server.options.fact
+    asked = times_asked(call)
+    if how == "latency":
+        pause(SLOW_SECONDS)
+    if how.startswith("flap:") and asked < int(how.removeprefix("flap:")):
+        raise RpcError('{"code":-32603,"message":"not now"}')
     if how == "hang":
         pause(FOREVER)
+    if how == "slow":
+        pause(0.6)
     if how == "crash":
         os._exit(9)
     if how == "error":

@@ -292,6 +292,22 @@ def start(way: str, before: int) -> None:
         os._exit(1)
 
 
+PADDING = ',"x-padding":"%s"' % ("x" * 800)
+LONG = "l" * 300
+SCHEMA = '"inputSchema":{"type":"object"}'
+WILD = [
+    *(f'{{"name":{json.dumps(name)},{SCHEMA}}}' for name in ("a b", "ä/ö", "x" * 64, "__", "😀")),
+    *(f'{{"name":"{LONG}{n}",{SCHEMA}}}' for n in (1, 2)),
+    *(f'{{"name":"same",{SCHEMA}}}' for _ in range(2)),
+    *('{"name":"","inputSchema":{}}', '{"name":"no_schema"}', '{"name":"null","inputSchema":null}'),
+    '{"name":"odd_notes","annotations":5,"inputSchema":{"properties":7},"_meta":3}',
+    '{"name":"yes","annotations":{"readOnlyHint":"yes"},"outputSchema":[],"inputSchema":true}',
+    '{"name":"deep","inputSchema":%s1%s}' % ('{"a":' * 400, "}" * 400),
+    '{"name":"escaped","n\\u0061me":"ok","inputSchema":{}}',
+    '{"name":"line\\nbreak","description":"\\u202eevil\\u0000","inputSchema":{}}',
+]
+
+
 class OddServer(Server):
     """Answers the handshake as `--start` says."""
 
@@ -303,6 +319,11 @@ class OddServer(Server):
             return "null"
         if method == "tools/list" and way == "list-odd":
             return '{"tools":[null,"x",{"name":5},{"description":"no name"},%s]}' % declare("ok")
+        if method == "tools/list" and way == "list-wild":
+            return '{"tools":[%s]}' % ",".join([declare("ok"), *WILD])
+        if method == "tools/list" and way == "list-many":
+            many = [declare(f"number_{n}", rest=PADDING) for n in range(5_000)]
+            return '{"tools":[%s]}' % ",".join([declare("ok"), *many])
         if method == "tools/list" and way == "endless":
             return self.modern('{"tools":[%s],"nextCursor":"again"}' % declare("ok"))
         if method == "server/discover" and way == "strict":

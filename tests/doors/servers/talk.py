@@ -47,6 +47,8 @@ class Talker(Server):
         self.cancelled: list[Any] = []
         self.client: Mapping[str, Any] = {}
         self.notes: list[Mapping[str, Any]] = []
+        self.later: list[Any] = []
+        self.waiting = 0
 
     def serve(self) -> None:
         import sys
@@ -68,6 +70,12 @@ class Talker(Server):
             self.cancelled.append(identity)
             self.listens.pop(identity, None)
         self.notes.append(message)
+        if message["method"] == "notifications/vendor/ask":
+            threading.Thread(target=self.ask_later, daemon=True).start()
+
+    def ask_later(self) -> None:
+        """Ask while no call of anybody is under way."""
+        self.later.append(self.request(f"later-{len(self.notes)}", "roots/list", "{}"))
 
     def take(self, message: Mapping[str, Any], line: bytes) -> None:
         if message["method"] == "subscriptions/listen":
@@ -249,6 +257,8 @@ def seen(call: Call) -> str:
         "cancelled": server.cancelled,
         "client": server.client,
         "notes": server.notes,
+        "later": server.later,
+        "waiting": server.waiting,
         "meta": call.params.get("_meta"),
     }
     return text(json.dumps(known))
@@ -256,6 +266,8 @@ def seen(call: Call) -> str:
 
 def wait(call: Call) -> None:
     """Never answers; its id is in what comes back from `seen` once it was cancelled."""
+    assert isinstance(call.server, Talker)
+    call.server.waiting += 1
     pause(3600)
 
 

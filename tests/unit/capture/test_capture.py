@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from upwell.capture.entries import MAX_BYTES
 from upwell.capture.git import proposals_from
 from upwell.capture.inbox import Inbox, Proposal
 from upwell.capture.rules import said_by_agent, said_by_user
-from upwell.capture.transcript import MAX_BYTES, proposals_in
+from upwell.capture.transcript import proposals_in
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types import Trust
 

@@ -1,13 +1,13 @@
 """An answer is kept only where that is sound, and found only by who may have it."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
 from upwell.gateway.cache import Cache
 from upwell.gateway.client import Nobody
-from upwell.gateway.options import CacheOptions, ServerOptions
+from upwell.gateway.options import Auth, CacheOptions, ServerOptions, Transport
 from upwell.ground.principal import Principal
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf
@@ -26,8 +26,9 @@ KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"
 
 
 class Client(Nobody):
-    def __init__(self, principal=""):
+    def __init__(self, principal="", capabilities=b"{}"):
         self.principal = Principal(principal)
+        self.capabilities = capabilities
 
 
 class Server:
@@ -62,7 +63,12 @@ async def test_the_second_time_it_is_there(cache):
     assert server.asked == 1
 
 
-SAME = [b'{"name":"read","arguments":{"b":2,"a":1}}', b'{"arguments":{"a":1, "b":2},"name":"read"}']
+SAME = [
+    b'{"name":"read","arguments":{"b":2,"a":1}}',
+    b'{"arguments":{"a":1, "b":2},"name":"read"}',
+    b'{"name":"read","arguments":{"\\u0061":1,"b":2}}',
+    b'{"name":"read","arguments":{"a":1,"b":2},"_meta":{"progressToken":7,"traceparent":"00-a"}}',
+]
 
 
 @pytest.mark.parametrize("params", SAME)
@@ -73,16 +79,60 @@ async def test_order_and_spaces_do_not_count(cache, params):
     assert server.asked == 1
 
 
+ARGUMENTS = [
+    b'{"a":1.0,"b":2}',
+    b'{"a":1e0,"b":2}',
+    b'{"a":"1","b":2}',
+    b'{"a":[1],"b":2}',
+    b'{"a":{"number":"1"},"b":2}',
+    b'{"a":true,"b":2}',
+    b'{"a":1,"b":2,"c":null}',
+    b'{"A":1,"b":2}',
+    b'{"a":2,"b":1}',
+    b'{"a":9,"a":1,"b":2}',
+    b'{"a":1,"a":1,"b":2}',
+    '{"a":1,"b":2,"\u00e9":0}'.encode(),
+    b'{"a":1,"b":2,"e\\u0301":0}',
+]
+OTHER_SERVERS = {
+    "name": "fs2",
+    "command": "fs2",
+    "args": ("--root", "/"),
+    "env": {"REGION": "us"},
+    "cwd": "/elsewhere",
+    "url": "https://fs.example",
+    "headers": {"Authorization": "Bearer another"},
+    "transport": Transport.SSE,
+    "auth": Auth.OAUTH,
+    "enabled": False,
+    "call_timeout_seconds": 5.0,
+    "max_in_flight": 3,
+    "prefix": False,
+}
 OTHER = [
-    {"call": replace(CALL, params=b'{"name":"read","arguments":{"a":1.0,"b":2}}')},
-    {"call": replace(CALL, params=b'{"name":"read","arguments":{"a":"1","b":2}}')},
+    *({"call": replace(CALL, params=b'{"name":"read","arguments":%b}' % one)} for one in ARGUMENTS),
     {"call": replace(CALL, params=b'{"name":"read"}')},
+    {"call": replace(CALL, params=CALL.params[:-1] + b',"_meta":{"vendor/tenant":"b"}}')},
     {"call": replace(CALL, declared="another")},
     {"call": replace(CALL, tool="list")},
-    {"options": replace(SERVER, env={"REGION": "us"})},
-    {"options": replace(SERVER, headers={"Authorization": "x"})},
+    *({"options": replace(SERVER, **{name: value})} for name, value in OTHER_SERVERS.items()),
     {"client": Client("somebody else")},
+    {"client": Client("Somebody")},
+    {"client": Client(capabilities=b'{"extensions":{"vendor/ui":{}}}')},
 ]
+
+
+def test_every_part_of_a_server_s_configuration_is_looked_at():
+    assert set(OTHER_SERVERS) == {field.name for field in fields(ServerOptions)}
+
+
+async def test_of_two_differences_neither_finds_the_other(cache):
+    """What differs from the first also differs from all others; and each is found again."""
+    server = Server()
+    for _ in range(2):
+        for other in OTHER:
+            await asked(cache, server, **other)
+        assert server.asked == len(OTHER)
 
 
 @pytest.mark.parametrize("number", range(len(OTHER)))

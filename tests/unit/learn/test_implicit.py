@@ -159,3 +159,42 @@ def test_the_words_of_a_cue_are_all_its_strings_in_bounded_time():
     found = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
     assert {"two", "3", "readfile"} <= found
     assert "one" not in found
+
+
+async def test_what_the_agent_wrote_since_then_is_use(stage):
+    cue = Cue(door="tool", tool="Read", args={"path": "a.py"}, session="s", at=100.0)
+    watching = await surfaced(stage, cue)
+    asked = []
+
+    def written(since):
+        asked.append(since)
+        return [(99.0, "heron at midnight"), (101.0, "it runs on heron")]
+
+    watching.wrote("s", written)
+    await watching.flush()
+    assert (asked, stage.told) == ([100.0], [])
+    watching.wrote("s", lambda since: [(102.0, "on heron, at midnight")])
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]
+    watching.wrote("s", written)
+    await watching.flush()
+    assert asked == [100.0], "nothing is read when nothing is watched"
+
+
+@pytest.mark.parametrize(("calls", "told"), [(2, []), (3, [("m1", Use.IGNORED)])])
+async def test_a_session_that_ends_settles_what_it_had_time_to_use(stage, calls, told):
+    watching = await surfaced(stage)
+    for number in range(calls):
+        watching.noticed(call(path=f"docs/tulips{number}.txt"), None)
+    watching.ended("s")
+    await watching.flush()
+    assert stage.told == told
+    assert await stage.shelf.scan("watched") == []
+
+
+async def test_a_session_that_ends_with_its_use_in_the_last_words(stage):
+    watching = await surfaced(stage)
+    watching.wrote("s", lambda since: [(since, "heron, midnight")])
+    watching.ended("s")
+    await watching.flush()
+    assert stage.told == [("m1", Use.USED)]

@@ -29,7 +29,8 @@ class EventKind(StrEnum):
 class Event:
     """One event of a host. `name` is the host's word for it, which its answer may have to repeat.
 
-    `text` is the prompt, or why a session begins (startup, resume, clear, compact). `tool` has the
+    `text` is the prompt, why a session begins (startup, resume, clear, compact), or what the agent
+    said at the end of a turn. `tool` has the
     name under which surfacing knows it (`Read`, `server__tool`), `args` snake_case keys.
     `reply_chars` is the size of the tool's answer where the event says it, `transcript` the file
     that the host keeps of the session. `reply` is what the tool answered, in the host's own shape,

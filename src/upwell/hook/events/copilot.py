@@ -46,6 +46,7 @@ class CopilotHost:
     events: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
         "postToolUse": EventKind.TOOL,
+        "preCompact": EventKind.COMPACT,
         "agentStop": EventKind.STOP,
         "sessionEnd": EventKind.END,
     }

@@ -18,6 +18,7 @@ from upwell.hook.events.base import (
     text_of,
 )
 
+_OVER = (EventKind.STOP, EventKind.END)
 Own = Callable[[str, Any], Any]
 """A tool's answer as it may be replaced, by the tool's name; None where it may not."""
 Put = Callable[[Event, Any], Mapping[str, Any]]
@@ -60,7 +61,10 @@ class NestedHost:
             text = text_of(payload.get("prompt"))
         elif kind is EventKind.SESSION:
             text = text_of(payload.get("source"), 64)
-        kept = text_of(payload.get("transcript_path"), 4_096) if kind is EventKind.STOP else ""
+        elif kind is EventKind.STOP:
+            said = payload.get("last_assistant_message", payload.get("prompt_response"))
+            text = text_of(said)
+        kept = text_of(payload.get("transcript_path"), 4_096) if kind in _OVER else ""
         return Event(kind=kind, name=name, session=session, cwd=cwd, text=text, transcript=kept)
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:

@@ -1,0 +1,123 @@
+"""What a gateway costs, beside other gateways in one run with one client.
+
+    python benchmarks/gateway [--rounds N] [--only NAME,…] [--contenders NAME,…] [--quick] [--json]
+                              [--environment PACKAGE=DIR]…
+
+Contenders: the server itself, upwell, memtomem-stm 0.6.9, FastMCP 4.1.2's proxy, mcp-proxy 0.13
+(which only changes the transport). Environments that are not given are made under `.tools/`.
+Rounds are interleaved, and the median of the rounds is shown. CPU is user + system time of every
+process below the client: trust that, and the ratios; wall times depend on what else the machine is
+doing. memtomem-stm runs without its long-term memory, which would be one process more; upwell with
+its own. Where results are passed on as they are, shortening is off for both.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import measures
+from contenders import PEERS, ROOT, Contender, contenders
+from measures import Figures, Sizes
+from report import goals, markdown
+
+sys.path.insert(0, str(ROOT))
+
+from tests.doors.npm import install
+
+KINDS = ("small", "large", "fitted", "kept", "http", "start", "endurance", "flood")
+ONCE = ("endurance", "flood")
+ENDURANCE_CALLS = 10_000
+SHORTENS = ("upwell", "memtomem-stm")
+Measure = Callable[[Contender, Path], Figures]
+
+
+def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
+    """How that kind is measured; what a contender cannot do gives no figures."""
+
+    def filesystem() -> list[str]:
+        return [*install.server("filesystem"), str(files)]
+
+    found: dict[str, Measure] = {
+        "small": lambda one, folder: measures.small(one, folder, sizes),
+        "large": lambda one, folder: measures.large(one, folder, sizes),
+        "fitted": lambda one, folder: (
+            measures.fitted(one, folder, sizes) if one.name in SHORTENS else {}
+        ),
+        "kept": lambda one, folder: (
+            measures.kept(one, folder, sizes) if one.name == "upwell" else {}
+        ),
+        "http": lambda one, folder: measures.over_http(one, folder, sizes),
+        "start": lambda one, folder: measures.start_up(one, filesystem(), folder),
+        "endurance": lambda one, folder: measures.endurance(one, folder, calls),
+        "flood": lambda one, folder: measures.flood(one, folder) if one.name == "upwell" else {},
+    }
+    measured = found[kind]
+    if kind == "http":
+        return measured
+    return lambda one, folder: measured(one, folder) if one.stdio is not None else {}
+
+
+def measure(
+    those: list[Contender], kinds: list[str], sizes: Sizes, rounds: int, calls: int
+) -> dict[str, dict[str, float]]:
+    """Medians over the rounds, by contender. The first round fills caches and is not counted."""
+    found: dict[str, dict[str, list[float]]] = {one.name: {} for one in those}
+    with tempfile.TemporaryDirectory(prefix="upwell-bench-") as scratch:
+        files = Path(scratch) / "files"
+        files.mkdir()
+        for kind in kinds:
+            measured = of_kind(kind, sizes, files, calls)
+            for number in range(1 if kind in ONCE else rounds + 1):
+                for one in those:
+                    figures = measured(one, Path(scratch) / one.name / kind)
+                    print(f"{kind} {number} {one.name}: {figures}", file=sys.stderr)
+                    if number or kind in ONCE:
+                        for key, value in figures.items():
+                            found[one.name].setdefault(key, []).append(value)
+    return {
+        name: {key: statistics.median(values) for key, values in figures.items()}
+        for name, figures in found.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", default=",".join(KINDS), help=f"of {', '.join(KINDS)}")
+    parser.add_argument("--contenders", default="", help="beside direct and upwell; all if empty")
+    parser.add_argument("--environment", action="append", default=[], metavar="PACKAGE=DIR")
+    parser.add_argument("--quick", action="store_true", help="few calls: does it run?")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args()
+    kinds = asked.only.split(",")
+    given = dict(one.split("=", 1) for one in asked.environment)
+    if unknown := (set(kinds) - set(KINDS)) | (set(given) - set(PEERS)):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    install.ensure()
+    those = contenders({name: Path(folder).absolute() for name, folder in given.items()})
+    if asked.contenders:
+        names = {"direct", "upwell", *asked.contenders.split(",")}
+        those = [one for one in those if one.name in names]
+    sizes = Sizes(20, 64, 5, 1) if asked.quick else Sizes()
+    calls = 1000 if asked.quick else ENDURANCE_CALLS
+    table = measure(those, kinds, sizes, asked.rounds, calls)
+    reached = goals(table)
+    if asked.json:
+        said = [{"goal": one.what, "value": one.value, "met": one.met} for one in reached]
+        print(json.dumps({"figures": table, "goals": said}, indent=2, ensure_ascii=False))
+    else:
+        print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
+        print(f"{asked.rounds} rounds, medians\n\n{markdown(table)}\n")
+        for one in reached:
+            print(f"{'met   ' if one.met else 'MISSED'}  {one.what}: {one.value:.2f}")
+    return 0 if all(one.met for one in reached) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,156 @@
+"""The ways to reach a server that are compared, each with its own defaults."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from processes import clean, run
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+PEERS = {"memtomem-stm": "0.6.9", "mcp-proxy": "0.13.0", "fastmcp": "4.1.2"}
+MEMORIES = [
+    "The settlement job must run before midnight UTC.",
+    "Deploys to production need two approvals.",
+    "The cache is flushed by the nightly cron on host heron.",
+]
+Command = tuple[list[str], Mapping[str, str]]
+Behind = Sequence[str] | str
+"""The server: a command line, or an address."""
+KEPT = """
+[cache]
+tools = ["up__say"]
+"""
+PASSING = """
+[compress]
+strategy = "none"
+"""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """`stdio(server, folder, config)` is the command that serves on stdio, `http(server, folder,
+    port)` the one that listens; None where there is no such way. `prefix` stands before the names
+    of tools, `config` says what of upwell's is not as it comes."""
+
+    name: str
+    prefix: str = ""
+    stdio: Callable[[Sequence[str], Path, str], Command] | None = None
+    http: Callable[[Behind, Path, int], Command | None] | None = None
+
+
+def direct(server: Sequence[str], folder: Path, config: str) -> Command:
+    return list(server), clean(folder)
+
+
+def _upwell_home(behind: Behind, folder: Path, config: str) -> Mapping[str, str]:
+    """A home with the server and a few memories, made once."""
+    home = folder / "upwell"
+    env = clean(folder, UPWELL_HOME=str(home))
+    command = [sys.executable, "-m", "upwell"]
+    if not home.exists():
+        where = ["--url", behind] if isinstance(behind, str) else ["--", *behind]
+        run([*command, "add", "up", *where], env)
+        with (home / "config.toml").open("a") as file:
+            file.write(config)
+        for text in MEMORIES:
+            run([*command, "remember", text], env)
+    return env
+
+
+def upwell(server: Sequence[str], folder: Path, config: str) -> Command:
+    return [sys.executable, "-m", "upwell", "serve"], _upwell_home(server, folder, config)
+
+
+def upwell_http(behind: Behind, folder: Path, port: int) -> Command:
+    command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
+    return command, _upwell_home(behind, folder, "")
+
+
+def memtomem_stm(venv: Path) -> Callable[[Sequence[str], Path, str], Command]:
+    """Without its long-term memory, which would be one process more."""
+
+    def serve(server: Sequence[str], folder: Path, config: str) -> Command:
+        path = folder / "stm_proxy.json"
+        prefix = "MEMTOMEM_STM_"
+        said = {
+            "DATA_DIR": str(folder / "memtomem"),
+            "PROXY__ENABLED": "true",
+            "PROXY__CONFIG_PATH": str(path),
+            "SURFACING__ENABLED": "false",
+        }
+        env = clean(folder, **{prefix + key: value for key, value in said.items()})
+        if not path.exists():
+            command, *args = server
+            add = [str(venv / "bin" / "mms"), "add", "up", "--config", str(path), "--prefix", "up"]
+            add += ["--command", command, "--args", " ".join(args)]
+            run([*add, *(["--compression", "none"] if config == PASSING else [])], env)
+        return [str(venv / "bin" / "memtomem-stm")], env
+
+    return serve
+
+
+def fastmcp(venv: Path) -> Contender:
+    command = [str(venv / "bin" / "python"), str(HERE / "fastmcp_proxy.py")]
+
+    def stdio(server: Sequence[str], folder: Path, config: str) -> Command:
+        return [*command, *server], clean(folder)
+
+    def http(behind: Behind, folder: Path, port: int) -> Command:
+        where = ["--url", behind] if isinstance(behind, str) else list(behind)
+        return [*command, "--port", str(port), *where], clean(folder)
+
+    return Contender("FastMCP", stdio=stdio, http=http)
+
+
+def mcp_proxy(venv: Path) -> Contender:
+    """It only changes the transport: HTTP in front of stdio here."""
+
+    def http(behind: Behind, folder: Path, port: int) -> Command | None:
+        if isinstance(behind, str):
+            return None
+        command = [str(venv / "bin" / "mcp-proxy"), "--port", str(port), "--pass-environment", "--"]
+        return [*command, *behind], clean(folder)
+
+    return Contender("mcp-proxy", http=http)
+
+
+def contenders(given: Mapping[str, Path]) -> list[Contender]:
+    """All of them; environments that are not given are made under `.tools/`."""
+    return [
+        Contender("direct", stdio=direct),
+        Contender("upwell", "up__", stdio=upwell, http=upwell_http),
+        Contender("memtomem-stm", "up__", stdio=memtomem_stm(environment("memtomem-stm", given))),
+        fastmcp(environment("fastmcp", given)),
+        mcp_proxy(environment("mcp-proxy", given)),
+    ]
+
+
+def environment(package: str, given: Mapping[str, Path]) -> Path:
+    """An environment with the package in it: the one given, or one of our own."""
+    venv = given.get(package) or ROOT / ".tools" / f"{package}-{PEERS[package]}"
+    script = venv / "bin" / package
+    if not script.exists():
+        if package in given:
+            sys.exit(f"no {package} in {venv}")
+        wanted = f"{package}=={PEERS[package]}"
+        print(f"installing {wanted} into {venv.relative_to(ROOT)}", file=sys.stderr)
+        if uv := _working_uv():
+            run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)])
+            run([uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python"), wanted])
+        else:
+            run([sys.executable, "-m", "venv", str(venv)])
+            run([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", wanted])
+    return venv
+
+
+def _working_uv() -> str | None:
+    for uv in (str(ROOT / ".tools/uv/bin/uv"), shutil.which("uv") or ""):
+        if uv and Path(uv).exists():
+            tried = subprocess.run([uv, "--version"], capture_output=True, check=False)
+            if tried.returncode == 0:
+                return uv
+    return None

@@ -1,0 +1,88 @@
+"""Figures as tables, and the goals beside them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CAP_MB = 64_000_000 / (1 << 20)
+HEADS = {
+    "call_cpu_ms": "small call, CPU ms",
+    "call_p50_ms": "small call, p50 ms",
+    "call_p95_ms": "small call, p95 ms",
+    "at_once_per_s": "32 in flight, calls a second",
+    "at_once_cpu_ms": "32 in flight, CPU ms a call",
+    "kept_cpu_ms": "answer kept, CPU ms",
+    "http_cpu_ms": "HTTP in front, CPU ms",
+    "http_both_cpu_ms": "HTTP on both sides, CPU ms",
+    "passed_1_mb_cpu_ms": "1 MB passed on, CPU ms",
+    "passed_1_mb_p50_ms": "1 MB passed on, p50 ms",
+    "passed_10_mb_cpu_ms": "10 MB passed on, CPU ms",
+    "passed_10_mb_p50_ms": "10 MB passed on, p50 ms",
+    "fitted_1_mb_cpu_ms": "1 MB shortened, CPU ms",
+    "fitted_1_mb_p50_ms": "1 MB shortened, p50 ms",
+    "start_ms": "start to `initialize`, ms",
+    "start_cpu_ms": "its CPU ms",
+    "ready_ms": "start to tools listed, ms",
+    "rss_mb": "RSS MB",
+    "rss_after_mb": "RSS MB after many calls",
+    "flood_s": "1 GB: seconds to the error",
+    "flood_peak_mb": "1 GB: most RSS MB",
+}
+Table = Mapping[str, Mapping[str, float]]
+"""Figures by contender and name."""
+
+
+@dataclass(frozen=True)
+class Goal:
+    what: str
+    value: float
+    limit: float
+    least: bool = False
+
+    @property
+    def met(self) -> bool:
+        return self.value >= self.limit if self.least else self.value <= self.limit
+
+
+def goals(table: Table) -> list[Goal]:
+    """Each goal whose figures were measured."""
+    plain, ours = table["direct"], table["upwell"]
+    found: list[Goal] = []
+    if "call_cpu_ms" in ours:
+        added = ours["call_cpu_ms"] - plain["call_cpu_ms"]
+        found.append(Goal("CPU added to a small call on stdio ≤ 2 ms", added, 2.0))
+        share = ours["at_once_per_s"] / plain["at_once_per_s"]
+        found.append(Goal("throughput of 32 in flight ≥ 0.6 × direct", share, 0.6, least=True))
+        found.append(Goal("RSS ≤ 80 MB", ours["rss_mb"], 80.0))
+    if "http_cpu_ms" in ours and "call_cpu_ms" in plain:
+        added = ours["http_cpu_ms"] - plain["call_cpu_ms"]
+        found.append(Goal("CPU added by HTTP in front ≤ 6 ms", added, 6.0))
+        added = ours["http_both_cpu_ms"] - plain["http_both_cpu_ms"]
+        found.append(Goal("CPU added with HTTP on both sides ≤ 6 ms", added, 6.0))
+    if "kept_cpu_ms" in ours and "call_cpu_ms" in ours:
+        share = ours["kept_cpu_ms"] / ours["call_cpu_ms"]
+        found.append(Goal("an answer that is kept, as a share of the call ≤ 1", share, 1.0))
+    if "start_ms" in ours and "start_ms" in table.get("memtomem-stm", {}):
+        share = ours["start_ms"] / table["memtomem-stm"]["start_ms"]
+        found.append(Goal("start to `initialize` ≤ 0.2 × memtomem-stm", share, 0.2))
+    if "flood_s" in ours:
+        found.append(Goal("1 GB: an error within 5 s", ours["flood_s"], 5.0))
+        limit = CAP_MB + 100
+        found.append(Goal("1 GB: RSS ≤ the cap + 100 MB", ours["flood_peak_mb"], limit))
+    return found
+
+
+def markdown(table: Table) -> str:
+    """A row for each figure, a column for each contender."""
+    names = list(table)
+    lines = ["| | " + " | ".join(names) + " |", "|---" * (len(names) + 1) + "|"]
+    for key, head in HEADS.items():
+        if any(key in table[name] for name in names):
+            cells = [_shown(table[name].get(key)) for name in names]
+            lines.append(f"| {head} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _shown(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:.2f}" if value < 20 else f"{value:,.0f}"

@@ -1,0 +1,48 @@
+"""The server behind every contender: it answers at once, so that what is measured is the way."""
+
+import json
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests" / "doors" / "servers"))
+
+from frame import Call, Server, Tool, declare, options, text
+
+LINE = "2026-11-21T10:{:02d}:00Z worker-{:03d} fetched https://example.org/items/{} in {} ms\n"
+READ_ONLY = ',"annotations":{"readOnlyHint":true}'
+NUMBER = '{"bytes":{"type":"number"}}'
+CHUNK = b"x" * (1 << 20)
+
+
+def words(call: Call) -> str:
+    """A log of about so many bytes."""
+    wanted = int(call.args["bytes"])
+    lines = (LINE.format(n % 60, n % 97, n * 7919 % 100_003, n % 1009) for n in range(wanted))
+    parts: list[str] = []
+    size = 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= wanted:
+            break
+    return text("".join(parts))
+
+
+def flood(call: Call) -> None:
+    """One line of so many bytes, written as fast as it is taken."""
+    head = f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{{"content":'
+    head += '[{"type":"text","text":"'
+    call.server.write(head.encode())
+    for _ in range(int(call.args["bytes"]) // len(CHUNK)):
+        call.server.write(CHUNK)
+    call.server.write(b'"}]}}\n')
+
+
+TOOLS = [
+    Tool("say", declare("say", rest=READ_ONLY), lambda call: text(str(call.args.get("text", "")))),
+    Tool("words", declare("words", properties=NUMBER, rest=READ_ONLY), words),
+    Tool("flood", declare("flood", properties=NUMBER, rest=READ_ONLY), flood),
+]
+
+if __name__ == "__main__":
+    Server(TOOLS, options(__doc__ or "").parse_args()).serve()

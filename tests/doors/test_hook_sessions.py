@@ -1,0 +1,163 @@
+"""What a session leaves behind, and what it is told again after a compaction: documented events
+through the real executable and a real daemon."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.hook_events import HOSTS as DOCUMENTED
+from tests.doors.hook_events import claude_like, cursor, gemini
+from tests.doors.hooked import House
+
+TEXT = "The {} winch needs grease every 40 hours, by Marguerite"
+RULE = "Never commit to the main branch"
+
+
+USED = {
+    "anchor": "The anchor chain is galvanised at Trondheim by Marguerite",
+    "pump": "The bilge pump is overhauled at Esbjerg by Cornelius",
+    "radar": "The radar dome is repainted at Falmouth by Philippa",
+    "compass": "The compass deviation is swung at Gdansk by Bartholomew",
+}
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    house = House(tmp_path_factory.mktemp("sessions"))
+    hosts = ["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
+    day = 86_400 * 900
+    told = [
+        {"id": f"winch-{one}", "text": TEXT.format(one), "paths": [f"src/{one}_winch.py"]}
+        for one in hosts
+    ]
+    aged = [{**one, "created_at": time.time() - day, "namespace": "default"} for one in told]
+    used = [{"text": text, "paths": [f"src/{one}.py"]} for one, text in USED.items()]
+    house.keep(
+        [*aged, *used, *({"text": f"A note about {word}"} for word in ("rope", "sail", "mast"))]
+    )
+    house.upwell("remember", "--pin", RULE)
+    (house.home / "config.toml").write_text("surface.cooldown_seconds = 0\n")
+    house.start()
+    yield house
+    house.stop()
+
+
+def read(house: House, host: str) -> str:
+    told = DOCUMENTED[host]
+    event = told.tool(str(house.project), house.file(f"{host}_winch.py"))
+    return str(house.hook(host, *told.args("tool"), event=event).json)
+
+
+def until(true: Callable[[], bool]) -> bool:
+    end = time.monotonic() + 15
+    while not (found := true()) and time.monotonic() < end:
+        time.sleep(0.2)
+    return found
+
+
+COMPACTING: Mapping[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
+    "claude": ([], lambda cwd: claude_like("8f14e45f", cwd, "PreCompact", trigger="auto")),
+    "codex": ([], lambda cwd: claude_like("0199", cwd, "PreCompact", trigger="manual")),
+    "gemini": ([], lambda cwd: gemini(cwd, "PreCompress", trigger="auto")),
+    "cursor": ([], lambda cwd: cursor(cwd, "preCompact", trigger="auto", message_count=90)),
+    "copilot": (
+        ["preCompact"],
+        lambda cwd: {"sessionId": "cop-1", "timestamp": 1, "cwd": cwd, "trigger": "auto"},
+    ),
+    "opencode": (["session.compacting"], lambda cwd: {"sessionID": "ses_1", "cwd": cwd}),
+}
+
+
+@pytest.mark.parametrize("host", COMPACTING)
+def test_what_was_told_is_told_again_after_a_compaction(house: House, host: str) -> None:
+    assert "needs grease" in read(house, host)
+    assert read(house, host) == "{}"
+    args, compacting = COMPACTING[host]
+    assert house.hook(host, *args, event=compacting(str(house.project))).json == {}
+    assert until(lambda: "needs grease" in read(house, host))
+    assert read(house, host) == "{}"
+
+
+@pytest.mark.parametrize("host", ["claude", "codex"])
+def test_a_session_goes_on_with_its_rules_and_what_it_was_told(house: House, host: str) -> None:
+    cwd, told = str(house.project), DOCUMENTED[host]
+    _, compacting = COMPACTING[host]
+    house.hook(host, event=compacting(cwd))
+    assert RULE in str(house.hook(host, event=told.session(cwd)).json)
+    assert until(lambda: "needs grease" in read(house, host))
+    house.hook(host, event=compacting(cwd))
+    again = house.hook(host, event={**told.session(cwd), "source": "compact"}).json
+    text = told.text(again, "SessionStart")
+    assert RULE in text
+    assert TEXT.format(host) in text
+    assert read(house, host) == "{}", "it was told as the session went on"
+    resumed = house.hook(host, event={**told.session(cwd), "source": "resume"}).json
+    assert "needs grease" not in str(resumed)
+
+
+def transcript(house: House, *entries: Mapping[str, Any]) -> str:
+    path = house.project.parent / "session.jsonl"
+    path.write_text("\n".join(map(json.dumps, entries)))
+    return str(path)
+
+
+def assistant(block: Mapping[str, Any]) -> dict[str, Any]:
+    at = datetime.now(UTC).isoformat()
+    message = {"role": "assistant", "content": [block]}
+    return {"type": "assistant", "timestamp": at, "message": message}
+
+
+def settled(house: House, kind: str) -> int:
+    return int(json.loads(house.upwell("stats", "--json"))[kind])
+
+
+def told(house: House, what: str) -> Callable[..., dict[str, Any]]:
+    """A session that was told of `what`; gives its next events."""
+    cwd = str(house.project)
+    event = DOCUMENTED["claude"].tool(cwd, house.file(f"{what}.py")) | {"session_id": what}
+    assert USED[what] in str(house.hook("claude", event=event).json)
+    return lambda name, **more: claude_like(what, cwd, name, **more)
+
+
+@pytest.mark.parametrize("what", ["anchor", "pump"])
+def test_the_end_of_a_turn_settles_what_was_used(house: House, what: str) -> None:
+    event, before = told(house, what), settled(house, "used")
+    words = {"anchor": "galvanised, Trondheim: ask Marguerite", "pump": "Cornelius, in Esbjerg"}
+    if what == "pump":
+        over = {"last_assistant_message": words[what], "transcript_path": "/nowhere.jsonl"}
+    else:
+        file = {"file_path": "x.py", "content": words[what]}
+        wrote = assistant({"type": "tool_use", "id": "t", "name": "Write", "input": file})
+        over = {"transcript_path": transcript(house, wrote)}
+    assert house.hook("claude", event={**event("Stop", stop_hook_active=False), **over}).json == {}
+    assert until(lambda: settled(house, "used") == before + 1)
+
+
+def test_the_end_of_a_session_settles_what_was_ignored(house: House) -> None:
+    event = told(house, "radar")
+    used, ignored = settled(house, "used"), settled(house, "ignored")
+    for number in range(4):
+        given = {"file_path": house.file(f"tulip{number}.py")}
+        read = event("PostToolUse", tool_name="Read", tool_input=given, tool_response={})
+        house.hook("claude", event=read)
+    said = {"type": "user", "message": {"role": "user", "content": f"<x> {USED['radar']}"}}
+    path = transcript(house, {**said, "timestamp": datetime.now(UTC).isoformat()})
+    ended = {**event("SessionEnd", reason="exit"), "transcript_path": path}
+    assert house.hook("claude", event=ended).json == {}
+    assert until(lambda: settled(house, "ignored") == ignored + 1)
+    assert settled(house, "used") == used, "what upwell said itself is no use of it"
+
+
+def test_a_transcript_that_is_a_link_is_not_read(house: House, tmp_path: Path) -> None:
+    event, before = told(house, "compass"), settled(house, "used")
+    link = tmp_path / "link.jsonl"
+    link.symlink_to(transcript(house, assistant({"type": "text", "text": USED["compass"]})))
+    house.hook("claude", event={**event("Stop"), "transcript_path": str(link)})
+    house.stop()
+    assert settled(house, "used") == before
+    house.start()

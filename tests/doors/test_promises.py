@@ -1,0 +1,206 @@
+"""What the gateway promises in figures, measured against a plain call of the same minute on the
+same machine: a machine five times slower gets five times the time."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import pytest
+
+from tests.doors.agent import Agent
+from tests.doors.conftest import QUICK, Gateway, script, write_config
+from tests.doors.peer import Peer, text_of
+from tests.doors.reading import complaint, everything
+from tests.doors.test_soak import rss_mb
+
+BUSY_SECONDS = 0.3
+"""What a busy machine may add to anything, once."""
+
+
+def plain_call(peer: Peer, tool: str = "good__echo", times: int = 20) -> float:
+    """The median of calls that do nothing."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        peer.call(tool, 30, text="x")
+        took.append(time.perf_counter() - began)
+    return median(took)
+
+
+def eventually(what: Callable[[], bool], deadline: float = 30.0) -> float:
+    """Seconds until it is true."""
+    began = time.perf_counter()
+    while not what():
+        assert time.perf_counter() - began < deadline, "it never came true"
+        time.sleep(0.002)
+    return time.perf_counter() - began
+
+
+def test_a_cancellation_arrives_as_fast_as_a_call(gateway: Gateway, tmp_path: Path) -> None:
+    """At the server's own log: 100 ms and what the machine needs for a call."""
+    log = tmp_path / "up.log"
+    peer = gateway({"good": script("upstream", "--log", str(log))})
+    peer.wait_for_tools("good__echo")
+    usual, took = plain_call(peer), []
+    for number in range(1, 8):
+        peer.start("tools/call", {"name": "good__slow", "arguments": {"seconds": 600}})
+        eventually(lambda n=number: log.read_bytes().count(b'"slow"') == n)
+        id = peer._ids
+        peer.send({"method": "notifications/cancelled", "params": {"requestId": id}})
+        took.append(
+            eventually(lambda n=number: log.read_bytes().count(b'"notifications/cancelled"') == n)
+        )
+    assert median(took) <= 0.1 + 5 * usual
+    assert plain_call(peer) <= 5 * usual + BUSY_SECONDS, "later calls are as they were"
+
+
+def test_a_changed_list_is_told_within_a_second(gateway: Gateway) -> None:
+    peer = gateway({"good": script("upstream")})
+    peer.wait_for_tools("good__add_tool")
+    usual, took = plain_call(peer), []
+    for number in range(5):
+        peer.drain(0.5)
+        peer.notifications.clear()
+        peer.call("good__add_tool", name=f"late_{number}")
+        began = time.perf_counter()
+        while not any("tools/list_changed" in note["method"] for note in peer.notifications):
+            peer.drain(0.01)
+            assert time.perf_counter() - began < 30
+        took.append(time.perf_counter() - began)
+        assert f"good__late_{number}" in peer.tools()
+    assert median(took) <= 1.0 + 5 * usual
+
+
+NOISY = ["hang", "stderr_flood", "no_newline", "notice_flood", "change_flood", "die", "half_line"]
+
+
+@pytest.mark.parametrize("way", NOISY)
+def test_what_one_server_does_another_is_not_held_up_by(gateway: Gateway, way: str) -> None:
+    """The median call to a good server, with and without a bad one at work."""
+    peer = gateway({"bad": script("odd"), "good": script("upstream")})
+    peer.wait_for_tools("bad__ok", "good__echo")
+    usual = plain_call(peer)
+    started = [peer.start("tools/call", {"name": f"bad__{way}", "arguments": {}}) for _ in range(4)]
+    assert plain_call(peer) <= 0.1 + 5 * usual
+    for id in started:
+        peer.reply(id, 60)
+
+
+def test_noise_takes_no_memory(gateway: Gateway) -> None:
+    """A flood on stderr, junk, broken bytes, a line of megabytes without an end: the second and
+    third time nothing is added."""
+    noise = ["stderr_flood", "junk_lines", "bad_utf8_line", "bad_utf8_inside", "no_newline"]
+    noise += ["split_line", "notice_flood", "odd_notices"]
+    patient = {**QUICK, "call_timeout_seconds": 30.0}
+    peer = gateway({"bad": script("odd")}, gateway=patient)
+    peer.wait_for_tools("bad__ok")
+
+    def all_of_it() -> float:
+        for way in noise:
+            peer.call(f"bad__{way}", 60)
+        return rss_mb(peer.process.pid)
+
+    after_once = all_of_it()
+    all_of_it()
+    assert all_of_it() - after_once < 20
+
+
+def peak_mb(pid: int) -> float:
+    with open(f"/proc/{pid}/status") as file:
+        return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmHWM:"))
+
+
+ENDLESS = r"""
+import json, sys
+def say(i, body):
+    sys.stdout.write('{"jsonrpc":"2.0","id":%s,"result":%s}\n' % (json.dumps(i), body))
+    sys.stdout.flush()
+TOOLS = ",".join('{"name":"%s","inputSchema":{"type":"object"}}' % n for n in ("big", "ok"))
+for line in sys.stdin:
+    m = json.loads(line)
+    if m.get("method") == "initialize":
+        say(m["id"], '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+            '"serverInfo":{"name":"b","version":"1"}}')
+    elif m.get("method") == "tools/list":
+        say(m["id"], '{"tools":[%s]}' % TOOLS)
+    elif m.get("method") == "tools/call" and m["params"]["name"] == "ok":
+        say(m["id"], '{"content":[{"type":"text","text":"fine"}]}')
+    elif m.get("method") == "tools/call":
+        out = sys.stdout.buffer
+        head = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"'
+        out.write(head % m["id"])
+        for _ in range(m["params"]["arguments"]["mb"]):
+            out.write(b"0123456789abcdef" * 65536)
+        out.write(b'"}]}}\n')
+        out.flush()
+"""
+
+
+def large_line(gateway: Gateway, tmp_path: Path, megabytes: int, cap_mb: int) -> float:
+    """Seconds until the error of a line that is too long. Memory is bounded by the cap, and the
+    server is there again when its line is over."""
+    code = tmp_path / "endless.py"
+    code.write_text(ENDLESS, encoding="utf-8")
+    limits = {"max_line_bytes": cap_mb * 1_048_576, "call_timeout_seconds": 300.0}
+    servers = {"big": [sys.executable, str(code)], "good": script("upstream")}
+    peer = gateway(servers, gateway=limits)
+    peer.wait_for_tools("big__big", "good__echo")
+    usual, before = plain_call(peer), peak_mb(peer.process.pid)
+    began = time.perf_counter()
+    params = {"name": "big__big", "arguments": {"mb": megabytes}}
+    said = complaint(peer.ask("tools/call", params, 120))
+    took = time.perf_counter() - began
+    assert "over the limit" in said
+    assert "'big'" in said
+    assert plain_call(peer, times=5) <= 0.2 + 10 * usual
+    assert everything(peer.call("big__ok", 300)) == "fine"
+    assert peak_mb(peer.process.pid) - before < cap_mb + 60
+    return took
+
+
+def test_a_line_over_the_limit_costs_no_more_than_the_limit(
+    gateway: Gateway, tmp_path: Path
+) -> None:
+    large_line(gateway, tmp_path, 200, 16)
+
+
+@pytest.mark.slow
+def test_a_gigabyte_in_one_line(gateway: Gateway, tmp_path: Path) -> None:
+    assert large_line(gateway, tmp_path, 1000, 64) < 5
+
+
+def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> None:
+    """And what the machine needs to start it, which the first start shows."""
+    began = time.perf_counter()
+    peer = gateway({"bad": script("odd")})
+    peer.wait_for_tools("bad__ok")
+    first_start = time.perf_counter() - began
+    complaint(peer.ask("tools/call", {"name": "bad__die", "arguments": {}}))
+    began = time.perf_counter()
+    while "result" not in (
+        said := peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
+    ) or (said["result"].get("isError")):
+        assert time.perf_counter() - began < 60
+    assert time.perf_counter() - began <= 2.0 + 2 * first_start
+
+
+def test_a_question_without_a_call_goes_to_the_only_client(
+    home: Path, environment: dict, tmp_path: Path
+) -> None:
+    """A server that asks while no call is under way: on stdio there is one who can answer."""
+    write_config(home, {"talk": script("talk", "--era", "legacy")})
+    serve = [sys.executable, "-m", "upwell", "serve"]
+    with Agent(serve, env=environment, cwd=tmp_path, errors=tmp_path / "stderr") as peer:
+        peer.hello()
+        peer.wait_for_tools("talk__seen")
+        peer.send({"method": "notifications/vendor/ask"})
+        peer.wait_until_asked("roots/list", 30)
+        eventually(lambda: bool(later(peer)))
+        assert later(peer) == [{"roots": [{"uri": "file:///work", "name": "work"}]}]
+
+
+def later(peer: Peer) -> list:
+    return list(json.loads(text_of(peer.call("talk__seen")))["later"])

@@ -1,0 +1,114 @@
+"""What a session was told can be told again when its agent has forgotten it."""
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.surface.test_opening import NOW, Stage, note
+
+from upwell.ground.shelf import MemoryShelf
+from upwell.ground.types import Cue, Memory, Skip, SkipReason, Surfacing
+from upwell.learn.thresholds import Sample, Use
+from upwell.learn.uses import Seen as Verdict
+from upwell.learn.uses import Uses
+from upwell.surface.engine import Surfacer
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.testing import ManualClock
+
+READ = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s", cwd="/repo")
+RULE = Memory(id="rule", text="Never push to main", pinned=True)
+
+
+class Session(Stage):
+    """The stage, with what is known by id and a shelf that is looked at."""
+
+    def __init__(self, *memories: Memory, **options: object) -> None:
+        super().__init__(*memories, rules=[RULE], **options)
+        self.clock = ManualClock(NOW)
+        self.shelf = MemoryShelf(clock=self.clock)
+        self.surfacer = Surfacer(
+            self.recall.search,
+            self.shelf,
+            Options(surface=SurfaceOptions(cooldown_seconds=0, **options)),
+            pinned=self._pinned,
+            latest=self._latest,
+            known=self._known,
+            clock=self.clock,
+        )
+
+    async def _known(self, identity: str) -> Memory | None:
+        return next((one for one in self.memories if one.id == identity), None)
+
+    async def read(self, session: str = "s") -> list[str] | SkipReason:
+        self.clock.advance(60)
+        outcome = await self.surfacer.surface(replace(READ, session=session))
+        return outcome.reason if isinstance(outcome, Skip) else ids(outcome)
+
+
+def ids(outcome: Surfacing | Skip) -> list[str]:
+    assert isinstance(outcome, Surfacing)
+    return [hit.memory.id for hit in outcome.hits]
+
+
+OLD = note("old", "The cache is keyed by tenant", age_days=900, namespace="default")
+
+
+async def test_what_was_told_may_be_told_again_after_a_compaction() -> None:
+    stage = Session(OLD)
+    assert await stage.read() == ["old"]
+    assert await stage.read() is SkipReason.REPEATED
+    await stage.surfacer.compacting("s")
+    assert await stage.read() == ["old"]
+    assert await stage.read() is SkipReason.REPEATED
+
+
+@pytest.mark.parametrize("warned", [True, False], ids=["PreCompact came", "it did not"])
+async def test_a_session_that_goes_on_begins_with_rules_and_what_it_was_told(warned: bool) -> None:
+    stage = Session(OLD)
+    await stage.begin()
+    assert await stage.read() == ["old"]
+    if warned:
+        await stage.surfacer.compacting("s")
+    again = await stage.begin("compact")
+    assert ids(again) == ["rule", "old"]
+    assert "this session so far" in again.text
+    assert await stage.read() is SkipReason.REPEATED
+    assert ids(await stage.begin("compact")) == ["rule", "old"], "a second compaction"
+
+
+async def test_used_first_then_the_latest_and_nothing_that_was_ignored() -> None:
+    stage = Session(*(replace(OLD, id=one, text=f"About {one}") for one in "abcd"))
+    uses = Uses(stage.shelf)
+    for at, (one, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
+        sample = Sample(surfacing="x", memory=one, verdict=verdict, score=0.9, at=at)
+        await uses.add([Verdict(tool="Read", sample=sample)])
+    for one in "abcd":
+        stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == one] or [
+            replace(stage.recall.hits[0], memory=await stage._known(one))
+        ]
+        assert await stage.read() == [one]
+    assert ids(await stage.begin("compact")) == ["rule", "a", "d", "c"]
+
+
+async def test_another_session_is_left_alone_and_what_is_gone_stays_gone() -> None:
+    stage = Session(OLD)
+    assert await stage.read("s2") == ["old"]
+    await stage.surfacer.compacting("s")
+    assert await stage.read("s") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
+    await stage.surfacer.compacting("s2")
+    stage.memories = ()
+    assert ids(await stage.begin("compact", session="s2")) == ["rule"]
+
+
+async def test_rules_come_with_the_next_prompt_where_no_session_begins_anew() -> None:
+    stage = Session()
+    await stage.begin()
+    prompt = Cue(door="prompt", text="How is the cache keyed these days?", session="s")
+    assert isinstance(await stage.surfacer.surface(prompt), Skip)
+    await stage.surfacer.compacting("s")
+    assert ids(await stage.surfacer.surface(prompt)) == ["rule"]
+
+
+async def test_a_session_without_a_name_has_nothing_to_forget() -> None:
+    stage = Session(OLD)
+    await stage.surfacer.compacting("")
+    assert await stage.read("") == ["old"]

@@ -1,0 +1,98 @@
+"""What is configured for one tool holds beside that tool, and nowhere else."""
+
+import pytest
+
+from upwell.app import Settings, build
+from upwell.config import load
+from upwell.ground.types import Cue, Door, Skip, SkipReason, Surfacing
+from upwell.learn.learned import Limits
+
+FACTS = [
+    "The tide service retries src/tide/retry.py calls four times with jitter.",
+    "src/tide/retry.py must never sleep longer than ten seconds in all.",
+]
+HIGH = '[tool."fs__read_file".surface]\nmin_score = 1.0\n'
+
+
+@pytest.fixture
+async def told(tmp_path):
+    """`await told(toml, cue)`: what is said to it over these facts."""
+    apps = []
+
+    async def ask(toml, *cues):
+        home = tmp_path / f"home{len(apps)}"
+        home.mkdir(mode=0o700)
+        (home / "config.toml").write_text(toml)
+        app = await build(Settings(home=home, environment={}))
+        apps.append(app)
+        await app.memory.add_many([{"text": text} for text in FACTS])
+        await app.memory.add_many([{"text": f"note {n} of gardens"} for n in range(20)])
+        return [await app.surfacer.surface(cue) for cue in cues]
+
+    yield ask
+    for app in apps:
+        await app.aclose()
+
+
+def reading(tool, session="s"):
+    return Cue(door=Door.TOOL, tool=tool, args={"path": "src/tide/retry.py"}, session=session)
+
+
+async def test_a_threshold_of_one_tool_holds_beside_it_alone(told):
+    first, other = await told(HIGH, reading("fs__read_file"), reading("git__show", "t"))
+    assert isinstance(first, Skip)
+    assert first.reason is SkipReason.BELOW_MIN_SCORE
+    assert "< 1.00" in first.detail
+    assert isinstance(other, Surfacing)
+
+
+async def test_a_pattern_a_server_and_an_agents_own_tool_have_theirs(told):
+    toml = (
+        '[tool."git__*".surface]\nmin_score = 1.0\n'
+        '[server.fs]\ncommand = "x"\n[server.fs.surface]\nenabled = false\n'
+        '[tool."Read".surface]\nmin_score = 1.0\n'
+    )
+    cues = [reading("git__show"), reading("fs__read_file"), reading("Read"), reading("web__get")]
+    git, fs, own, other = await told(toml, *cues)
+    assert [one.reason for one in (git, fs, own)] == [
+        SkipReason.BELOW_MIN_SCORE,
+        SkipReason.DISABLED,
+        SkipReason.BELOW_MIN_SCORE,
+    ]
+    assert isinstance(other, Surfacing)
+
+
+async def test_a_low_threshold_lets_more_through_than_the_common_one(told):
+    toml = '[surface]\nmin_score = 1.0\n[tool."fs__*".surface]\nmin_score = 0.05\n'
+    first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
+    assert isinstance(first, Surfacing)
+    assert isinstance(other, Skip)
+
+
+async def test_how_much_is_said_is_each_tools_own(told):
+    toml = '[tool."fs__*".surface]\nmax_injection_chars = 40\n'
+    first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
+    assert first.reason is SkipReason.OVER_BUDGET
+    assert isinstance(other, Surfacing)
+
+
+async def test_a_door_is_no_tool(told):
+    toml = '[tool."*".surface]\nmin_score = 1.0\n'
+    prompt = Cue(door=Door.PROMPT, text="how often does src/tide/retry.py retry?", session="p")
+    said, beside = await told(toml, prompt, reading("fs__read_file"))
+    assert isinstance(said, Surfacing)
+    assert isinstance(beside, Skip)
+
+
+def test_learning_begins_at_the_threshold_of_the_tool():
+    limits = Limits(min_score=0.5, of_tool=lambda tool: 0.8)
+    assert limits.base("fs__read") == 0.8
+    assert [limits.base(door) for door in Door] == [0.5] * len(Door)
+
+
+def test_sizes_scale_with_the_window_where_a_tool_says_nothing(tmp_path):
+    (tmp_path / "config.toml").write_text(
+        '[agent]\ncontext_window = 16000\n[tool."fs__*".surface]\ntool_count = 7\n'
+    )
+    surface = load(tmp_path, environment={}).surface_of("fs__read")
+    assert (surface.tool_count, surface.max_injection_chars) == (7, 1500)
