@@ -11,6 +11,7 @@ from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.cache import Cache
+from upwell.gateway.connection import Connecting, connect
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
@@ -41,6 +42,7 @@ from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.memory.ltm import LtmRecall
@@ -198,6 +200,12 @@ def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
         has_secret=has_secret,
         options=config.compress,
     )
+
+
+def connecting(config: Config) -> Connecting:
+    """How servers are reached, with the logins of this home."""
+    logins = Logins(config.home.logins_file)
+    return partial(connect, environment=config.environment, logins=logins)
 
 
 def open_cache(config: Config, shelf: Shelf) -> Cache | None:
