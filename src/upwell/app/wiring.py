@@ -206,8 +206,7 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
-        most = config.gateway.lazy_tools_tokens
-        definitions = Definitions(most) if most else None
+        definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             Toolboxes(lambda principal: self.toolbox(principal, definitions)),

@@ -24,72 +24,48 @@ from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
+HUGE_BYTES = 4 * 1024 * 1024
+JOB_SECONDS = 30.0
+SECONDS_PER_MB = 5.0
+"""How long a job may take: several times what it does on a slow machine."""
 _WORKER = ("-P", "-m", "upwell.cli.workshop")
 """`-P`: nothing is imported from the folder that the agent works in."""
 
 
-class Workshop:
-    """The parent's side: hands large results over. `private` takes originals that must not touch
-    the disk, `ttl_seconds` is their time of life."""
+class _Bench:
+    """One child of the workshop, and one job after the other."""
 
-    def __init__(
-        self,
-        environment: Mapping[str, str],
-        private: Shelf,
-        ttl_seconds: float,
-        *,
-        ratios: Mapping[str, float] | None = None,
-        shortened: Shortened = unheard,
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
-        self._private = private
-        self._ttl_seconds = ttl_seconds
-        self._ratios = ratios or {}
-        self._shortened = shortened
         self._turn = asyncio.Lock()
         self._child: Child | None = None
 
-    async def fit(self, call: ToolCall, result: bytes) -> bytes:
-        """`result` fitted: raw JSON of an object, within the budget of the call's tool.
+    async def do(
+        self, job: Mapping[str, Any], result: bytes, seconds: float
+    ) -> tuple[dict[str, Any], bytes]:
+        """The outcome of a job. One over which the child dies is done once more.
 
         Raises:
-            NotJson: it is not one JSON object.
-            CompressionError: the workshop cannot be had, or ended over it.
+            CompressionError: the child cannot be had, died twice, or took longer than `seconds`.
         """
-        job = {
-            "server": call.server,
-            "tool": call.tool,
-            "args": call.args,
-            "query": call.query,
-            "principal": call.principal,
-            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
-        }
         async with self._turn:
-            try:
-                child = await self._running()
-                await child.sink.send(_head(job, result))
-                await child.sink.send(result)
-                head, fitted = await _read_frame(child.out)
-            except (OSError, EOFError, CannotStart) as error:
-                await self._end()
-                raise CompressionError(
-                    f"the workshop ended: {error}", strategy="workshop"
-                ) from error
-            except asyncio.CancelledError:
-                await self._end()
-                raise
-        if "fault" in head:
-            raise NotJson(head["fault"])
-        for key, value in head["private"].items():
-            kept = {key: base64.b64decode(value)}
-            await self._private.put(KIND, kept, ttl_seconds=self._ttl_seconds)
-        if head["shortened"]:
-            keys, before, after = head["shortened"]
-            self._shortened(call, Cut(tuple(keys), before, after))
-        return result if head["same"] else fitted
+            for again in (True, False):
+                try:
+                    async with asyncio.timeout(seconds):
+                        return await self._done(job, result)
+                except TimeoutError:
+                    await self._end()
+                    raise _failed(f"took longer than {seconds:.0f} s", result) from None
+                except (OSError, EOFError) as error:
+                    await self._end()
+                    if not again or isinstance(error, CannotStart):
+                        raise _failed(f"ended: {error}", result) from error
+                except asyncio.CancelledError:
+                    await self._end()
+                    raise
+        raise AssertionError("the second time returns or raises")
 
     async def warm(self) -> None:
-        """Start the child now. That it cannot be had shows when it is needed."""
         async with self._turn:
             try:
                 await self._running()
@@ -99,6 +75,12 @@ class Workshop:
     async def aclose(self) -> None:
         async with self._turn:
             await self._end()
+
+    async def _done(self, job: Mapping[str, Any], result: bytes) -> tuple[dict[str, Any], bytes]:
+        child = await self._running()
+        await child.sink.send(_head(job, result))
+        await child.sink.send(result)
+        return await _read_frame(child.out)
 
     async def _running(self) -> Child:
         if self._child is None:
@@ -112,6 +94,70 @@ class Workshop:
         child, self._child = self._child, None
         if child is not None:
             await child.stop(grace_seconds=0.5)
+
+
+class Workshop:
+    """The parent's side: hands large results over. `private` takes originals that must not touch
+    the disk, `ttl_seconds` is their time of life. Very large results have a bench of their own, so
+    that the others do not wait behind them."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        private: Shelf,
+        ttl_seconds: float,
+        *,
+        ratios: Mapping[str, float] | None = None,
+        shortened: Shortened = unheard,
+    ) -> None:
+        self._private = private
+        self._ttl_seconds = ttl_seconds
+        self._ratios = ratios or {}
+        self._shortened = shortened
+        self._usual, self._huge = _Bench(environment), _Bench(environment)
+
+    async def fit(self, call: ToolCall, result: bytes) -> bytes:
+        """`result` fitted: raw JSON of an object, within the budget of the call's tool.
+
+        Raises:
+            NotJson: it is not one JSON object.
+            CompressionError: the workshop cannot be had, ended over it, or took too long.
+        """
+        job = {
+            "server": call.server,
+            "tool": call.tool,
+            "args": call.args,
+            "query": call.query,
+            "principal": call.principal,
+            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+        }
+        bench = self._huge if len(result) >= HUGE_BYTES else self._usual
+        seconds = JOB_SECONDS + SECONDS_PER_MB * len(result) / 1e6
+        head, fitted = await bench.do(job, result, seconds)
+        if "fault" in head:
+            raise NotJson(head["fault"])
+        for key, value in head["private"].items():
+            kept = {key: base64.b64decode(value)}
+            await self._private.put(KIND, kept, ttl_seconds=self._ttl_seconds)
+        if head["shortened"]:
+            keys, before, after = head["shortened"]
+            self._shortened(call, Cut(tuple(keys), before, after))
+        return result if head["same"] else fitted
+
+    async def warm(self) -> None:
+        """Start a child now. That it cannot be had shows when it is needed."""
+        await self._usual.warm()
+
+    async def aclose(self) -> None:
+        await asyncio.gather(self._usual.aclose(), self._huge.aclose())
+
+
+def _failed(why: str, result: bytes) -> CompressionError:
+    return CompressionError(
+        f"a result of {len(result):,} bytes could not be shortened: the workshop {why}",
+        strategy="workshop",
+        hint='ask for less, or set compress.strategy = "none" for this tool',
+    )
 
 
 async def work(

@@ -1,11 +1,16 @@
 """Large results are fitted in a process of their own, with the same outcome as here."""
 
 import json
+import os
+import signal
+from pathlib import Path
 
 import pytest
+from tests.doors.peer import alive, processes
 
 from upwell.app import Settings, build
-from upwell.ground.errors import KeyUnknown
+from upwell.gateway.workshop import _Bench
+from upwell.ground.errors import CompressionError, KeyUnknown
 from upwell.ground.types import ToolCall
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
@@ -63,3 +68,26 @@ async def test_what_is_no_json_is_said_so_and_the_next_job_is_done(app):
 async def test_an_unknown_key_is_said_so(app):
     with pytest.raises(KeyUnknown):
         await app.original("0123456789abcdef")
+
+
+async def test_one_that_hangs_is_ended_and_the_next_job_is_done(tmp_path):
+    environment = {"PATH": "/usr/bin:/bin", "UPWELL_HOME": str(tmp_path)}
+    job = {"server": "fs", "tool": "read", "args": {}, "query": "", "principal": "", "ratio": 1.0}
+    bench = _Bench(environment)
+    await bench.warm()
+    (child,) = [pid for pid in processes(os.getpid()) if b"cli.workshop" in _command(pid)]
+    os.kill(child, signal.SIGSTOP)
+    with pytest.raises(CompressionError, match="took longer than 1 s"):
+        await bench.do(job, result_of(records(6000)), 1.0)
+    assert not alive(child)
+    head, fitted = await bench.do(job, result_of(records(6000)), 120.0)
+    assert head["shortened"]
+    assert json.loads(fitted)["content"]
+    await bench.aclose()
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
