@@ -26,6 +26,7 @@ from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
+from upwell.ground.veil import names_secret, veiled_address, veiled_words
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
@@ -57,7 +58,6 @@ SECTIONS: Mapping[str, type] = {
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
-_SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
@@ -204,14 +204,28 @@ def load(
 
 
 def masked(key: str, value: Any) -> Any:
-    """`***` for what must not be shown: secrets by name, and everything in `env` and `headers`."""
+    """`***` for what must not be shown: secrets by name, everything in `env` and `headers`, and in
+    addresses and arguments what lets somebody in."""
     parts = key.lower().replace("-", "_").split(".")
-    secret = bool(value) and not _SECRET_WORDS.isdisjoint(parts[-1].split("_"))
+    secret = bool(value) and names_secret(parts[-1])
     if secret or any(part in ("env", "headers") for part in parts[:-1]):
         return "***"
     if isinstance(value, Mapping):
         hidden = parts[-1] in ("env", "headers")
         return {name: "***" if hidden else masked(f"{key}.{name}", v) for name, v in value.items()}
+    if isinstance(value, str) and parts[-1].endswith("url"):
+        return veiled_address(value)
+    if parts[-1] in ("args", "command") and value:
+        return _veiled_command(value)
+    return value
+
+
+def _veiled_command(value: Any) -> Any:
+    """Words of a command, together or one of them."""
+    if isinstance(value, str):
+        return veiled_words([value])[0]
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return type(value)(veiled_words(value))
     return value
 
 

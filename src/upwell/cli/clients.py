@@ -106,7 +106,7 @@ def _diff(found: "Clients", plan: "Plan") -> str:
     from upwell.config import masked
     from upwell.ground.redact import redact
 
-    shown = found.diff(plan, lambda key, value: bool(masked(key, value) == "***"))
+    shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
     return redact(shown, keep_lines=True)[0]
 
 

@@ -90,11 +90,13 @@ def list_servers(
 ) -> None:
     """Show the MCP servers behind the gateway."""
     from upwell.config import load, masked
+    from upwell.ground.veil import veiled_address, veiled_words
 
     rows = [
         {
             "name": server.name,
-            "command": server.url or " ".join([server.command, *server.args]),
+            "command": veiled_address(server.url)
+            or " ".join(veiled_words([server.command, *server.args])),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
         }

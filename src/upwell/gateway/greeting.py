@@ -78,8 +78,15 @@ def known_now(upstreams: Iterable[Introduced]) -> Known:
 
 
 def remember(home: Home, known: Known) -> None:
-    """Write down what to say at the next start, where that can be done."""
-    said = dumps({"of": _state(home), **known.said()})
+    """Write down what to say at the next start, where that can be done; no secrets."""
+    from upwell.ground.redact import has_secret, redact
+
+    secret = has_secret(dumps(dict(known.capabilities)).decode(errors="replace"))
+    told = Known(
+        united([EVERYTHING]) if secret else known.capabilities,
+        redact(known.instructions)[0],
+    )
+    said = dumps({"of": _state(home), **told.said()})
     path = home.greeting_file
     try:
         if path.exists() and path.read_bytes() == said:

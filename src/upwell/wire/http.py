@@ -9,11 +9,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
+from upwell.ground.veil import veiled_address
 from upwell.wire.lines import MAX_LINE_BYTES, Line
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
@@ -39,6 +41,11 @@ class Endpoint:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     sse: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The address without what lets somebody in."""
+        return veiled_address(self.url)
 
 
 @dataclass(slots=True)
@@ -134,7 +141,7 @@ class HttpLink:
                 if mirrors := declared_by(tool):
                     self._mirrors[str(tool.value("name"))] = mirrors
             except BadMirror as error:
-                LOG.warning("%s: a tool is left out: %s", self._endpoint.url, error)
+                LOG.warning("%s: a tool is left out: %s", self._endpoint.shown, error)
                 continue
             kept.append(tool)
         return tuple(kept)
@@ -165,7 +172,7 @@ class HttpLink:
             async with stream as response:
                 await self._take(response, message, identity)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            self._gone(f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}")
+            self._gone(f"{self._endpoint.shown} cannot be reached: {_told(error)}")
             if identity is None:
                 raise ConnectionResetError(self._why) from error
 
@@ -232,7 +239,7 @@ class HttpLink:
                         if event.data:
                             self._queue.put_nowait(Line(event.data, oversize=event.oversize))
             except httpx2.HTTPError as error:
-                LOG.debug("%s: its stream ended: %s", self._endpoint.url, error)
+                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -252,7 +259,7 @@ class HttpLink:
                     elif event.data:
                         self._queue.put_nowait(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError) as error:
-            why = f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}"
+            why = f"{self._endpoint.shown} cannot be reached: {_told(error)}"
         self._gone(why)
         self._found.set()
 
@@ -282,14 +289,23 @@ def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
 
     parts = urlsplit(endpoint.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{endpoint.url!r} is no http or https address")
+        raise ValueError(f"{endpoint.shown!r} is no http or https address")
     client = httpx2.AsyncClient(
         headers=dict(endpoint.headers),
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
     )
     return HttpLink(endpoint, client, max_bytes)
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; errors of the status cite the whole address."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP {response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
