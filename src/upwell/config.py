@@ -23,6 +23,7 @@ from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import read_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
@@ -231,7 +232,7 @@ def _veiled_command(value: Any) -> Any:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

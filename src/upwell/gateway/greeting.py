@@ -89,7 +89,7 @@ def remember(home: Home, known: Known) -> None:
     said = dumps({"of": _state(home), **told.said()})
     path = home.greeting_file
     try:
-        if path.exists() and path.read_bytes() == said:
+        if path.is_file() and path.read_bytes() == said:
             return
         fresh = path.with_suffix(f".{os.getpid()}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -102,6 +102,8 @@ def remember(home: Home, known: Known) -> None:
 
 def remembered(home: Home) -> Known:
     """What was said last, if the configuration is still the same."""
+    if not home.greeting_file.is_file():
+        return Known(united([EVERYTHING]))
     try:
         found = loads(home.greeting_file.read_bytes())
         if isinstance(found, dict) and found.get("of") == _state(home):
