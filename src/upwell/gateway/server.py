@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.connection import Connecting
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
@@ -40,7 +41,7 @@ class Gateway:
         *,
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
-        environment: Mapping[str, str],
+        connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
         lists: ToolLists | None = None,
         definitions: Definitions | None = None,
@@ -50,7 +51,7 @@ class Gateway:
         self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self._environment = environment
+        self._connecting = connecting
         self._fleet = Fleet(servers, self._launched)
         self._definitions = definitions or Definitions()
         self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
@@ -112,7 +113,7 @@ class Gateway:
 
     def _launched(self, server: ServerOptions) -> Upstream:
         """A server, with what it listed last until it says what it lists now."""
-        upstream = Upstream(server, self._options, self._environment, self._changed, self.audience)
+        upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
         upstream.tools = self._lists.of(server)
         return upstream
 
