@@ -64,6 +64,7 @@ def test_every_documented_key_exists():
         "clients.json",
         "tokens.json",
         "logins.json",
+        "tools.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

@@ -145,7 +145,7 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
         await app.aclose()
 
 
-async def examine() -> dict[str, Ping]:
+async def examine(cwd: str | None = None) -> dict[str, Ping]:
     """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
     try:
         config = load()
@@ -153,7 +153,7 @@ async def examine() -> dict[str, Ping]:
     except UpwellError as error:
         part = "config" if isinstance(error, ConfigError) else "home"
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
-    app = await build(Settings(tolerant=True))
+    app = await build(Settings(tolerant=True, cwd=cwd))
     try:
         parts = {
             "config": Ping(ok=True, detail=str(config.home.config_file)),

@@ -30,6 +30,7 @@ from upwell.config import Config, load
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -132,6 +133,7 @@ class App:
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
             shortened=self._served,
+            brief=self.fitter.brief,
         )
         self._files = files
         self._cwd = cwd
@@ -207,8 +209,7 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
-        most = config.gateway.lazy_tools_tokens
-        definitions = Definitions(most) if most else None
+        definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             Toolboxes(lambda principal: self.toolbox(principal, definitions)),
@@ -218,6 +219,7 @@ class App:
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
             connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
+            lists=ToolLists(config.home.lists_file),
             definitions=definitions,
         )
 
@@ -255,7 +257,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "notes": await asyncio.to_thread(self.notes.ping),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

@@ -59,6 +59,7 @@ class Home:
     logs = Inside("log")
     secret_file = Inside("secret")
     greeting_file = Inside("greeting.json")
+    lists_file = Inside("tools.json")
     token_file = Inside("token")
     tokens_file = Inside("tokens.json")
     logins_file = Inside("logins.json")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
+from upwell.ground.files import is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
 from upwell.ground.text.counts import counted
@@ -194,7 +195,7 @@ class Documents:
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and notes.path.exists())
+        return self.catalog.exists or (notes is not None and is_there(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""
