@@ -20,6 +20,7 @@ from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import read_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.settings import checked, masked, unknown
@@ -200,7 +201,7 @@ def load(
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

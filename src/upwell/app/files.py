@@ -17,7 +17,7 @@ from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
-from upwell.ground.files import make_once
+from upwell.ground.files import make_once, read_whole
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import brings, project_of
@@ -220,7 +220,7 @@ def secret_of(home: Home) -> bytes:
     path = home.secret_file
     try:
         make_once(path, secrets.token_bytes(32))
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         LOG.warning("no secret can be kept in %s: %s", path, error)
         return secrets.token_bytes(32)

@@ -107,7 +107,7 @@ def _diff(found: "Clients", plan: "Plan") -> str:
     from upwell.ground.redact import redact
     from upwell.ground.settings import masked
 
-    shown = found.diff(plan, lambda key, value: bool(masked(key, value) == "***"))
+    shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
     return redact(shown, keep_lines=True)[0]
 
 

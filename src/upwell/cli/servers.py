@@ -97,6 +97,7 @@ def list_servers(
     """Show the MCP servers behind the gateway."""
     from upwell.config import load
     from upwell.ground.settings import masked
+    from upwell.ground.veil import veiled_address, veiled_words
     from upwell.wire.logins import Logins
 
     config = load()
@@ -104,7 +105,8 @@ def list_servers(
     rows = [
         {
             "name": server.name,
-            "command": server.url or " ".join([server.command, *server.args]),
+            "command": veiled_address(server.url)
+            or " ".join(veiled_words([server.command, *server.args])),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
             "login": logins.described(server.name, server.url) if server.auth == "oauth" else "",

@@ -118,6 +118,7 @@ class Workshop:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._first, self._second = (_Bench(number, environment) for number in range(BENCHES))
         self._free: asyncio.PriorityQueue[_Bench] = asyncio.PriorityQueue()
+        self._ending = asyncio.Lock()
         self._free.put_nowait(self._first)
         self._free.put_nowait(self._second)
 
@@ -167,9 +168,12 @@ class Workshop:
                 LOG.warning("the workshop does not start: %s", error)
 
     async def aclose(self) -> None:
-        """Let what is under way be finished, and end."""
-        for _ in range(BENCHES):
-            await (await self._free.get()).end()
+        """Let what is under way be finished, and end. The next result begins it anew."""
+        async with self._ending:
+            benches = [await self._free.get() for _ in range(BENCHES)]
+            for bench in benches:
+                await bench.end()
+                self._free.put_nowait(bench)
 
     @asynccontextmanager
     async def _bench(self) -> AsyncIterator[_Bench]:

@@ -53,10 +53,13 @@ class ConfigError(UpwellError):
 
 
 class UpstreamError(UpwellError):
-    """An upstream server failed. `server` is its configured name."""
+    """An upstream server failed. `server` is its configured name. The model reads the message, so
+    what is known as a secret in it, as where a server's last words are cited, is masked."""
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        from upwell.ground.redact import redact
+
+        super().__init__(redact(message)[0], hint=hint)
         self.server = server
 
 

@@ -9,7 +9,7 @@ from filelock import FileLock
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import write_whole
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 
@@ -117,7 +117,7 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
         ConfigError: it is not TOML.
     """
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
+        return tomlkit.parse(read_whole(path))
     except FileNotFoundError:
         return tomlkit.document()
     except (TOMLKitError, UnicodeDecodeError) as error:
@@ -125,6 +125,10 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
             f"{path} is not TOML: {error}",
             origin=str(path),
             hint="mend it first; it was not touched",
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", origin=str(path), hint="check what it is"
         ) from error
 
 

@@ -9,11 +9,13 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
+from upwell.ground.veil import veiled_address
 from upwell.wire.lines import MAX_LINE_BYTES, Line
 from upwell.wire.logins import LoginNeeded
 from upwell.wire.mirrors import Mirrors
@@ -40,6 +42,11 @@ class Endpoint:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     sse: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The address without what lets somebody in."""
+        return veiled_address(self.url)
 
 
 @dataclass(slots=True)
@@ -152,7 +159,8 @@ class HttpLink:
             async with stream as response:
                 await self._take(response, message, identity)
         except (httpx2.HTTPError, httpx2.InvalidURL, LoginNeeded) as error:
-            self._gone(_why(self._endpoint.url, error), locked_out=isinstance(error, LoginNeeded))
+            why = _why(self._endpoint.shown, error)
+            self._gone(why, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
 
@@ -221,7 +229,7 @@ class HttpLink:
                         if event.data:
                             self._queue.put_nowait(Line(event.data, oversize=event.oversize))
             except (httpx2.HTTPError, LoginNeeded) as error:
-                LOG.debug("%s: its stream ended: %s", self._endpoint.url, error)
+                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -241,7 +249,7 @@ class HttpLink:
                     elif event.data:
                         self._queue.put_nowait(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
-            why, locked_out = _why(self._endpoint.url, error), isinstance(error, LoginNeeded)
+            why, locked_out = _why(self._endpoint.shown, error), isinstance(error, LoginNeeded)
         self._gone(why, locked_out=locked_out)
         self._found.set()
 
@@ -273,10 +281,11 @@ def open_link(
 
     parts = urlsplit(endpoint.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{endpoint.url!r} is no http or https address")
+        raise ValueError(f"{endpoint.shown!r} is no http or https address")
     client = httpx2.AsyncClient(
         headers=dict(endpoint.headers),
         auth=auth,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
@@ -284,11 +293,19 @@ def open_link(
     return HttpLink(endpoint, client, max_bytes)
 
 
-def _why(url: str, error: Exception) -> str:
-    """What became of a request."""
+def _why(shown: str, error: Exception) -> str:
+    """What became of a request to an address, as it may be shown."""
     if isinstance(error, LoginNeeded):
         return str(error)
-    return f"{url} cannot be reached: {error or type(error).__name__}"
+    return f"{shown} cannot be reached: {_told(error)}"
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; errors of the status cite the whole address."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP {response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
