@@ -31,6 +31,18 @@ def test_a_session_from_beginning_to_end(address: Address) -> None:
     assert one.post("ping", 1)[0] == 404
 
 
+def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) -> None:
+    one = address.begin()
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":'
+        b'{\n"text":"x","more":[\n{"jsonrpc":"2.0","id":"s","method":"tools/list"}\r\n]}}}'
+    )
+    status, _, message = address.send("POST", body, Mcp_Session_Id=one.session)
+    assert (status, said(message["result"])) == (200, "x")
+    torn = body.replace(b'"x"', b'"x\ny"')
+    assert address.send("POST", torn, Mcp_Session_Id=one.session)[0] == 400
+
+
 def test_the_modern_era(address: Address) -> None:
     call = {"name": "up__echo", "arguments": {"text": "hi"}}
     status, headers, message = address.modern("tools/call", call)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -53,13 +53,14 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Open one line. Of a large answer only the head is read: its `result` is whatever follows,
-    unopened, and whoever takes it has to look whether it is JSON.
+    """Open one message, which is one line from here on. Of a large answer only the head is read:
+    its `result` is whatever follows, unopened, and whoever takes it has to look whether it is JSON.
 
     Raises:
-        NotJson: it is not a JSON object, or its id is no text or number of 1 024 bytes at most.
+        NotJson: it is not a JSON object, a line ends inside a string, or its id is no text or
+            number of 1 024 bytes at most.
     """
-    data, repaired = data.removeprefix(_MARK), 0
+    data, repaired = one_line(data.removeprefix(_MARK).strip()), 0
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -222,6 +223,8 @@ class Peer:
             LOG.debug("could not send a cancellation: %s", error)
 
     async def _take(self, line: Line) -> None:
+        if line.unless and not self._waits(line.unless):
+            return
         if line.oversize:
             self._refuse(line)
             if self._complains and (found := _ID.search(line.data)):
@@ -247,6 +250,10 @@ class Peer:
                 self._settle(message.id, message)
             else:
                 LOG.warning("a message of %d bytes with neither method nor id", len(data))
+
+    def _waits(self, identity: bytes) -> bool:
+        future = self._waiting.get(identity)
+        return future is not None and not future.done()
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
