@@ -100,3 +100,17 @@ def test_what_an_agent_does_not_read_waits_at_the_server(peer: Peer) -> None:
     peer.start("tools/call", {"name": "odd__flood", "arguments": {}})
     time.sleep(4)
     assert rss_mb(peer.process.pid) - before < 60
+
+
+def test_a_notice_that_one_server_does_not_take_holds_nobody_up(gateway: Gateway, odd: str) -> None:
+    peer = gateway({"odd": {"url": odd}, "deaf": script("deaf"), "up": script("upstream")})
+    peer.wait_for_tools("odd__echo", "up__echo", "deaf__echo")
+    large = {"padding": "x" * 200_000}
+    for _ in range(20):
+        peer.send({"method": "notifications/roots/list_changed", "params": large})
+    began = time.monotonic()
+    assert peer.result("ping", {}, AT_ONCE) == {}
+    assert text_of(peer.call("up__echo", AT_ONCE, text="on")) == "on"
+    assert time.monotonic() - began < 3, "sooner than a notice is given up"
+    peer.send({"method": "notifications/vendor/last"})
+    assert peer.result("ping", {}, AT_ONCE) == {}

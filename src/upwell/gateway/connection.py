@@ -23,6 +23,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.inbound import Inbound, Surroundings
 from upwell.gateway.inflight import InFlight, Patience
+from upwell.gateway.notices import Notices
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
     UpstreamError,
@@ -72,6 +73,7 @@ class Connection:
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
         self._peer = Peer(lines, link.sink, self._inbound.take)
+        self._notices = Notices(server.name, self._peer.notify)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
 
     async def greet(self, timeout_seconds: float) -> tuple[RawObject, ...]:
@@ -155,14 +157,12 @@ class Connection:
                 sent = await self._with_input(sent, reply.result, client)
         raise self._babble(f"it asked for input {MOST_ROUNDS} times over")
 
-    async def tell(self, method: str, params: bytes = b"") -> None:
-        """Notify the server; that it is gone shows elsewhere."""
-        try:
-            await self._peer.notify(method, params)
-        except PeerGone as error:
-            LOG.debug("upstream %s is gone: %s", self._server.name, error)
+    def tell(self, method: str, params: bytes = b"") -> None:
+        """Notify the server, before whatever it is asked from now on; nobody waits for it."""
+        self._notices.tell(method, params)
 
     async def _asked(self, method: str, params: RawObject, client: Client) -> Reply:
+        await self._notices.sent()
         try:
             reply = await self._peer.request(method, self._addressed(params, client))
         except PeerGone as error:
@@ -213,6 +213,7 @@ class Connection:
     async def aclose(self) -> None:
         """End the server and everything it started."""
         self._inbound.close()
+        self._notices.close()
         await self._link.stop()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)

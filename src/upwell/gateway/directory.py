@@ -78,10 +78,10 @@ class Directory:
         """Did anybody ask for this list (`prompts`, `resources`)?"""
         return kind in self._shown
 
-    async def tell(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to every server."""
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on to every server; without waiting for any."""
         for upstream in self.upstreams():
-            await upstream.tell(method, params)
+            upstream.tell(method, params)
 
     async def prompts(self, client: Client) -> bytes:
         """The raw array of every prompt."""

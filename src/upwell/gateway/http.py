@@ -159,7 +159,7 @@ class HttpFront:
             if identity in held.running:
                 held.running[identity].cancel()
         else:
-            await self._directory.tell(message.method or "", message.params)
+            self._directory.tell(message.method or "", message.params)
 
     async def _modern_post(
         self,

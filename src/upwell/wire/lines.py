@@ -113,13 +113,15 @@ class PipeSink:
         await self.send(framed(line))
 
     async def send(self, data: bytes) -> None:
-        """Send `data` as it is.
+        """Send `data` as it is, when what was sent before it was read. Who gives up waiting for
+        that has sent nothing.
 
         Raises:
             ConnectionError: nobody reads any more.
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side is gone")
+        await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
 

@@ -46,6 +46,13 @@ OVER = {name: threading.Event() for name in POURED}
 
 
 class Odd(web.Web):
+    def do_POST(self) -> None:
+        """A notice about roots is never taken."""
+        length = int(self.headers["content-length"])
+        if b"notifications/roots/list_changed" in self.rfile.peek()[:length]:
+            time.sleep(60)
+        super().do_POST()
+
     def call(self, identity: Any, params: Any) -> None:
         name, arguments = params["name"], params["arguments"]
         answer = web.message(identity, web.said(name))
