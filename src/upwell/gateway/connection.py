@@ -7,6 +7,7 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
@@ -22,7 +23,7 @@ from upwell.gateway.eras import (
     wants_input,
 )
 from upwell.gateway.inbound import Inbound, Surroundings
-from upwell.gateway.inflight import InFlight, Patience
+from upwell.gateway.inflight import Call, InFlight, Patience
 from upwell.gateway.notices import Notices
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
@@ -146,25 +147,28 @@ class Connection:
         Raises:
             UpstreamError: it died, or answered with something that is no answer.
         """
-        with self._in_flight.begun(params, client, patience) as sent:
+        with self._in_flight.begun(params, client, patience) as call:
             for _ in range(MOST_ROUNDS):
-                reply = await self._asked(method, sent, client)
+                reply = await self._asked(method, call)
                 if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
                     await self.tools()
-                    reply = await self._asked(method, sent, client)
+                    reply = await self._asked(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
-                sent = await self._with_input(sent, reply.result, client)
+                call.params = await self._with_input(call.params, reply.result, client)
         raise self._babble(f"it asked for input {MOST_ROUNDS} times over")
 
     def tell(self, method: str, params: bytes = b"") -> None:
         """Notify the server, before whatever it is asked from now on; nobody waits for it."""
         self._notices.tell(method, params)
 
-    async def _asked(self, method: str, params: RawObject, client: Client) -> Reply:
+    async def _asked(self, method: str, call: Call) -> Reply:
         await self._notices.sent()
         try:
-            reply = await self._peer.request(method, self._addressed(params, client))
+            call.sent = True
+            params = self._addressed(call.params, call.client)
+            late = partial(self._in_flight.answered, call)
+            reply = await self._peer.request(method, params, late)
         except PeerGone as error:
             raise await self.obituary("ended before it answered") from error
         except PeerBabbled as error:

@@ -178,7 +178,7 @@ class HttpFront:
             mirrors = await self._desk.mirrors(text_of(params, "name"))
             check_arguments(headers, message, params, mirrors)
         session = self._modern.setdefault(
-            principal, Session(_NoStream(), principal=principal, modern=True)
+            principal, Session(_NoStream(), principal=principal, modern=True, shared=True)
         )
         stream = Stream(Questions())
         work = asyncio.create_task(self._answer(session, message, stream))

@@ -98,11 +98,14 @@ class Inbound:
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
-        waiting = self._in_flight.clients()
-        client = self._in_flight.whose() if waiting else self._around.only_client()
+        client = self._in_flight.whose(self._around.only_client())
         if client is None:
-            why = "several clients wait, and it cannot be told whose request this is"
-            return declined(method, why if waiting else "no client is there to be asked")
+            why = "no client is there to be asked"
+            if self._in_flight.clients():
+                why = "several clients wait, and it cannot be told whose request this is"
+            if self._in_flight.left_by():
+                why = "it may be about a call that was given up, and nobody else is asked"
+            return declined(method, why)
         try:
             with self._in_flight.asking(client):
                 return await client.ask(method, message.params)

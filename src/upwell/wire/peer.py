@@ -25,6 +25,8 @@ _ANSWER_HEAD = re.compile(
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark, which some runtimes put before the first line that they write."""
 MOST_ID_BYTES = 1024
+MOST_LATE = 1_000
+"""So many answers that nobody waits for any more are still known when they come."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
@@ -148,6 +150,7 @@ class Peer:
         self._on_message = on_message
         self._complains = complains
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
         self._gone: Exception | None = None
 
@@ -173,8 +176,11 @@ class Peer:
             if not future.done():
                 future.set_exception(why)
 
-    async def request(self, method: str, params: bytes) -> Reply:
-        """Ask and wait. When the wait is cancelled the other side is told.
+    async def request(
+        self, method: str, params: bytes, late: Callable[[], None] | None = None
+    ) -> Reply:
+        """Ask and wait. When the wait is cancelled the other side is told; `late` hears of an
+        answer that comes all the same.
 
         Raises:
             PeerGone: the conversation ended first.
@@ -193,6 +199,7 @@ class Peer:
             )
             return await future
         except asyncio.CancelledError:
+            self._given_up(identity, late)
             await self._cancel(identity)
             raise
         finally:
@@ -211,6 +218,12 @@ class Peer:
             await self._sink.write(line)
         except (ConnectionError, OSError) as error:
             raise PeerGone(f"the connection is closed: {error}") from error
+
+    def _given_up(self, identity: bytes, late: Callable[[], None] | None) -> None:
+        if late is not None:
+            self._late[identity] = late
+        if len(self._late) > MOST_LATE:
+            del self._late[next(iter(self._late))]
 
     async def _cancel(self, identity: bytes) -> None:
         if self._gone is not None:
@@ -257,6 +270,8 @@ class Peer:
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
+        if late := self._late.pop(identity, None):
+            late()
         if future is None or future.done():
             LOG.warning("an answer that nobody waits for, id %r", identity[:40])
             return
