@@ -98,12 +98,13 @@ class Inbound:
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
-        client = self._in_flight.whose(self._around.only_client())
+        waiting, only = self._in_flight.clients(), self._around.only_client()
+        client = self._in_flight.whose(only)
         if client is None:
             why = "no client is there to be asked"
-            if self._in_flight.clients():
+            if len(waiting) > 1:
                 why = "several clients wait, and it cannot be told whose request this is"
-            if self._in_flight.left_by():
+            elif waiting or only:
                 why = "it may be about a call that was given up, and nobody else is asked"
             return declined(method, why)
         try:
