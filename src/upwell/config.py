@@ -111,7 +111,7 @@ class Config:
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
         overriding = self._overriding("compress", server, f"{server}__{tool}")
-        return dataclasses.replace(self.compress, **overriding)
+        return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""

@@ -329,7 +329,7 @@ async def test_a_megabyte_is_kept(store: Store) -> None:
 async def test_ping_counts(store: Store) -> None:
     await store.add([Memory(text="one")])
     ping = await store.ping()
-    assert (ping.ok, ping.detail) == (True, "1 memories")
+    assert (ping.ok, ping.detail) == (True, "1 memory")
 
 
 async def test_standing_rules_are_listed_apart_and_never_found(store: Store, clock: Hands) -> None:

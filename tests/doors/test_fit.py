@@ -1,6 +1,8 @@
 """Large responses come back within budget, and nothing of them is lost."""
 
 import json
+import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,6 +70,22 @@ def test_the_query_decides_what_is_kept(peer: Peer) -> None:
     assert f"Section 391: {section}" in asked
     assert "Pool 391 keeps species" in asked
     assert plain
+
+
+def test_what_was_left_out_is_found_by_a_search(peer: Peer) -> None:
+    """The first thing that this process does with the original: nothing of it is loaded yet."""
+    key = key_in(peer.call("up__big_markdown"))
+    found = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
+    assert "Pool 391 keeps species" in found
+    assert len(found) < MOST_CHARS
+
+
+def test_a_section_is_read_by_its_name(peer: Peer) -> None:
+    key = key_in(peer.call("up__big_markdown"))
+    wanted = ["Section 391: pool 391"]
+    assert "Pool 391 keeps species" in everything(
+        peer.call("upwell__select_sections", key=key, sections=wanted)
+    )
 
 
 def test_the_same_response_gives_the_same_bytes(peer: Peer) -> None:
@@ -148,3 +166,18 @@ def test_a_large_error_is_still_an_error(gateway: Gateway) -> None:
     assert result["isError"] is True
     assert len(everything(result)) < MOST_CHARS
     assert "exit status 2" in everything(result)
+
+
+def test_a_ledger_that_somebody_holds_does_not_hold_up_calls(gateway: Gateway, home: Path) -> None:
+    peer = gateway({"up": script("upstream")}, cache={"tools": ["up__*"]})
+    peer.wait_for_tools("up__big_json", "upwell__read_more")
+    peer.call("up__big_markdown")
+    holder = sqlite3.connect(home / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    result = peer.call("up__big_json")
+    assert read_all(peer, key_in(result), len(big_json())) == big_json()
+    assert time.monotonic() - began < 6
+    assert "kept in memory only" in everything(result)
+    holder.execute("ROLLBACK")
+    holder.close()

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,6 @@ from upwell.ground.project import brings, project_of
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
-from upwell.ground.types import Trust
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import Ratings
 from upwell.memory.absent import AbsentStore
@@ -32,7 +32,7 @@ from upwell.memory.imports import Imports
 from upwell.memory.library import Library
 from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
-from upwell.memory.origins import Origin, Origins
+from upwell.memory.origins import Origins
 from upwell.memory.qmd import FallBack, QmdRecall
 from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
@@ -142,17 +142,18 @@ def open_qmd(config: Config) -> QmdRecall | None:
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     """The notes of the folder's project where it keeps some (`.upwell/stm.json`), else the home's.
-    What a repository brings with the clone is not used: its notes are not this user's."""
-    origins, path, unknown = Origins(config.home.origins_file), config.home.notes_file, Origin()
-    project = project_of(cwd)
+    A file that came with a repository or an archive is not used: its notes are not this user's."""
+    open_at = partial(ShortTerm, options=config.stm, origins=Origins(config.home.origins_file))
+    notes, project = open_at(config.home.notes_file), project_of(cwd)
     folder = Path(project, PROJECT_FOLDER) if project else None
-    if folder and not folder.is_symlink() and folder.is_dir() and project:
-        if brings(project, f"{PROJECT_FOLDER}/{path.name}"):
-            LOG.warning("%s came with the repository and is not used", folder / path.name)
-        else:
-            path = folder / path.name
-            unknown = Origin(project=project, trust=Trust.AGENT)
-    return ShortTerm(path, options=config.stm, origins=origins, unknown=unknown)
+    if not project or not folder or folder.is_symlink() or not folder.is_dir():
+        return notes
+    theirs = open_at(folder / notes.path.name, root=project)
+    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not theirs.is_strangers():
+        return theirs
+    LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
+    notes.ignored = theirs.path
+    return notes
 
 
 def open_shelf(config: Config, files: Files) -> Shelf:

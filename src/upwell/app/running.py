@@ -24,6 +24,7 @@ from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
 from upwell.ground.pause import Pause
 from upwell.ground.sessions import own_parent
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG, export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
@@ -141,7 +142,7 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
         await app.aclose()
 
 
-async def examine() -> dict[str, Ping]:
+async def examine(cwd: str | None = None) -> dict[str, Ping]:
     """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
     try:
         config = load()
@@ -149,7 +150,7 @@ async def examine() -> dict[str, Ping]:
     except UpwellError as error:
         part = "config" if isinstance(error, ConfigError) else "home"
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
-    app = await build(Settings(tolerant=True))
+    app = await build(Settings(tolerant=True, cwd=cwd))
     try:
         parts = {
             "config": Ping(ok=True, detail=str(config.home.config_file)),
@@ -201,7 +202,10 @@ async def _documents(app: App) -> Ping:
         sources = await app.imports.all()
     except StoreError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    held = f"{state.files} files of {len(sources)} imports, {state.chunks} chunks"
+    held = (
+        f"{counted(state.files, 'file')} of {counted(len(sources), 'import')}, "
+        f"{counted(state.chunks, 'chunk')}"
+    )
     checked = f"checked now in {state.seconds * 1000:.0f} ms"
     unread = [f"{one.path}: {one.why}" for one in state.problems]
     more = [f"{len(unread)} not read: {'; '.join(unread[:SHOWN_PROBLEMS])}"] if unread else []

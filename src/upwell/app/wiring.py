@@ -131,6 +131,7 @@ class App:
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
             shortened=self._served,
+            brief=self.fitter.brief,
         )
         self._files = files
         self._cwd = cwd
@@ -206,8 +207,7 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
-        most = config.gateway.lazy_tools_tokens
-        definitions = Definitions(most) if most else None
+        definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             Toolboxes(lambda principal: self.toolbox(principal, definitions)),
@@ -254,7 +254,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "notes": await asyncio.to_thread(self.notes.ping),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

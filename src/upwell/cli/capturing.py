@@ -10,6 +10,7 @@ from upwell.cli.hooks import hook
 from upwell.cli.output import note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
+from upwell.ground.text.counts import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -53,7 +54,7 @@ def accept(ids: Ids = None, everything: All = False) -> None:
 
     kept = with_app(work) if chosen else 0
     box.take([one.id for one in chosen])
-    say(f"{kept} memories kept")
+    say(f"{counted(kept, 'memory', 'memories')} kept")
 
 
 @inbox.command("refuse")
@@ -61,7 +62,7 @@ def refuse(ids: Ids = None, everything: All = False) -> None:
     """Let go of these; they are not proposed again."""
     box = _inbox()
     chosen = box.chosen(_named(ids, everything))
-    say(f"{len(box.take([one.id for one in chosen]))} proposals let go")
+    say(f"{counted(len(box.take([one.id for one in chosen])), 'proposal')} let go")
 
 
 @learn.command("git")
@@ -71,10 +72,12 @@ def git(
 ) -> None:
     """Propose memories from commit messages that say why, with the files they touched."""
     from upwell.capture.git import proposals_from
+    from upwell.config import load
 
-    found = proposals_from(path, commits)
+    found = proposals_from(path, commits, load().environment)
     new = _inbox().propose(found)
-    say(f"{new} new proposals from {len(found)} commits that say why")
+    reasons = "commit that says why" if len(found) == 1 else "commits that say why"
+    say(f"{counted(new, 'new proposal')} from {len(found):,} {reasons}")
     if new:
         note("upwell: `upwell inbox` shows them, `upwell inbox accept --all` keeps them")
 

@@ -1,5 +1,6 @@
 """feedback · tune · explain: what was said of surfacings, what was learned of it, and why."""
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,7 +31,7 @@ def feedback(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether surfaced memories were worth it; what is shown follows."""
+    """Say whether what was said was worth it. What is shown follows."""
     from upwell.tools.feedback import noted
 
     if rating not in list(Rating):
@@ -64,7 +65,7 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what was learned of each tool: how sure surfacing must be beside it, how much of its
+    """Show what was learned of each tool. How sure surfacing must be beside it, how much of its
     results is kept; and which memories are not offered any more."""
     if memory and not reset:
         raise UsageError("--memory goes with --reset", hint="upwell tune --reset --memory ID")
@@ -144,26 +145,32 @@ def explain(
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Why upwell spoke or kept silent lately, call by call, the newest last."""
-    found = with_app(lambda app: app.decisions())
-    kept = [one for one in found if session in (None, one["session"])][-number:]
+    """Tell why upwell spoke or kept silent lately. Call by call, the newest last."""
+    from upwell.surface.account import account_of_past
+
+    async def work(app: "App") -> tuple[list[dict[str, Any]], dict[str, str]]:
+        decisions = await app.decisions()
+        kept = [one for one in decisions if session in (None, one["session"])][-number:]
+        return kept, await texts_of(app, kept)
+
+    kept, texts = with_app(work)
     if as_json:
         say_json({"decisions": kept})
         return
-    rows = [
-        {
-            "when": iso(one["at"]),
-            "door": one["tool"] or one["door"],
-            "outcome": f"{one['outcome']} (late)" if one["late"] else one["outcome"],
-            "why": one["detail"] or ", ".join(memory for memory, _ in one["memories"]),
-            "confidence": f"{one['confidence']:.2f}",
-            "for": "; ".join(one["queries"])[:100],
-            "id": one["id"] if one["memories"] else "",
-        }
-        for one in kept
-    ]
-    columns = ("when", "door", "outcome", "why", "confidence", "for", "id")
-    table(columns, rows, "Nothing was decided yet.")
+    if not kept:
+        note("Nothing was decided yet.")
+    for one in kept:
+        head, *rest = account_of_past(one, texts)
+        say(f"{iso(one['at'])} {head}")
+        for line in rest:
+            say(line)
+
+
+async def texts_of(app: "App", decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The texts of the memories that were said, by id, of those that are still there."""
+    said = {memory_id for one in decisions for memory_id, _ in one["memories"]}
+    found = {memory_id: await app.memory.get(memory_id) for memory_id in said}
+    return {memory_id: memory.text for memory_id, memory in found.items() if memory}
 
 
 def _number(value: float) -> str:

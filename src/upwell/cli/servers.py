@@ -25,7 +25,7 @@ def serve(
         typer.Option(metavar="HOST:PORT", help="Serve HTTP there: /mcp /hook /healthz /metrics."),
     ] = None,
 ) -> None:
-    """Run the gateway on stdin and stdout, for an agent to start; or for many, on HTTP."""
+    """Run the gateway on stdin and stdout, or for many on HTTP."""
     from upwell.cli.serve import main
 
     raise typer.Exit(main(http))
@@ -39,7 +39,7 @@ def add(
     ] = None,
     url: Annotated[str, typer.Option(help="Where a server on HTTP is.")] = "",
     header: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="For every request to it.")
+        list[str] | None, typer.Option(metavar="K: V", help="For every request to it.")
     ] = None,
     transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
     from_clients: Annotated[
@@ -52,8 +52,8 @@ def add(
         list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…, or add NAME --url URL, or
-    those that the agents have: upwell add --from-clients"""
+    """Put an MCP server behind the gateway. It is a command: upwell add NAME -- CMD ARGS…; an
+    address: upwell add NAME --url URL; or what the agents have: upwell add --from-clients"""
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
@@ -77,7 +77,7 @@ def add(
         line,
         dict(map(_pair, env or ())),
         url=url,
-        headers=dict(map(_pair, header or ())),
+        headers=dict(map(_header, header or ())),
         transport=transport,
     )
     say(f"added {name} to {path}")
@@ -122,11 +122,22 @@ def on(session: Annotated[str | None, typer.Option(help="Only this session.")] =
 
 
 def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Pause everything: calls pass through untouched, nothing is surfaced."""
+    """Pause everything. Calls pass through untouched, nothing is surfaced."""
     from upwell.app import pause
 
     pause(session)
-    say("upwell is off" + (f" in session {session}" if session else "") + "; `upwell on` resumes")
+    again = f"upwell on --session {session}" if session else "upwell on"
+    say("upwell is off" + (f" in session {session}" if session else "") + f"; `{again}` resumes")
+
+
+def _header(text: str) -> tuple[str, str]:
+    """A header as curl takes it, `Name: value`; or as the environment, `Name=value`."""
+    name, colon, value = text.partition(":")
+    if not colon or "=" in name:
+        return _pair(text)
+    if not name.strip():
+        raise UsageError(f"{text!r} has no name", hint='like --header "Authorization: Bearer …"')
+    return name.strip(), value.strip()
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from upwell.cli.output import note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
+from upwell.ground.text.counts import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -77,7 +78,7 @@ def export(
             count += 1
         return count
 
-    note(f"upwell: {with_app(work)} memories")
+    note(f"upwell: {counted(with_app(work), 'memory', 'memories')}")
 
 
 async def _take(
@@ -113,6 +114,7 @@ def _tell(one: "Imported") -> None:
     for rule, count in one.redacted.items():
         note(f"upwell: {count} secrets were masked before they were kept ({rule})")
     if one.format == "markdown":
-        say(f"{one.path}: {one.files} files, {one.chunks} chunks; read where they stand")
+        held = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
+        say(f"{one.path}: {held}; read where they stand")
     else:
-        say(f"{one.path}: {one.kept} memories kept")
+        say(f"{one.path}: {counted(one.kept, 'memory', 'memories')} kept")

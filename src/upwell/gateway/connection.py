@@ -32,6 +32,7 @@ from upwell.ground.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Command, start
@@ -309,7 +310,7 @@ async def probe(
             await connection.aclose()
     except UpstreamError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    return Ping(ok=True, detail=f"{len(tools)} tools")
+    return Ping(ok=True, detail=counted(len(tools), "tool"))
 
 
 async def _also_speaks(peer: Peer) -> str:

@@ -20,6 +20,8 @@ from upwell.surface.inject import place, worded
 from upwell.surface.options import SurfaceOptions
 from upwell.wire.rawjson import NotJson, RawObject
 
+MOST_HERE_BYTES = 1_000_000
+"""What is larger would hold up every other call if it were fitted in this process."""
 Fit = Callable[[ToolCall, RawObject], Awaitable[RawObject]]
 FitLarge = Callable[[ToolCall, bytes], Awaitable[bytes]]
 Outcome = Surfacing | Skip
@@ -93,9 +95,9 @@ class Pipeline:
                 return reply
             try:
                 fitted = await self._fitted(call, reply)
-            except NotJson as error:
+            except (NotJson, CompressionError) as error:
                 self._take_back_later(surfacing)
-                return failure(_unreadable(call, error))
+                return failure(_unreadable(call, error) if isinstance(error, NotJson) else error)
             outcome = await self._raced(surfacing, call, began)
             return self._injected(fitted, outcome, call)
 
@@ -129,6 +131,8 @@ class Pipeline:
             try:
                 return RawObject.parse(await self._fit_large(call, result))
             except CompressionError as error:
+                if len(result) > MOST_HERE_BYTES:
+                    raise
                 LOG.warning("%s; fitting here", error)
         return await self._fit(call, RawObject.parse(result))
 

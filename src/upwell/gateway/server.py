@@ -53,7 +53,8 @@ class Gateway:
                 server, self._options, environment, self._changed, self.audience
             ),
         )
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, definitions)
+        self._definitions = definitions or Definitions()
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
@@ -74,14 +75,18 @@ class Gateway:
         """Hold these limits from now on; the size of lines, of each server from its next start."""
         self._options = options
         self.directory.wait_seconds = options.list_wait_seconds
+        self._definitions.most_tokens = options.lazy_tools_tokens
         for upstream in self.upstreams:
             upstream.options = options
 
     async def exchange(self, servers: Sequence[ServerOptions]) -> None:
-        """Run these servers from now on; no call under way is lost."""
-        if await self._fleet.exchange(servers):
-            self._catalog.rebuild()
+        """Run these servers from now on; no call under way is lost. The list of tools is made anew:
+        what was said about tools may have changed as well."""
+        before, changed = self._catalog.listing, await self._fleet.exchange(servers)
+        self._catalog.rebuild()
+        if changed or self._catalog.listing != before:
             await self.desk.tools_changed()
+        if changed:
             for kind in KINDS:
                 if self.directory.shown(kind):
                     await self.audience.announce(f"notifications/{kind}/list_changed")

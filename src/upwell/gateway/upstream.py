@@ -31,6 +31,22 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+class Backoff:
+    """How long to wait before the next start, for ever: twice as long each time, from the beginning
+    after a life of good health."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_BACKOFF_SECONDS
+
+    def after(self, lived_seconds: float) -> float:
+        """Seconds to wait after a life of `lived_seconds`."""
+        if lived_seconds > HEALTHY_SECONDS:
+            self._seconds = FIRST_BACKOFF_SECONDS
+        seconds = self._seconds
+        self._seconds = min(MAX_BACKOFF_SECONDS, seconds * 2)
+        return seconds
+
+
 class Upstream:
     """Keeps one server running and speaks to it.
 
@@ -75,16 +91,13 @@ class Upstream:
 
     async def run(self) -> None:
         """Supervise until cancelled."""
-        backoff = FIRST_BACKOFF_SECONDS
+        backoff = Backoff()
         try:
             while True:
                 began = self._clock.monotonic()
                 await self._live()
                 await self._on_change(self)
-                if self._clock.monotonic() - began > HEALTHY_SECONDS:
-                    backoff = FIRST_BACKOFF_SECONDS
-                await self._pause(backoff)
-                backoff = min(MAX_BACKOFF_SECONDS, backoff * 2)
+                await self._pause(backoff.after(self._clock.monotonic() - began))
         finally:
             self.state = State.STOPPED
             self._settled.set()

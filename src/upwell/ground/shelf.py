@@ -14,6 +14,7 @@ from typing import Protocol
 
 from upwell.ground.db import Database, Owner
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.text.counts import counted
 from upwell.ground.types import DEFAULT_TENANT, Ping
 
 
@@ -217,7 +218,7 @@ class SqliteShelf:
         count = await self._database.read(
             lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
         )
-        return Ping(ok=True, detail=f"{count} entries")
+        return Ping(ok=True, detail=counted(count, "entry", "entries"))
 
     def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
         """Is it time to see whether there is too much? That looks at every entry."""
@@ -313,7 +314,10 @@ class MemoryShelf:
         return gone
 
     async def ping(self) -> Ping:
-        return Ping(ok=True, detail=f"{sum(map(len, self._kinds.values()))} entries in memory")
+        return Ping(
+            ok=True,
+            detail=f"{counted(sum(map(len, self._kinds.values())), 'entry', 'entries')} in memory",
+        )
 
     def _alive(self, kind: str) -> dict[str, Item]:
         now = self._clock.now()

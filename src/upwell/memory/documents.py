@@ -12,8 +12,10 @@ from pathlib import Path
 
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
+from upwell.ground.files import is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query
 from upwell.memory.catalog import Catalog
@@ -110,7 +112,7 @@ class Documents:
             files, chunks = await self.catalog.counts()
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
-        return Ping(ok=True, detail=f"{files} files, {chunks} chunks")
+        return Ping(ok=True, detail=f"{counted(files, 'file')}, {counted(chunks, 'chunk')}")
 
     async def refresh(self, project: str | None = None, progress: Progress | None = None) -> State:
         """Bring the index up to date with the files that `project` sees (None: all).
@@ -193,7 +195,7 @@ class Documents:
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and notes.path.exists())
+        return self.catalog.exists or (notes is not None and is_there(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""

@@ -17,6 +17,7 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.files import clear_halves, write_whole
 from upwell.ground.limits import Clock
 from upwell.ground.sqlite_file import exclusively
+from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping
 
@@ -78,7 +79,7 @@ class NotesFile:
                 detail=f"{self.path} is no JSON array",
                 hint="mend it, or the next use moves it aside",
             )
-        return Ping(ok=True, detail=f"{sum(map(is_note, notes))} notes in {self.path}")
+        return Ping(ok=True, detail=f"{counted(sum(map(is_note, notes)), 'note')} in {self.path}")
 
     def _load_or_move_aside(self) -> list[Any]:
         """Under the lock, so that nobody else's good file is moved."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.text.counts import counted
 from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope
 from upwell.memory import background, index
 from upwell.memory.base import Added
@@ -207,7 +208,7 @@ class SqliteStore:
             )
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
-        return Ping(ok=True, detail=f"{count} memories")
+        return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
     async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
         """Newest first."""

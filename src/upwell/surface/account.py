@@ -2,8 +2,11 @@
 it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
+from upwell.ground.text.counts import counted
 from upwell.ground.types import Door, Hit, IntentKind, Skip, SkipReason, Surfacing
+from upwell.surface.journal import DIGEST
 from upwell.surface.render import citation, preview
 
 NEXT_BEST = 2
@@ -45,6 +48,26 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
     return [*lines, *_left_out(left, min_score), *_looked_for(outcome)]
 
 
+def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
+    """Lines for a person about a decision of the journal. `texts`: memory id → text, of those that
+    are still there."""
+    said = decision["memories"]
+    if said:
+        late = ", too late for this one: it is offered with the next" if decision["late"] else ""
+        head = f"spoke, {_count(len(said))}{late} ({decision['id']})"
+    else:
+        reason = SkipReason(decision["outcome"])
+        more = f", {decision['detail']}" if decision["detail"] else ""
+        head = f"silent: {REASONS[reason]} ({reason}{more})"
+    lines = [f"{decision['tool'] or decision['door']}: {head}"]
+    for memory_id, score in said:
+        text = texts.get(memory_id)
+        shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id}, which is gone"
+        lines.append(f"  {score:.2f} {shown}")
+    clear = [text for text in decision["queries"] if not text.startswith(DIGEST)]
+    return [*lines, *_queries(clear)]
+
+
 def _began_empty(skip: Skip, door: Door | str) -> bool:
     return door == Door.SESSION and skip.reason is SkipReason.NO_CANDIDATES
 
@@ -64,7 +87,7 @@ def _headline(surfacing: Surfacing, min_score: float) -> str:
 
 
 def _count(number: int) -> str:
-    return "1 memory" if number == 1 else f"{number} memories"
+    return counted(number, "memory", "memories")
 
 
 def _spoken(surfacing: Surfacing) -> Iterator[str]:
@@ -85,12 +108,15 @@ def _left_out(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
 
 
 def _looked_for(outcome: Surfacing | Skip) -> Iterator[str]:
-    if outcome.queries:
-        texts = (preview(text, (), SHOWN_CHARS) for text in outcome.queries)
-        yield f"  looked for: {' | '.join(texts)}"
+    yield from _queries(outcome.queries)
     intent = outcome.intent
     if intent.kind is not IntentKind.NONE:
         yield f"  intent: {intent.kind}, {intent.confidence:.2f} by {intent.source}"
+
+
+def _queries(texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield f"  looked for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
 
 
 def in_words(signals: Mapping[str, float]) -> str:
@@ -110,7 +136,10 @@ def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     if matched:
         yield f"{matched:.0f} of {asked:.0f} words that say something{_kind_of_words(signals)}"
         lift = get("bm25", 0.0) - get("chance", 0.0)
-        yield "more than chance" if lift > max(0.1, get("chance_spread", 1.0)) else "as by chance"
+        if lift > max(0.1, get("chance_spread", 1.0)):
+            yield "more than chance"
+        elif matched < asked:
+            yield "as by chance"
     if get("cosine", 0.0):
         yield f"similar in meaning ({signals['cosine']:.2f})"
     if get("speaker", 0.0):

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from upwell.ground.text.counts import counted
 from upwell.ground.text.lexicon import Lexicon
 from upwell.ground.text.words import fold, informative, words
 
@@ -61,7 +62,7 @@ class Messages:
             return "acknowledgement"
         count = word_count(text[:MAX_ORIGINAL_CHARS])
         if count < MIN_WORDS and not any(mark in text for mark in _QUESTION_MARKS):
-            return f"{count} words and no question"
+            return f"{counted(count, 'word')} and no question"
         return ""
 
     def queries(self, message: str) -> tuple[str, ...]:

@@ -29,7 +29,18 @@ ALLOWED_ENVIRONMENT = (
     "TMPDIR",
     "TZ",
     "USER",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 )
+"""What a program needs to run at all, and to reach the network as everything else here does."""
 _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
