@@ -43,6 +43,22 @@ def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) ->
     assert address.send("POST", torn, Mcp_Session_Id=one.session)[0] == 400
 
 
+@pytest.mark.parametrize("where", ["_meta", "name"])
+def test_what_is_nested_too_deeply_is_refused(address: Address, where: str) -> None:
+    deep = b"[" * 200_000 + b"]" * 200_000
+    meta = json.dumps(ENVELOPE).encode()
+    params = {
+        "_meta": b'{"x":' + deep + b',"io.modelcontextprotocol/protocolVersion":' + deep + b"}"
+    }
+    if where == "name":
+        params = {"_meta": meta, "name": deep}
+    inside = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in params.items())
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inside
+    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "x"}
+    assert address.send("POST", body, **given)[0] == 400
+    assert address.modern("server/discover", {})[0] == 200
+
+
 def test_the_modern_era(address: Address) -> None:
     call = {"name": "up__echo", "arguments": {"text": "hi"}}
     status, headers, message = address.modern("tools/call", call)

@@ -38,7 +38,7 @@ from upwell.wire.peer import (
     Message,
     error_body,
 )
-from upwell.wire.rawjson import NotJson, RawObject, dumps, kind_of
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
 
 Method = Callable[[RawObject, Caller], Awaitable[RawObject | Reply]]
 """Answers one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
@@ -93,6 +93,7 @@ class Desk:
         try:
             if kind_of(message.params) != "object":
                 raise Refused(INVALID_PARAMS, "params must be an object")
+            _check(message.params)
             params = RawObject.parse(message.params)
             caller = caller_of(_checked(envelope_of(params)))
             reply = await self._answered(method, params, caller)
@@ -235,6 +236,14 @@ def _shaped(method: str, reply: Reply, *, modern: bool) -> Reply:
 
 async def _ping(_: RawObject, __: Caller) -> RawObject:
     return RawObject()
+
+
+def _check(params: bytes) -> None:
+    """What is no JSON inside would make a server's reader stumble, and nobody would answer."""
+    try:
+        check(params)
+    except NotJson as error:
+        raise Refused(INVALID_PARAMS, f"params are not JSON: {error}") from error
 
 
 def _checked(envelope: Envelope | None) -> Envelope | None:

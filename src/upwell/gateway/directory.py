@@ -17,7 +17,7 @@ from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpstreamError
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
-from upwell.wire.rawjson import RawArray, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, dumps
 
 OWN_SCHEME = "upwell://"
 _VARIABLE = re.compile(r"\{[^{}]*\}")
@@ -79,7 +79,13 @@ class Directory:
         return kind in self._shown
 
     def tell(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to every server; without waiting for any."""
+        """Pass a client's notification on to every server, without waiting for any. One that is no
+        JSON is dropped."""
+        try:
+            check(params)
+        except NotJson as error:
+            LOG.warning("%s of a client is not JSON: %s", method, error)
+            return
         for upstream in self.upstreams():
             upstream.tell(method, params)
 

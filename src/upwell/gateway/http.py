@@ -46,8 +46,15 @@ from upwell.gateway.streams import (
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.principal import IN_SCOPE, OWNER, Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import INVALID_REQUEST, METHOD_NOT_FOUND, Message, answer_line, error_body
-from upwell.wire.rawjson import RawObject
+from upwell.wire.peer import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+)
+from upwell.wire.rawjson import NotJson, RawObject
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -100,6 +107,9 @@ class HttpFront:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
         except BadRequest as error:
             await respond_json(send, error.status, error.line)
+        except NotJson as error:
+            unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
+            await respond_json(send, unreadable.status, unreadable.line)
 
     def close(self) -> None:
         """End every session."""

@@ -9,7 +9,7 @@ from upwell.gateway.inflight import PROGRESS, InFlight
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.peer import INTERNAL_ERROR, Message, PeerBabbled, PeerGone, error_body
-from upwell.wire.rawjson import NotJson, RawObject
+from upwell.wire.rawjson import NotJson, RawObject, check
 
 MOST_ASKED = 100
 """So many requests of a server may wait for a client at once; more are declined."""
@@ -109,7 +109,11 @@ class Inbound:
             return declined(method, why)
         try:
             with self._in_flight.asking(client):
-                return await client.ask(method, message.params)
+                reply = await client.ask(method, message.params)
+            check(reply.error or reply.result)
+            return reply
+        except NotJson as error:
+            return declined(method, f"the client's answer is not JSON: {error}")
         except PeerGone:
             return declined(method, "the client is gone")
         except PeerBabbled as error:

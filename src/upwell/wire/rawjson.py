@@ -41,13 +41,14 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Is this JSON all the way down? What is nested too deeply to be looked at passes.
+    """Is this JSON all the way down? What is nested too deeply to be looked at passes, and numbers
+    may have any length.
 
     Raises:
         NotJson: it is not.
     """
     try:
-        json.loads(raw)
+        json.loads(raw, parse_int=float)
     except RecursionError:
         return
     except ValueError as error:

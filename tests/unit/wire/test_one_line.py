@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from upwell.wire.lines import framed
 from upwell.wire.peer import LARGE_BYTES, read_message
-from upwell.wire.rawjson import NotJson, one_line
+from upwell.wire.rawjson import NotJson, check, one_line
 
 VALUES = st.recursive(
     st.none() | st.integers() | st.text(alphabet='"\\\n\r\tné '),
@@ -53,3 +53,14 @@ def test_a_message_is_one_line_however_it_came(more: bytes) -> None:
 
 def test_what_is_framed_has_one_line_end() -> None:
     assert framed(b'{"a":\r\n[\n1]}') == b'{"a":  [ 1]}\n'
+
+
+@pytest.mark.parametrize("raw", [b'{"n":' + b"9" * 6000 + b"}", b"[" * 50_000 + b"]" * 50_000])
+def test_json_of_any_size_passes_the_check(raw: bytes) -> None:
+    check(raw)
+
+
+@pytest.mark.parametrize("raw", [b'{"a":nonsense}', b"[1,]", b'{"a":1 2}', b'{"a"}', b""])
+def test_what_is_no_json_does_not(raw: bytes) -> None:
+    with pytest.raises(NotJson):
+        check(raw)
