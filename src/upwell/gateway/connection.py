@@ -48,6 +48,11 @@ from upwell.wire.peer import (
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
 
 _MAX_PAGES = 1000
+MOST_TOOLS = 2_000
+"""So many tools of one server are listed, and no more is read of its list."""
+MOST_LISTED = 10_000
+"""So many of anything else."""
+MOST_TOOL_BYTES = 256 * 1024
 DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
@@ -103,15 +108,19 @@ class Connection:
         Raises:
             UpstreamError: as `every`.
         """
-        tools = await self.every("tools/list", "tools")
+        found = await self.every("tools/list", "tools", most=MOST_TOOLS)
+        tools = tuple(tool for tool in found if _size(tool) <= MOST_TOOL_BYTES)
+        if len(tools) < len(found):
+            LOG.warning("upstream %s: tools of more than 256 KiB are left out", self._server.name)
         speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
         usable = self._listed(tools) if speaks_modern else tools
         return usable if self.about.modern else tools
 
     async def every(
-        self, method: str, member: str, client: Client = NOBODY
+        self, method: str, member: str, client: Client = NOBODY, most: int = MOST_LISTED
     ) -> tuple[RawObject, ...]:
-        """Every page of a list; nothing where the server does not know the method.
+        """Every page of a list, as far as `most` of its entries; nothing where the server does not
+        know the method.
 
         Raises:
             UpstreamError: as `ask`, or the list cannot be read.
@@ -125,16 +134,19 @@ class Connection:
                     return ()
                 raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
-                page = RawObject.parse(reply.result)
-                items = RawArray.parse(page.get(member) or b"[]").items
-                found.extend(RawObject.parse(item) for item in items if kind_of(item) == "object")
+                items, cursor = await _page(reply.result, member, most + 1 - len(found))
+                found.extend(items)
             except NotJson as error:
                 raise self._babble(f"its list of {member} cannot be read: {error}") from error
-            cursor = page.get("nextCursor")
-            if cursor in (None, b"null", b'""'):
+            if len(found) > most:
+                LOG.warning(
+                    "upstream %s: only its first %d %s are listed", self._server.name, most, member
+                )
                 break
-            params = RawObject().replaced("cursor", cursor or b"")
-        return tuple(found)
+            if cursor in (b"", b"null", b'""'):
+                break
+            params = RawObject().replaced("cursor", cursor)
+        return tuple(found[:most])
 
     async def ask(
         self,
@@ -326,6 +338,29 @@ async def _also_speaks(peer: Peer) -> str:
         return ""
     both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
     return MODERN_VERSIONS[-1] if both else ""
+
+
+async def _page(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
+    """The first entries of one page of a list, and the cursor of the next. A large one is read
+    beside the loop.
+
+    Raises:
+        NotJson: it cannot be read.
+    """
+    if len(raw) < LARGE_BYTES:
+        return _opened(raw, member, most)
+    return await asyncio.to_thread(_opened, raw, member, most)
+
+
+def _opened(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
+    page = RawObject.parse(raw)
+    items = RawArray.parse(page.get(member) or b"[]").items
+    objects = [RawObject.parse(item) for item in items[:most] if kind_of(item) == "object"]
+    return objects, page.get("nextCursor") or b""
+
+
+def _size(entry: RawObject) -> int:
+    return sum(len(key) + len(value) for key, value in entry.members)
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:
