@@ -1,5 +1,8 @@
+import os
+
 import pytest
 
+from upwell.compress import STRATEGIES
 from upwell.config import load
 from upwell.ground.errors import ConfigError
 
@@ -50,7 +53,13 @@ def test_tables_per_server_and_tool(home):
         ("[surface]\nmin_scor = 1", "did you mean 'min_score'"),
         ('[surface]\nmin_score = "much"', "surface.min_score"),
         ("[surface]\nenabled = 7", "surface.enabled"),
-        ('[surface]\ninjection_mode = "above"', "injection_mode"),
+        ('[surface]\ninjection_mode = "above"', "one of append, prepend, section"),
+        ('[surface]\ninjection_mode = "apend"', "did you mean 'append'"),
+        ('[compress]\nstrategy = "fast"', f"one of {', '.join(STRATEGIES)}"),
+        ('[tool."files__*"]\ncompress.strategy = "truncat"', "did you mean 'truncate'"),
+        ('[embed]\nkind = "model2vek"', "did you mean 'model2vec'"),
+        ('[llm]\nbase_url = "localhost:11434/v1"', "http://HOST:PORT"),
+        ('[server.fs]\nurl = "fs.example/mcp"', "http://HOST:PORT"),
         ("surface = 1", "must be a table"),
         ("[server.fs]\nargs = []", "has no command"),
         ('[server.fs]\ncommand = "x"\ncomand = "y"', "did you mean 'command'"),
@@ -89,3 +98,10 @@ def test_secrets_are_masked(home):
     shown = load(home, {"llm.api_key": "hush"}, {}).shown()
     assert shown["llm.api_key"].value == "***"
     assert shown["surface.max_tokens"].value == 4000
+
+
+@pytest.mark.parametrize("name", ["config.toml", "lexicon.toml"])
+def test_a_pipe_is_no_configuration(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ConfigError, match="no file"):
+        load(tmp_path, environment={})

@@ -11,12 +11,13 @@ from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.cache import Cache
+from upwell.gateway.connection import Connecting, connect
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
-from upwell.ground.files import make_once
+from upwell.ground.files import make_once, read_whole
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import brings, project_of
@@ -41,6 +42,7 @@ from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.memory.ltm import LtmRecall
@@ -200,6 +202,12 @@ def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
     )
 
 
+def connecting(config: Config) -> Connecting:
+    """How servers are reached, with the logins of this home."""
+    logins = Logins(config.home.logins_file)
+    return partial(connect, environment=config.environment, logins=logins)
+
+
 def open_cache(config: Config, shelf: Shelf) -> Cache | None:
     """Where answers of servers are kept, if the user named any tool."""
     if not config.cache.tools:
@@ -212,7 +220,7 @@ def secret_of(home: Home) -> bytes:
     path = home.secret_file
     try:
         make_once(path, secrets.token_bytes(32))
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         LOG.warning("no secret can be kept in %s: %s", path, error)
         return secrets.token_bytes(32)

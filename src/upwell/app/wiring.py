@@ -12,6 +12,7 @@ from upwell.app.files import (
     Chore,
     Files,
     Memories,
+    connecting,
     open_cache,
     open_memory,
     open_originals,
@@ -29,6 +30,7 @@ from upwell.config import Config, load
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -215,8 +217,9 @@ class App:
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
-            environment=config.environment,
+            connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
+            lists=ToolLists(config.home.lists_file),
             definitions=definitions,
         )
 

@@ -104,10 +104,10 @@ def _show(found: "Clients", plans: "list[Plan]") -> None:
 
 
 def _diff(found: "Clients", plan: "Plan") -> str:
-    from upwell.config import masked
     from upwell.ground.redact import redact
+    from upwell.ground.settings import masked
 
-    shown = found.diff(plan, lambda key, value: bool(masked(key, value) == "***"))
+    shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
     return redact(shown, keep_lines=True)[0]
 
 

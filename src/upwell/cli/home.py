@@ -70,9 +70,11 @@ def show(as_json: Json = False) -> None:
 @config.command("check")
 def check() -> None:
     """Read the configuration and say what is wrong with it."""
+    from upwell.app.ltm import server_of
     from upwell.config import load
 
     found = load()
+    server_of(found.ltm, str(found.home.root))
     say(f"{found.home.config_file}: {len(found.values)} settings, all known")
 
 

@@ -42,6 +42,7 @@ def add(
         list[str] | None, typer.Option(metavar="K: V", help="For every request to it.")
     ] = None,
     transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
+    auth: Annotated[str, typer.Option(help="oauth where `upwell login` is needed.")] = "",
     from_clients: Annotated[
         bool, typer.Option("--from-clients", help="All that agents on this machine have.")
     ] = False,
@@ -72,6 +73,8 @@ def add(
         raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
     if url and not url.startswith(("http://", "https://")):
         raise UsageError(f"--url {url!r} is no address", hint="like https://example.org/mcp")
+    if auth not in ("", "oauth") or (auth and not url):
+        raise UsageError("--auth is oauth, with --url", hint="then `upwell login NAME`")
     path = add_server(
         name,
         line,
@@ -79,8 +82,11 @@ def add(
         url=url,
         headers=dict(map(_header, header or ())),
         transport=transport,
+        auth=auth,
     )
     say(f"added {name} to {path}")
+    if auth:
+        note(f"upwell: now `upwell login {name}`")
     if line and shutil.which(line[0]) is None:
         note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
 
@@ -89,21 +95,29 @@ def list_servers(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the MCP servers behind the gateway."""
-    from upwell.config import load, masked
+    from upwell.config import load
+    from upwell.ground.settings import masked
+    from upwell.ground.veil import veiled_address, veiled_words
+    from upwell.wire.logins import Logins
 
+    config = load()
+    logins = Logins(config.home.logins_file)
     rows = [
         {
             "name": server.name,
-            "command": server.url or " ".join([server.command, *server.args]),
+            "command": veiled_address(server.url)
+            or " ".join(veiled_words([server.command, *server.args])),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
+            "login": logins.described(server.name, server.url) if server.auth == "oauth" else "",
         }
-        for server in load().servers
+        for server in config.servers
     ]
     if as_json:
         say_json({"servers": rows})
     else:
-        table(("name", "command", "enabled"), rows, "No servers yet: upwell add NAME -- CMD ARGS…")
+        columns = ("name", "command", "enabled", "login")
+        table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
 
 
 def remove(name: Annotated[str, typer.Argument()]) -> None:

@@ -20,8 +20,6 @@ from upwell.surface.inject import place, worded
 from upwell.surface.options import SurfaceOptions
 from upwell.wire.rawjson import NotJson, RawObject
 
-MOST_HERE_BYTES = 1_000_000
-"""What is larger would hold up every other call if it were fitted in this process."""
 Fit = Callable[[ToolCall, RawObject], Awaitable[RawObject]]
 FitLarge = Callable[[ToolCall, bytes], Awaitable[bytes]]
 Outcome = Surfacing | Skip
@@ -95,9 +93,9 @@ class Pipeline:
                 return reply
             try:
                 fitted = await self._fitted(call, reply)
-            except (NotJson, CompressionError) as error:
+            except NotJson as error:
                 self._take_back_later(surfacing)
-                return failure(_unreadable(call, error) if isinstance(error, NotJson) else error)
+                return failure(_unreadable(call, error))
             outcome = await self._raced(surfacing, call, began)
             return self._injected(fitted, outcome, call)
 
@@ -126,13 +124,21 @@ class Pipeline:
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
 
     async def _opened(self, call: ToolCall, result: bytes) -> RawObject:
-        """The result, fitted: here when it is small, in the workshop when it is large."""
+        """The result, fitted: here when it is small, in the workshop when it is large. The call has
+        been made by now: what goes wrong in fitting never costs its result."""
+        try:
+            return await self._sized(call, result)
+        except NotJson:
+            raise
+        except Exception:
+            LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
+            return RawObject.parse(result)
+
+    async def _sized(self, call: ToolCall, result: bytes) -> RawObject:
         if len(result) >= HEAVY_BYTES:
             try:
                 return RawObject.parse(await self._fit_large(call, result))
             except CompressionError as error:
-                if len(result) > MOST_HERE_BYTES:
-                    raise
                 LOG.warning("%s; fitting here", error)
         return await self._fit(call, RawObject.parse(result))
 

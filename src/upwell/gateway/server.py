@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.connection import Connecting
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
@@ -16,10 +17,11 @@ from upwell.gateway.following import Following
 from upwell.gateway.front import Front
 from upwell.gateway.greeting import Hello, Known, known_now
 from upwell.gateway.http import HttpFront
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.offerings import Offerings
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.upstream import Upstream
+from upwell.gateway.upstream import State, Upstream
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
@@ -28,7 +30,7 @@ KINDS = ("prompts", "resources")
 
 class Gateway:
     """Startup, main loop, shutdown of one gateway. `learned` is told what the servers offer, once
-    all have said so."""
+    all have said so; `lists` keeps what each one lists for its next start."""
 
     def __init__(
         self,
@@ -39,20 +41,18 @@ class Gateway:
         *,
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
-        environment: Mapping[str, str],
+        connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
+        lists: ToolLists | None = None,
         definitions: Definitions | None = None,
     ) -> None:
         self._learned = learned
+        self._lists = lists or ToolLists()
         self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self._fleet = Fleet(
-            servers,
-            lambda server: Upstream(
-                server, self._options, environment, self._changed, self.audience
-            ),
-        )
+        self._connecting = connecting
+        self._fleet = Fleet(servers, self._launched)
         self._definitions = definitions or Definitions()
         self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
@@ -111,6 +111,12 @@ class Gateway:
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.desk, self.directory, self.audience)
 
+    def _launched(self, server: ServerOptions) -> Upstream:
+        """A server, with what it listed last until it says what it lists now."""
+        upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
+        upstream.tools = self._lists.of(server)
+        return upstream
+
     async def _changed(self, upstream: Upstream) -> None:
         """A server came, went, or has other tools."""
         await self._catalog.refresh()
@@ -120,4 +126,6 @@ class Gateway:
                 await self.audience.announce(f"notifications/{kind}/list_changed")
         if all(one.about.version for one in self.upstreams):
             self._learned(known_now(self.upstreams))
+        if upstream.state is State.READY:
+            await asyncio.to_thread(self._lists.keep, upstream.server, upstream.tools)
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))

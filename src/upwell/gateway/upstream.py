@@ -1,17 +1,18 @@
 """One upstream server, kept running: started, greeted, called, and restarted for ever."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.client import NOBODY, Client
-from upwell.gateway.connection import Connection, connect, too_slow
+from upwell.gateway.connection import Connecting, Connection, too_slow
 from upwell.gateway.eras import Introduction, unstamped
 from upwell.gateway.inflight import Patience
 from upwell.gateway.news import News
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.ground.errors import UpstreamError, UpstreamUnavailable
+from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
@@ -60,7 +61,7 @@ class Upstream:
         self,
         server: ServerOptions,
         options: GatewayOptions,
-        environment: Mapping[str, str],
+        connecting: Connecting,
         on_change: Callable[["Upstream"], Awaitable[None]],
         audience: Audience,
         clock: Clock = SYSTEM_CLOCK,
@@ -76,7 +77,7 @@ class Upstream:
         self.declared = audience.declared
         self.only_client = audience.only_client
         self.options = options
-        self._environment = environment
+        self._connecting = connecting
         self._on_change = on_change
         self._audience = audience
         self._clock = clock
@@ -103,7 +104,11 @@ class Upstream:
             self._settled.set()
 
     async def settled(self) -> None:
-        """Wait until the server is ready or has failed."""
+        """Wait until the server is ready or has failed. One that wanted a login tries again first:
+        somebody may have logged in."""
+        if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
+            self._settled.clear()
+            self._wake.set()
         await self._settled.wait()
 
     async def call(
@@ -204,9 +209,7 @@ class Upstream:
         self._settled.clear()
         self._ended.clear()
         try:
-            self._connection = connection = await connect(
-                self.server, self.options, self._environment, self
-            )
+            self._connection = connection = await self._connecting(self.server, self.options, self)
             self.tools = await connection.greet(self.options.connect_timeout_seconds)
             self.about = connection.about
             self.state, self.failure = State.READY, None
@@ -247,7 +250,8 @@ class Upstream:
             LOG.warning("upstream %s: it does not take up again: %s", self.name, error)
 
     def _fail(self, error: UpstreamError) -> None:
-        LOG.warning("%s", error)
+        known = self.failure is not None and self.failure.message == error.message
+        LOG.log(logging.DEBUG if known else logging.WARNING, "%s", error)
         self.state, self.failure = State.FAILED, error
         self._settled.set()
 

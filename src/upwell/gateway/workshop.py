@@ -27,6 +27,8 @@ from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
+MOST_ELSEWHERE_BYTES = 1_000_000
+"""What is larger would hold up every other call if it were fitted in the gateway's process."""
 BENCHES = 2
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """What a job may take. Many times what one takes: the same result is fitted the same way on a busy
@@ -116,6 +118,7 @@ class Workshop:
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._first, self._second = (_Bench(number, environment) for number in range(BENCHES))
         self._free: asyncio.PriorityQueue[_Bench] = asyncio.PriorityQueue()
+        self._ending = asyncio.Lock()
         self._free.put_nowait(self._first)
         self._free.put_nowait(self._second)
 
@@ -138,6 +141,9 @@ class Workshop:
             async with self._turns[call.server], self._bench() as bench:
                 head, fitted = await bench.done(job, result)
         except CannotStart as error:
+            if len(result) > MOST_ELSEWHERE_BYTES:
+                LOG.warning("no workshop: %s", error)
+                return await self._brief(call, result)
             raise CompressionError(f"no workshop: {error}", strategy="workshop") from error
         except (OSError, EOFError, TimeoutError) as error:
             why = str(error) or "it took too long"
@@ -162,9 +168,12 @@ class Workshop:
                 LOG.warning("the workshop does not start: %s", error)
 
     async def aclose(self) -> None:
-        """Let what is under way be finished, and end."""
-        for _ in range(BENCHES):
-            await (await self._free.get()).end()
+        """Let what is under way be finished, and end. The next result begins it anew."""
+        async with self._ending:
+            benches = [await self._free.get() for _ in range(BENCHES)]
+            for bench in benches:
+                await bench.end()
+                self._free.put_nowait(bench)
 
     @asynccontextmanager
     async def _bench(self) -> AsyncIterator[_Bench]:
@@ -219,6 +228,9 @@ async def _done(
         fitted = await fitter.fit(call, opened, job["ratio"])
     except NotJson as error:
         return {"fault": str(error)}, b""
+    except Exception:
+        LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
+        fitted = opened
     secrets = {item.key: item.value for item in await private.scan(KIND)}
     await private.drop(KIND)
     kept = {key: base64.b64encode(value).decode() for key, value in secrets.items()}

@@ -1,5 +1,6 @@
 """Files of ours that are not databases: written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
@@ -34,6 +35,17 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_whole(path: Path) -> bytes:
+    """What stands in a file. A pipe or a device is none: reading it might never end.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return path.read_bytes()
 
 
 def make_once(path: Path, content: bytes) -> None:

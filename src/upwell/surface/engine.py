@@ -154,21 +154,32 @@ class Surfacer:
         await self._behind.aclose()
 
     async def take_back(
-        self, surfacing: Surfacing, cue: Cue | None = None, *, late: bool = False
+        self,
+        surfacing: Surfacing,
+        cue: Cue | None = None,
+        *,
+        late: bool = False,
+        session: str = "",
     ) -> None:
         """What was decided did not reach the agent: it may be said again at the next call. What
-        came `late` for its cue is offered there."""
+        came `late` for its cue is offered there; what a session begins with is made up there."""
         self._lessons.unsaid(surfacing, cue, late=late)
-        query = self._query_of(cue) if cue is not None else None
+        begins = cue is not None and cue.door == Door.SESSION
+        query = self._query_of(cue) if cue is not None and not begins else None
+        if late:
+            self._journal.late(surfacing.id)
         if cue is not None and query is not None:
             self._gate.unspoke(cue, query)
             if late:
-                self._journal.late(surfacing.id)
                 version = await self._lessons.learned.version()
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
             await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
+            if cue is not None and begins:
+                await self._opening.take_back(cue, surfacing)
+            elif any(hit.memory.pinned for hit in surfacing.hits):
+                await self._rules.untold(cue.session if cue else session)
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
 
@@ -197,7 +208,9 @@ class Surfacer:
     async def _outcome(self, cue: Cue) -> Outcome:
         if cue.door == Door.SESSION:
             return await self._begun(cue)
-        return await self._rules.beside(cue, await self._decide(cue))
+        decided = await self._decide(cue)
+        outcome = await self._opening.beside(cue, decided, self._clock.now())
+        return await self._rules.beside(cue, outcome)
 
     async def _begun(self, cue: Cue) -> Outcome:
         """What a session begins with; nothing is searched."""

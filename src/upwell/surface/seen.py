@@ -52,6 +52,11 @@ class Seen:
         for memory in memories:
             await self._shelf.drop(KIND, _key(memory, who))
 
+    async def untold_here(self, memories: Sequence[Memory], session: str) -> None:
+        """This session did not hear them as it began."""
+        for memory in memories:
+            await self._shelf.drop(KIND, _here(_key(memory), session))
+
     async def of_session(self, session: str) -> list[str]:
         """Ids of the memories that this session was told, the latest last."""
         keys = [item.key.rpartition(_BETWEEN)[2] for item in await self._told_to(session)]

@@ -82,6 +82,8 @@ class Child:
     """A running child. `out` gives its stdout, `sink` takes its stdin. To be read until its end, it
     is a `Source` itself."""
 
+    locked_out = False
+
     def __init__(self, transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
         loop = asyncio.get_running_loop()
         process = asyncio.subprocess.Process(transport, streams, loop)

@@ -7,16 +7,19 @@ in one queue. Redirects are not followed, and nothing but the configured headers
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
+from upwell.ground.veil import veiled_address
 from upwell.wire.inbox import Inbox
 from upwell.wire.lines import MAX_LINE_BYTES, Line
-from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
+from upwell.wire.logins import LoginNeeded
+from upwell.wire.mirrors import Mirrors
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
@@ -40,6 +43,11 @@ class Endpoint:
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     sse: bool = False
+
+    @property
+    def shown(self) -> str:
+        """The address without what lets somebody in."""
+        return veiled_address(self.url)
 
 
 @dataclass(slots=True)
@@ -76,7 +84,8 @@ class HttpLink:
         self._posts: dict[bytes, _Post] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
-        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+        self.locked_out = False
+        self.mirrors = Mirrors(endpoint.url)
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
@@ -105,7 +114,7 @@ class HttpLink:
             if method == "notifications/initialized" and not self._endpoint.sse:
                 self._background.append(asyncio.create_task(self._listen()))
             return
-        modern = headers_of(message, self._mirrors)
+        modern = self.mirrors.headers_of(message)
         task = asyncio.create_task(self._post(line, message, identity, modern))
         self._posts[identity] = _Post(task, modern=bool(modern))
         task.add_done_callback(lambda _: self._posts.pop(identity, None))
@@ -123,21 +132,6 @@ class HttpLink:
                 LOG.debug("a session could not be ended: %s", error)
         self._gone("closed")
         await self._client.aclose()
-
-    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools of the server that may be used over HTTP; their calls say in headers what the
-        tools declare."""
-        kept: list[RawObject] = []
-        self._mirrors = {}
-        for tool in tools:
-            try:
-                if mirrors := declared_by(tool):
-                    self._mirrors[str(tool.value("name"))] = mirrors
-            except BadMirror as error:
-                LOG.warning("%s: a tool is left out: %s", self._endpoint.url, error)
-                continue
-            kept.append(tool)
-        return tuple(kept)
 
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """Why it is gone, for an error message."""
@@ -165,12 +159,18 @@ class HttpLink:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
             async with stream as response:
                 why = await self._take(response, message, identity)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.InvalidURL) as error:
-            self._gone(f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}")
+        except (
+            httpx2.ConnectError,
+            httpx2.ConnectTimeout,
+            httpx2.InvalidURL,
+            LoginNeeded,
+        ) as error:
+            gone = _why(self._endpoint.shown, error)
+            self._gone(gone, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
         except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
-            why = f"{self._endpoint.url} broke off: {error or type(error).__name__}"
+            why = f"{self._endpoint.shown} broke off: {_told(error)}"
             LOG.info("%s", why)
         finally:
             if identity is not None and why and not self._why:
@@ -184,7 +184,9 @@ class HttpLink:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
         greets = message.value("method") == "initialize"
-        if status == 404 and _SESSION in response.request.headers:
+        if status == 401 and not self._session:
+            self._gone("it does not let us in (HTTP 401)", locked_out=True)
+        elif status == 404 and _SESSION in response.request.headers:
             self._gone("the server has forgotten our session")
         elif identity is None:
             return ""
@@ -248,11 +250,11 @@ class HttpLink:
                         if event.id:
                             headers["last-event-id"] = event.id
                         if event.oversize:
-                            LOG.warning("%s: a notice is too large", self._endpoint.url)
+                            LOG.warning("%s: a notice is too large", self._endpoint.shown)
                         elif event.data:
                             await self._inbox.put(Line(event.data))
-            except httpx2.HTTPError as error:
-                LOG.debug("%s: its stream ended: %s", self._endpoint.url, error)
+            except (httpx2.HTTPError, LoginNeeded) as error:
+                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -260,7 +262,7 @@ class HttpLink:
         import httpx2
 
         headers = {"accept": EVENTS}
-        why = "its stream ended"
+        why, locked_out = "its stream ended", False
         try:
             stream = self._client.stream("GET", self._endpoint.url, headers=headers)
             async with stream as response:
@@ -271,14 +273,14 @@ class HttpLink:
                         self._found.set()
                     elif event.data:
                         await self._inbox.put(Line(event.data, oversize=event.oversize))
-        except (httpx2.HTTPError, ValueError) as error:
-            why = f"{self._endpoint.url} cannot be reached: {error or type(error).__name__}"
-        self._gone(why)
+        except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
+            why, locked_out = _why(self._endpoint.shown, error), isinstance(error, LoginNeeded)
+        self._gone(why, locked_out=locked_out)
         self._found.set()
 
-    def _gone(self, why: str) -> None:
+    def _gone(self, why: str, *, locked_out: bool = False) -> None:
         if not self._why:
-            self._why = why
+            self._why, self.locked_out = why, locked_out
             self._inbox.end()
 
 
@@ -293,8 +295,10 @@ def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
     return post.modern
 
 
-def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
-    """A link to a server. Nothing is sent yet.
+def open_link(
+    endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
+) -> HttpLink:
+    """A link to a server, let in by `auth` where that is given. Nothing is sent yet.
 
     Raises:
         ValueError: the address is none.
@@ -303,14 +307,31 @@ def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
 
     parts = urlsplit(endpoint.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{endpoint.url!r} is no http or https address")
+        raise ValueError(f"{endpoint.shown!r} is no http or https address")
     client = httpx2.AsyncClient(
         headers=dict(endpoint.headers),
+        auth=auth,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
     )
     return HttpLink(endpoint, client, max_bytes)
+
+
+def _why(shown: str, error: Exception) -> str:
+    """What became of a request to an address, as it may be shown."""
+    if isinstance(error, LoginNeeded):
+        return str(error)
+    return f"{shown} cannot be reached: {_told(error)}"
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; errors of the status cite the whole address."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP {response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:

@@ -64,6 +64,12 @@ async def test_what_is_no_json_is_said_so_and_the_next_job_is_done(app):
     assert await app.workshop.fit(CALL, b"{}") == b"{}"
 
 
+async def test_what_was_ended_begins_anew(app):
+    for _ in range(2):
+        await asyncio.gather(app.workshop.aclose(), app.workshop.aclose())
+        assert await app.workshop.fit(CALL, b"{}") == b"{}"
+
+
 async def test_an_unknown_key_is_said_so(app):
     with pytest.raises(KeyUnknown):
         await app.original("0123456789abcdef")
