@@ -63,6 +63,8 @@ def test_every_documented_key_exists():
         "cold.jsonl",
         "clients.json",
         "tokens.json",
+        "tools.json",
+        "logins.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

@@ -6,17 +6,14 @@ environment, and nothing is read from a working directory: a cloned repository c
 """
 
 import dataclasses
-import difflib
 import fnmatch
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
-
-import msgspec
+from typing import Any
 
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
@@ -26,8 +23,8 @@ from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
+from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
-from upwell.ground.veil import names_secret, veiled_address, veiled_words
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
@@ -59,8 +56,6 @@ SECTIONS: Mapping[str, type] = {
 PER_TOOL = ("compress", "surface")
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
-SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
-_FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +107,7 @@ class Config:
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
         overriding = self._overriding("compress", server, f"{server}__{tool}")
-        return dataclasses.replace(self.compress, **overriding)
+        return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""
@@ -204,32 +199,6 @@ def load(
     )
 
 
-def masked(key: str, value: Any) -> Any:
-    """`***` for what must not be shown: secrets by name, everything in `env` and `headers`, and in
-    addresses and arguments what lets somebody in."""
-    parts = key.lower().replace("-", "_").split(".")
-    secret = bool(value) and names_secret(parts[-1])
-    if secret or any(part in ("env", "headers") for part in parts[:-1]):
-        return "***"
-    if isinstance(value, Mapping):
-        hidden = parts[-1] in ("env", "headers")
-        return {name: "***" if hidden else masked(f"{key}.{name}", v) for name, v in value.items()}
-    if isinstance(value, str) and parts[-1].endswith("url"):
-        return veiled_address(value)
-    if parts[-1] in ("args", "command") and value:
-        return _veiled_command(value)
-    return value
-
-
-def _veiled_command(value: Any) -> Any:
-    """Words of a command, together or one of them."""
-    if isinstance(value, str):
-        return veiled_words([value])[0]
-    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-        return type(value)(veiled_words(value))
-    return value
-
-
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_whole(path).decode("utf-8"))
@@ -272,12 +241,12 @@ def _server(
         raise ConfigError(f"{error.message}, in {origin}", key=key, origin=origin) from error
     own = {field: value for field, value in entry.items() if field not in PER_TOOL}
     known = [field for field in _fields(ServerOptions) if field != "name"]
-    checked = {
-        field: _checked(ServerOptions, f"{key}.{field}", field, value, origin, known)
+    taken = {
+        field: checked(ServerOptions, f"{key}.{field}", field, value, origin, known)
         for field, value in own.items()
     }
-    if bool(checked.get("command")) == bool(checked.get("url")):
-        fault = "both a command and a url" if checked.get("url") else "no command"
+    if bool(taken.get("command")) == bool(taken.get("url")):
+        fault = "both a command and a url" if taken.get("url") else "no command"
         raise ConfigError(
             f"[{key}] in {origin} has {fault}",
             key=f"{key}.command",
@@ -285,17 +254,17 @@ def _server(
             hint=f"upwell add {name} -- CMD ARGS…, or upwell add {name} --url URL",
         )
     rest = {section: table for section, table in entry.items() if section in PER_TOOL}
-    return ServerOptions(name=name, **checked), _per_tool(key, rest, origin)
+    return ServerOptions(name=name, **taken), _per_tool(key, rest, origin)
 
 
 def _per_tool(key: str, entry: Mapping[str, Any], origin: str) -> Mapping[str, Mapping[str, Any]]:
     found: dict[str, Mapping[str, Any]] = {}
     for section, table in entry.items():
         if section not in PER_TOOL:
-            raise _unknown(f"{key}.{section}", section, list(PER_TOOL), origin)
+            raise unknown(f"{key}.{section}", section, list(PER_TOOL), origin)
         kind = SECTIONS[section]
         found[section] = {
-            name: _checked(kind, f"{key}.{section}.{name}", name, value, origin, _fields(kind))
+            name: checked(kind, f"{key}.{section}.{name}", name, value, origin, _fields(kind))
             for name, value in _table(f"{key}.{section}", table, origin).items()
         }
     return found
@@ -303,11 +272,11 @@ def _per_tool(key: str, entry: Mapping[str, Any], origin: str) -> Mapping[str, M
 
 def _take(settings: dict[str, dict[str, Value]], section: str, table: Any, origin: str) -> None:
     if section not in SECTIONS:
-        raise _unknown(section, section, [*SECTIONS, "server", "tool"], origin)
+        raise unknown(section, section, [*SECTIONS, "server", "tool"], origin)
     kind = SECTIONS[section]
     for name, value in _table(section, table, origin).items():
-        checked = _checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
-        settings[section][name] = Value(checked, origin)
+        taken = checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
+        settings[section][name] = Value(taken, origin)
 
 
 def _take_environment(
@@ -332,36 +301,6 @@ def _from_text(text: str) -> Any:
 
 def _fields(kind: type) -> list[str]:
     return [entry.name for entry in dataclasses.fields(kind)]
-
-
-def _checked(kind: type, key: str, name: str, value: Any, origin: str, known: Sequence[str]) -> Any:
-    if name not in known:
-        raise _unknown(key, name, known, origin)
-    wanted = get_type_hints(kind)[name]
-    try:
-        found = msgspec.convert(
-            _FLAGS.get(value, value) if wanted is bool else value,
-            wanted,
-            strict=not isinstance(value, str),
-        )
-    except (msgspec.ValidationError, TypeError) as error:
-        fault = str(error).replace("`", "").lower()
-        raise ConfigError(
-            f"{key} in {origin} is {masked(key, value)!r}: {fault}", key=key, origin=origin
-        ) from error
-    most = 1 if name in SHARES else None
-    if isinstance(found, int | float) and not 0 <= found <= (most or found + 1):
-        wanted_range = "between 0 and 1" if most else "0 or more"
-        raise ConfigError(
-            f"{key} in {origin} is {found!r}: must be {wanted_range}", key=key, origin=origin
-        )
-    return found
-
-
-def _unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigError:
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-    return ConfigError(f"unknown key {key!r} in {origin}", key=key, origin=origin, hint=hint)
 
 
 def _flat(prefix: str, table: Mapping[str, Any], origin: str) -> dict[str, Value]:

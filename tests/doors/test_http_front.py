@@ -11,7 +11,7 @@ import pytest
 
 from tests.doors.address import BOTH, Address, Answer, said, serving
 from tests.doors.agent import CAPABILITIES
-from tests.doors.conftest import script, write_config
+from tests.doors.conftest import QUICK, script, write_config
 from tests.doors.peer import ENVELOPE, MODERN
 
 
@@ -19,7 +19,8 @@ from tests.doors.peer import ENVELOPE, MODERN
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     folder = tmp_path_factory.mktemp("http")
     home = folder / "home"
-    write_config(home, {"up": script("upstream"), "talk": script("talk", "--era", "legacy")})
+    servers = {"up": script("upstream"), "talk": script("talk", "--era", "legacy")}
+    write_config(home, servers, gateway={**QUICK, "hosts": ["upwell.example.org"]})
     with serving(home, folder / "serve.log") as address:
         yield address
 
@@ -128,6 +129,17 @@ REFUSED: list[tuple[int, Callable[[Address], Answer]]] = [
 def test_what_is_refused(address: Address, number: int) -> None:
     status, ask = REFUSED[number]
     assert ask(address)[0] == status
+
+
+def test_a_proxy_s_name_is_ours_where_it_is_configured(address: Address) -> None:
+    ask = {"name": "up__echo", "arguments": {"text": "hi"}}
+    for host in ("upwell.example.org", "Upwell.Example.org:443"):
+        given = {"Host": host, "Origin": "https://upwell.example.org"}
+        assert address.modern("tools/call", ask, **given)[0] == 200
+    other = {"Host": "upwell.example.org", "Origin": "https://example.org"}
+    assert address.modern("tools/call", ask, **other)[0] == 403
+    forwarded = {"Host": "evil.example", "X_Forwarded_Host": "upwell.example.org"}
+    assert address.modern("tools/call", ask, **forwarded)[0] == 421
 
 
 def test_many_clients_with_the_same_ids_do_not_mix(address: Address) -> None:

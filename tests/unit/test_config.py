@@ -2,6 +2,7 @@ import os
 
 import pytest
 
+from upwell.compress import STRATEGIES
 from upwell.config import load
 from upwell.ground.errors import ConfigError
 
@@ -52,7 +53,13 @@ def test_tables_per_server_and_tool(home):
         ("[surface]\nmin_scor = 1", "did you mean 'min_score'"),
         ('[surface]\nmin_score = "much"', "surface.min_score"),
         ("[surface]\nenabled = 7", "surface.enabled"),
-        ('[surface]\ninjection_mode = "above"', "injection_mode"),
+        ('[surface]\ninjection_mode = "above"', "one of append, prepend, section"),
+        ('[surface]\ninjection_mode = "apend"', "did you mean 'append'"),
+        ('[compress]\nstrategy = "fast"', f"one of {', '.join(STRATEGIES)}"),
+        ('[tool."files__*"]\ncompress.strategy = "truncat"', "did you mean 'truncate'"),
+        ('[embed]\nkind = "model2vek"', "did you mean 'model2vec'"),
+        ('[llm]\nbase_url = "localhost:11434/v1"', "http://HOST:PORT"),
+        ('[server.fs]\nurl = "fs.example/mcp"', "http://HOST:PORT"),
         ("surface = 1", "must be a table"),
         ("[server.fs]\nargs = []", "has no command"),
         ('[server.fs]\ncommand = "x"\ncomand = "y"', "did you mean 'command'"),

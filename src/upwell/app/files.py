@@ -11,6 +11,7 @@ from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.cache import Cache
+from upwell.gateway.connection import Connecting, connect
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
@@ -40,7 +41,9 @@ from upwell.memory.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
+from upwell.memory.strangers import is_strangers
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.memory.ltm import LtmRecall
@@ -149,7 +152,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
     theirs = open_at(folder / notes.path.name, root=project)
-    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not theirs.is_strangers():
+    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_strangers(theirs):
         return theirs
     LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
     notes.ignored = theirs.path
@@ -198,6 +201,12 @@ def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
         has_secret=has_secret,
         options=config.compress,
     )
+
+
+def connecting(config: Config) -> Connecting:
+    """How servers are reached, with the logins of this home."""
+    logins = Logins(config.home.logins_file)
+    return partial(connect, environment=config.environment, logins=logins)
 
 
 def open_cache(config: Config, shelf: Shelf) -> Cache | None:

@@ -12,6 +12,7 @@ from upwell.app.files import (
     Chore,
     Files,
     Memories,
+    connecting,
     open_cache,
     open_memory,
     open_originals,
@@ -29,6 +30,7 @@ from upwell.config import Config, load
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import remember
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import Workshop
@@ -47,6 +49,7 @@ from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
+from upwell.memory.strangers import ping_of
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
@@ -207,8 +210,7 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
-        most = config.gateway.lazy_tools_tokens
-        definitions = Definitions(most) if most else None
+        definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             Toolboxes(lambda principal: self.toolbox(principal, definitions)),
@@ -216,8 +218,9 @@ class App:
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
-            environment=config.environment,
+            connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
+            lists=ToolLists(config.home.lists_file),
             definitions=definitions,
         )
 
@@ -255,7 +258,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.ping),
+            "notes": await asyncio.to_thread(ping_of, self.notes),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

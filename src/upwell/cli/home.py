@@ -1,6 +1,7 @@
 """config show|check · cache clear · backup · doctor"""
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,7 @@ def clear() -> None:
 
 @config.command("show")
 def show(as_json: Json = False) -> None:
-    """Every setting, and where it comes from."""
+    """Show every setting as a line of TOML, and where it comes from."""
     from upwell.config import load
 
     values = load().shown()
@@ -61,19 +62,19 @@ def show(as_json: Json = False) -> None:
             }
         )
         return
-    rows = [
-        {"key": key, "value": plain(entry.value), "origin": entry.origin}
-        for key, entry in values.items()
-    ]
-    table(("key", "value", "origin"), rows, "No settings.")
+    for key, entry in values.items():
+        value = json.dumps(plain(entry.value), ensure_ascii=False)
+        say(f"{key} = {value}  # {entry.origin}")
 
 
 @config.command("check")
 def check() -> None:
     """Read the configuration and say what is wrong with it."""
+    from upwell.app.ltm import server_of
     from upwell.config import load
 
     found = load()
+    server_of(found.ltm, str(found.home.root))
     say(f"{found.home.config_file}: {len(found.values)} settings, all known")
 
 

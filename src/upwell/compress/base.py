@@ -9,11 +9,13 @@ A strategy takes a `Passage` and a `Budget` and gives a `Compressed`:
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from upwell.compress import STRATEGIES
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import Chat
+from upwell.ground.names import CHOICES
 from upwell.ground.types import Budget, Compressed, Passage
 
 
@@ -26,7 +28,7 @@ class Options:
     `min_result_retention`, `llm_timeout_seconds`: seed 002.
     """
 
-    strategy: str = "auto"
+    strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
     max_result_tokens: int | None = None
     max_result_chars: int | None = None
     min_result_retention: float = 0.65

@@ -5,8 +5,9 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from upwell.gateway.client import NOBODY, Client
 from upwell.gateway.eras import (
@@ -23,9 +24,10 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.inbound import Inbound, Surroundings
 from upwell.gateway.inflight import InFlight, Patience
-from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
+from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
     UpstreamError,
+    UpstreamLocked,
     UpstreamProtocolError,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -35,6 +37,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types import Ping, Reply
 from upwell.wire.child import CannotStart, Command, start
 from upwell.wire.lines import Line, Link, read_lines
+from upwell.wire.logins import Logins
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
@@ -44,6 +47,9 @@ from upwell.wire.peer import (
     PeerGone,
 )
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
+
+if TYPE_CHECKING:
+    from upwell.wire.oauth import LoginAuth
 
 _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
@@ -200,6 +206,8 @@ class Connection:
 
     async def obituary(self, how: str) -> UpstreamUnavailable:
         """The error that says how the server ended, and what it said last."""
+        if self._link.locked_out:
+            return locked_out(self._server, await self._link.obituary())
         hint = (
             "it is being restarted; check first whether the call had its effects"
             if self.about.version
@@ -253,10 +261,13 @@ class Connection:
 async def connect(
     server: ServerOptions,
     options: GatewayOptions,
-    environment: Mapping[str, str],
     around: Surroundings,
+    *,
+    environment: Mapping[str, str],
+    logins: Logins | None = None,
 ) -> Connection:
-    """Start the server's program, or make ready to reach its address.
+    """Start the server's program, or make ready to reach its address. `logins` let us in where the
+    server wants one.
 
     Raises:
         UpstreamUnavailable: it is not there, or may not be run.
@@ -267,8 +278,9 @@ async def connect(
 
             sse = server.transport is Transport.SSE
             endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
-            link = open_link(endpoint, options.max_line_bytes)
-            return Connection(server, link, link.lines(), around, link.listed)
+            auth = _auth(server, logins)
+            link = open_link(endpoint, options.max_line_bytes, auth)
+            return Connection(server, link, link.lines(), around, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -278,6 +290,10 @@ async def connect(
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
     return Connection(server, child, read_lines(child, options.max_line_bytes), around)
+
+
+Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]
+"""`connect`, with what is the same for every server and does not change."""
 
 
 class _Alone:
@@ -293,12 +309,18 @@ class _Alone:
         return None
 
 
-async def probe(
-    server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
-) -> Ping:
+def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
+    if server.auth is not Auth.OAUTH or logins is None:
+        return None
+    from upwell.wire.oauth import LoginAuth
+
+    return LoginAuth(logins, server.name, server.url)
+
+
+async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
     """Start a server, ask for its tools, end it: is it fit for service?"""
     try:
-        connection = await connect(server, options, environment, _Alone())
+        connection = await connecting(server, options, _Alone())
         try:
             tools = await connection.greet(options.connect_timeout_seconds)
         finally:
@@ -321,6 +343,16 @@ async def _also_speaks(peer: Peer) -> str:
         return ""
     both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
     return MODERN_VERSIONS[-1] if both else ""
+
+
+def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:
+    """The error that says how to get in."""
+    login = f"upwell login {server.name}"
+    if server.auth is not Auth.OAUTH:
+        login = f"`{login}`, or set the headers of [server.{server.name}]"
+    return UpstreamLocked(
+        f"upstream {server.name!r} needs a login: {why}", server=server.name, hint=login
+    )
 
 
 def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeout:

@@ -25,7 +25,7 @@ from upwell.gateway.parking import MARK, Parking
 from upwell.gateway.pipeline import Pipeline
 from upwell.gateway.refusal import Refused
 from upwell.gateway.relay import outgoing
-from upwell.gateway.upstream import Upstream
+from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.trace import LOG, new_trace_id
 from upwell.ground.types import Reply
@@ -206,6 +206,10 @@ class Desk:
     async def _target(self, name: str) -> Target:
         """Where `name` leads; waits for its server when that is still starting."""
         target = self._catalog.resolve(name)
+        if target is not None and target.upstream and target.upstream.state is State.STARTING:
+            await target.upstream.settled()
+            self._catalog.rebuild()
+            target = self._catalog.resolve(name)
         if target is None:
             server = server_of(name)
             for upstream in self._upstreams():

@@ -124,7 +124,17 @@ class Pipeline:
         return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
 
     async def _opened(self, call: ToolCall, result: bytes) -> RawObject:
-        """The result, fitted: here when it is small, in the workshop when it is large."""
+        """The result, fitted: here when it is small, in the workshop when it is large. The call has
+        been made by now: what goes wrong in fitting never costs its result."""
+        try:
+            return await self._sized(call, result)
+        except NotJson:
+            raise
+        except Exception:
+            LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
+            return RawObject.parse(result)
+
+    async def _sized(self, call: ToolCall, result: bytes) -> RawObject:
         if len(result) >= HEAVY_BYTES:
             try:
                 return RawObject.parse(await self._fit_large(call, result))

@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.connection import Connecting
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
@@ -16,10 +17,11 @@ from upwell.gateway.following import Following
 from upwell.gateway.front import Front
 from upwell.gateway.greeting import Hello, Known, known_now
 from upwell.gateway.http import HttpFront
+from upwell.gateway.lists import ToolLists
 from upwell.gateway.offerings import Offerings
 from upwell.gateway.options import GatewayOptions, ServerOptions
 from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.upstream import Upstream
+from upwell.gateway.upstream import State, Upstream
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
@@ -28,7 +30,7 @@ KINDS = ("prompts", "resources")
 
 class Gateway:
     """Startup, main loop, shutdown of one gateway. `learned` is told what the servers offer, once
-    all have said so."""
+    all have said so; `lists` keeps what each one lists for its next start."""
 
     def __init__(
         self,
@@ -39,21 +41,20 @@ class Gateway:
         *,
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
-        environment: Mapping[str, str],
+        connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
+        lists: ToolLists | None = None,
         definitions: Definitions | None = None,
     ) -> None:
         self._learned = learned
+        self._lists = lists or ToolLists()
         self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self._fleet = Fleet(
-            servers,
-            lambda server: Upstream(
-                server, self._options, environment, self._changed, self.audience
-            ),
-        )
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, definitions)
+        self._connecting = connecting
+        self._fleet = Fleet(servers, self._launched)
+        self._definitions = definitions or Definitions()
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
@@ -74,14 +75,18 @@ class Gateway:
         """Hold these limits from now on; the size of lines, of each server from its next start."""
         self._options = options
         self.directory.wait_seconds = options.list_wait_seconds
+        self._definitions.most_tokens = options.lazy_tools_tokens
         for upstream in self.upstreams:
             upstream.options = options
 
     async def exchange(self, servers: Sequence[ServerOptions]) -> None:
-        """Run these servers from now on; no call under way is lost."""
-        if await self._fleet.exchange(servers):
-            self._catalog.rebuild()
+        """Run these servers from now on; no call under way is lost. The list of tools is made anew:
+        what was said about tools may have changed as well."""
+        before, changed = self._catalog.listing, await self._fleet.exchange(servers)
+        self._catalog.rebuild()
+        if changed or self._catalog.listing != before:
             await self.desk.tools_changed()
+        if changed:
             for kind in KINDS:
                 if self.directory.shown(kind):
                     await self.audience.announce(f"notifications/{kind}/list_changed")
@@ -106,6 +111,12 @@ class Gateway:
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.desk, self.directory, self.audience)
 
+    def _launched(self, server: ServerOptions) -> Upstream:
+        """A server, with what it listed last until it says what it lists now."""
+        upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
+        upstream.tools = self._lists.of(server)
+        return upstream
+
     async def _changed(self, upstream: Upstream) -> None:
         """A server came, went, or has other tools."""
         self._catalog.rebuild()
@@ -115,4 +126,6 @@ class Gateway:
                 await self.audience.announce(f"notifications/{kind}/list_changed")
         if all(one.about.version for one in self.upstreams):
             self._learned(known_now(self.upstreams))
+        if upstream.state is State.READY:
+            await asyncio.to_thread(self._lists.keep, upstream.server, upstream.tools)
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))

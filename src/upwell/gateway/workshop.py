@@ -27,6 +27,8 @@ from upwell.wire.child import CannotStart, Child, Command, start
 from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
 
 HEAVY_BYTES = 128 * 1024
+MOST_ELSEWHERE_BYTES = 1_000_000
+"""What is larger would hold up every other call if it were fitted in the gateway's process."""
 BENCHES = 2
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
 """What a job may take. Many times what one takes: the same result is fitted the same way on a busy
@@ -139,6 +141,9 @@ class Workshop:
             async with self._turns[call.server], self._bench() as bench:
                 head, fitted = await bench.done(job, result)
         except CannotStart as error:
+            if len(result) > MOST_ELSEWHERE_BYTES:
+                LOG.warning("no workshop: %s", error)
+                return await self._brief(call, result)
             raise CompressionError(f"no workshop: {error}", strategy="workshop") from error
         except (OSError, EOFError, TimeoutError) as error:
             why = str(error) or "it took too long"
@@ -223,6 +228,9 @@ async def _done(
         fitted = await fitter.fit(call, opened, job["ratio"])
     except NotJson as error:
         return {"fault": str(error)}, b""
+    except Exception:
+        LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
+        fitted = opened
     secrets = {item.key: item.value for item in await private.scan(KIND)}
     await private.drop(KIND)
     kept = {key: base64.b64encode(value).decode() for key, value in secrets.items()}

@@ -7,12 +7,13 @@ names the extra to install.
 import json
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upwell.ground.endpoint import Endpoint, post
 from upwell.ground.errors import ConfigError, LlmError, UsageError
 from upwell.ground.limits import Deadline
+from upwell.ground.names import CHOICES
 from upwell.ground.redact import redact
 
 Vector = Sequence[float]
@@ -112,7 +113,7 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
 class EmbedOptions:
     """`embed.*`. `kind` is a name of `EMBEDDERS`, "" for none; `base_url` is for `http` only."""
 
-    kind: str = ""
+    kind: str = field(default="", metadata={CHOICES: ("", *EMBEDDERS)})
     model: str = ""
     base_url: str = ""
     api_key: str = ""

@@ -5,6 +5,7 @@
     ├─ ConfigError                a key, and where it stands
     ├─ UpstreamError              server
     │   ├─ UpstreamUnavailable    not started, gone, or over its in-flight limit
+    │   │   └─ UpstreamLocked     it wants to know who we are
     │   ├─ UpstreamProtocolError  it answered, but not with MCP
     │   └─ UpstreamTimeout        no answer within the deadline
     ├─ RecallError                a place to recall from
@@ -64,6 +65,10 @@ class UpstreamError(UpwellError):
 
 class UpstreamUnavailable(UpstreamError):
     """It is not running, died, or is over its limits."""
+
+
+class UpstreamLocked(UpstreamUnavailable):
+    """It wants a login that is not there, or is over."""
 
 
 class UpstreamProtocolError(UpstreamError):

@@ -7,6 +7,12 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def is_there(path: Path) -> bool:
+    """Does a file stand at `path`? `Path.exists` raises and catches an error where none does, which
+    is the common case of what is asked at every call."""
+    return os.access(path, os.F_OK)
+
+
 def write_whole(path: Path, text: str) -> None:
     """Replace `path` by `text` (0600): a temporary file beside it, fsync, rename, fsync of the
     folder. It is on the disk when this returns. Lone surrogates are written as escapes.

@@ -1,4 +1,5 @@
-"""What a server may be called, and under which address a memory is read."""
+"""What a server may be called, under which address a memory is read, and where an option says what
+it may be called."""
 
 import fnmatch
 from functools import lru_cache
@@ -12,6 +13,8 @@ MEMORY_URI = "upwell://memory/"
 LTM_ID = "ltm:"
 """What the ids of memories begin with that another memory server keeps."""
 TOPICS_URI = "upwell://topics"
+CHOICES = "choices"
+"""In the metadata of an option: the names it may have, where its type does not say so."""
 _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
 
 

@@ -108,7 +108,9 @@ class HookDoor:
         return event if self._once.first(host.name, event) else None
 
     def _patience(self, event: Event, left_ms: int | None) -> float:
-        """Seconds that may be used."""
+        """Seconds that may be used: as a session begins, all that its caller can wait."""
+        if event.kind is EventKind.SESSION and left_ms is not None:
+            return left_ms / 1000
         prompt = event.kind is EventKind.PROMPT
         most = self._options.prompt_ms if prompt else self._options.tool_ms
         return min(most, most if left_ms is None else left_ms) / 1000
@@ -150,7 +152,7 @@ class HookDoor:
         text, left_out = _within(surfacing.text, host.max_bytes)
         if left_out:
             rest = replace(surfacing, hits=surfacing.hits[-left_out:])
-            self._later(self._surfacer.take_back(rest))
+            self._later(self._surfacer.take_back(rest, session=event.session))
         return host.said(event, text) if text else {}
 
     async def _taken_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:

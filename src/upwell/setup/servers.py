@@ -23,6 +23,7 @@ def add_server(
     url: str = "",
     headers: Mapping[str, str] | None = None,
     transport: str = "",
+    auth: str = "",
 ) -> Path:
     """Write `[server.NAME]`: a command with its environment, or an address with its headers. Gives
     the file.
@@ -46,10 +47,28 @@ def add_server(
                 "command": "" if url else command[0],
                 "args": list(command[1:]),
                 "transport": transport,
+                "auth": auth,
                 "env": dict(env or {}),
                 "headers": dict(headers or {}),
             }
         )
+        write_document(files.config_file, document)
+    return files.config_file
+
+
+def set_auth(name: str, home: Path | None = None) -> Path:
+    """Write that a server is let in by a login. Gives the file.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    files = Home(home or default_home()).prepare()
+    with locked(files):
+        document = read_document(files.config_file)
+        server = document.get("server", {}).get(name)
+        if server is None:
+            raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
+        server["auth"] = "oauth"
         write_document(files.config_file, document)
     return files.config_file
 

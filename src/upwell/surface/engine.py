@@ -23,6 +23,7 @@ from upwell.ground.types import (
     Skip,
     SkipReason,
     Surfacing,
+    Trust,
 )
 from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
@@ -153,21 +154,32 @@ class Surfacer:
         await self._behind.aclose()
 
     async def take_back(
-        self, surfacing: Surfacing, cue: Cue | None = None, *, late: bool = False
+        self,
+        surfacing: Surfacing,
+        cue: Cue | None = None,
+        *,
+        late: bool = False,
+        session: str = "",
     ) -> None:
         """What was decided did not reach the agent: it may be said again at the next call. What
-        came `late` for its cue is offered there."""
+        came `late` for its cue is offered there; what a session begins with is made up there."""
         self._lessons.unsaid(surfacing, cue, late=late)
-        query = self._query_of(cue) if cue is not None else None
+        begins = cue is not None and cue.door == Door.SESSION
+        query = self._query_of(cue) if cue is not None and not begins else None
+        if late:
+            self._journal.late(surfacing.id)
         if cue is not None and query is not None:
             self._gate.unspoke(cue, query)
             if late:
-                self._journal.late(surfacing.id)
                 version = await self._lessons.learned.version()
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
             await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
+            if cue is not None and begins:
+                await self._opening.take_back(cue, surfacing)
+            elif any(hit.memory.pinned for hit in surfacing.hits):
+                await self._rules.untold(cue.session if cue else session)
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
 
@@ -196,7 +208,9 @@ class Surfacer:
     async def _outcome(self, cue: Cue) -> Outcome:
         if cue.door == Door.SESSION:
             return await self._begun(cue)
-        return await self._rules.beside(cue, await self._decide(cue))
+        decided = await self._decide(cue)
+        outcome = await self._opening.beside(cue, decided, self._clock.now())
+        return await self._rules.beside(cue, outcome)
 
     async def _begun(self, cue: Cue) -> Outcome:
         """What a session begins with; nothing is searched."""
@@ -221,12 +235,15 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._classifier.settled(cue.text, intent, self._seconds))
+        asked = intent.source == "keyword"
+        settled = self._classifier.settled(cue.text, intent, self._seconds) if asked else None
+        settling = asyncio.create_task(settled) if settled is not None else None
         found, missing = await self._found(query)
         if isinstance(found, Skip):
-            settling.cancel()
+            if settling is not None:
+                settling.cancel()
             return replace(found, intent=intent, queries=query.texts, missing=missing)
-        intent = await settling
+        intent = await settling if settling is not None else intent
         worth = await self._sieve.sift(cue, found, intent)
         if isinstance(worth, Skip):
             return replace(worth, intent=intent, queries=query.texts, missing=missing)
@@ -261,7 +278,7 @@ class Surfacer:
             return Skip(reason=SkipReason.FAULT, detail=error.message), tuple(self._missing())
         missing = tuple(self._missing())
         self._breaker.succeed()
-        current = [hit for hit in hits if not hit.signals.get(SUPERSEDED)]
+        current = [hit for hit in hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), missing
 
     async def _speak(
@@ -294,6 +311,11 @@ class Surfacer:
             queries=query.texts,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
         )
+
+
+def _may_be_said(hit: Hit) -> bool:
+    """Not what something newer stands for, and never what a tool said (DESIGN 4.12)."""
+    return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
 
 
 def _key_of(outcome: Outcome) -> str:

@@ -9,22 +9,22 @@ not start a process). All of it together stays within `surface.session_max_bytes
 import asyncio
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 
 from upwell.ground.project import project_of
 from upwell.ground.shelf import Shelf
-from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
+from upwell.ground.types import Cue, Door, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
 from upwell.surface.compaction import Compaction
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.rank import distinct
-from upwell.surface.render import Profile, beneath, entry
-from upwell.surface.rules import Rules, rule_lines
+from upwell.surface.render import Profile, beneath, entry, lines_of
+from upwell.surface.rules import SILENT, Rules, rule_lines
 from upwell.surface.seen import Seen
 
 KIND = "opening"
 HEADING = "Of this project, lately:"
-GOING_ON = "Of this session so far, and of this project:"
 GOING_ON = "Of this session so far, and of this project:"
 COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
@@ -32,6 +32,7 @@ FORGETFUL = frozenset({COMPACTED, "clear"})
 LOOKED_AT = 200
 """Of a project's memories and the global ones so many are looked at, the newest."""
 MAX_NOTES = 6
+MAX_OWED = 500
 PREVIEW_CHARS = 180
 MIN_WORTH = 0.3
 TOLD_WORTH = 0.9
@@ -58,7 +59,7 @@ async def nothing_lately(_: Scope) -> Sequence[Memory]:
 class Opening:
     """Says once what a session should begin with. `latest` gives the newest memories of a scope;
     `seen` hears what was said whole, so that this session is not told it again; `compaction` knows
-    what it was told before it forgot."""
+    what it was told before it forgot. `owed` are sessions whose beginning came too late."""
 
     rules: Rules
     latest: Latest
@@ -66,9 +67,11 @@ class Opening:
     shelf: Shelf
     seen: Seen
     options: SurfaceOptions
+    owed: OrderedDict[str, Cue] = field(default_factory=OrderedDict[str, Cue])
 
-    async def begin(self, cue: Cue, now: float) -> Surfacing | Skip:
-        """The rules and notes for the session of this cue, or why there are none.
+    async def begin(self, cue: Cue, now: float, said: Collection[str] = ()) -> Surfacing | Skip:
+        """The rules and notes for the session of this cue, or why there are none; without the
+        memories that are `said` already.
 
         Rules are said whenever it begins; notes once, unless the agent has forgotten them.
         """
@@ -81,7 +84,7 @@ class Opening:
         before = await self._told_before(cue) if cue.text in FORGETFUL else []
         heading = GOING_ON if before else HEADING
         worth = [] if repeated else distinct([*before, *await self._worth_saying(cue, now)])
-        notes = room.take_notes(worth, heading)
+        notes = room.take_notes([hit for hit in worth if hit.memory.id not in said], heading)
         if not rules and not notes:
             reason = SkipReason.REPEATED if repeated else SkipReason.NO_CANDIDATES
             return Skip(reason=reason, detail="as this session began" if repeated else "")
@@ -97,6 +100,28 @@ class Opening:
             confidence=1.0 if rules or best is None else best.score,
             signals=best.signals if best is not None else {"pinned": 1.0},
         )
+
+    async def beside(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
+        """`outcome` with what the session should have begun with, where that came too late."""
+        if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
+            return outcome
+        if isinstance(outcome, Skip) and outcome.reason in SILENT:
+            return outcome
+        found = outcome.memories if isinstance(outcome, Surfacing) else ()
+        said = {memory.id for memory in found}
+        began = await self.begin(self.owed.pop(cue.session), now, said)
+        return outcome if isinstance(began, Skip) else _joined(outcome, began)
+
+    async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
+        """It did not reach the agent: the session's next event is told it."""
+        if not cue.session:
+            return
+        self.owed[cue.session] = cue
+        if len(self.owed) > MAX_OWED:
+            self.owed.popitem(last=False)
+        await self.rules.untold(cue.session)
+        await self.shelf.touch(KIND, cue.session, ttl_seconds=0)
+        await self.seen.untold_here(surfacing.memories, cue.session)
 
     async def _was_told(self, session: str) -> bool:
         return bool(session) and session in await self.shelf.get(KIND, [session])
@@ -136,6 +161,14 @@ class Opening:
         hits = [standing(memory, project, touched.get(memory.id, 0.0), now) for memory in current]
         ordered = sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
         return distinct([hit for hit in ordered if hit.score >= MIN_WORTH])
+
+
+def _joined(outcome: Surfacing | Skip, began: Surfacing) -> Surfacing:
+    """What was decided, then what the session should have begun with, as one surfacing."""
+    if isinstance(outcome, Skip):
+        return replace(began, intent=outcome.intent, queries=outcome.queries)
+    text = beneath(lines_of(began.text), outcome.id, outcome.text)
+    return replace(outcome, hits=(*outcome.hits, *began.hits), text=text)
 
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:

@@ -134,6 +134,11 @@ def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
     return "\n".join([begun.rstrip("\n"), *lines, end])
 
 
+def lines_of(text: str) -> list[str]:
+    """The lines of a block, without its frame."""
+    return [line for line in text.split("\n")[1:-1] if line != REMINDER]
+
+
 def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> list[str]:
     return [entry(hit, query_texts, profile) for hit in hits]
 

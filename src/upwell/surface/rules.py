@@ -55,7 +55,7 @@ class Rules:
             await self._shelf.put(KIND, {session: b"told"}, ttl_seconds=self._ttl_seconds)
 
     async def untold(self, session: str) -> None:
-        """This session has forgotten them."""
+        """This session has forgotten them, or never heard them."""
         await self._shelf.touch(KIND, session, ttl_seconds=0)
 
     async def beside(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:

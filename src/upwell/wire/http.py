@@ -7,7 +7,7 @@ in one queue. Redirects are not followed, and nothing but the configured headers
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
@@ -17,7 +17,8 @@ from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.ground.veil import veiled_address
 from upwell.wire.lines import MAX_LINE_BYTES, Line
-from upwell.wire.mirrors import BadMirror, Mirror, declared_by, headers_of
+from upwell.wire.logins import LoginNeeded
+from upwell.wire.mirrors import Mirrors
 from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
@@ -82,7 +83,8 @@ class HttpLink:
         self._posts: dict[bytes, _Post] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
-        self._mirrors: dict[str, tuple[Mirror, ...]] = {}
+        self.locked_out = False
+        self.mirrors = Mirrors(endpoint.shown)
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
@@ -112,7 +114,7 @@ class HttpLink:
             if method == "notifications/initialized" and not self._endpoint.sse:
                 self._background.append(asyncio.create_task(self._listen()))
             return
-        modern = headers_of(message, self._mirrors)
+        modern = self.mirrors.headers_of(message)
         task = asyncio.create_task(self._post(line, message, identity, modern))
         self._posts[identity] = _Post(task, modern=bool(modern))
         task.add_done_callback(lambda _: self._posts.pop(identity, None))
@@ -130,21 +132,6 @@ class HttpLink:
                 LOG.debug("a session could not be ended: %s", error)
         self._gone("closed")
         await self._client.aclose()
-
-    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools of the server that may be used over HTTP; their calls say in headers what the
-        tools declare."""
-        kept: list[RawObject] = []
-        self._mirrors = {}
-        for tool in tools:
-            try:
-                if mirrors := declared_by(tool):
-                    self._mirrors[str(tool.value("name"))] = mirrors
-            except BadMirror as error:
-                LOG.warning("%s: a tool is left out: %s", self._endpoint.shown, error)
-                continue
-            kept.append(tool)
-        return tuple(kept)
 
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """Why it is gone, for an error message."""
@@ -171,8 +158,8 @@ class HttpLink:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
             async with stream as response:
                 await self._take(response, message, identity)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            self._gone(f"{self._endpoint.shown} cannot be reached: {_told(error)}")
+        except (httpx2.HTTPError, httpx2.InvalidURL, LoginNeeded) as error:
+            self._gone(_why(self._endpoint, error), locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
 
@@ -181,7 +168,9 @@ class HttpLink:
     ) -> None:
         """Hand on what a POST was answered with."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status_code == 404 and _SESSION in response.request.headers:
+        if response.status_code == 401 and not self._session:
+            self._gone("it does not let us in (HTTP 401)", locked_out=True)
+        elif response.status_code == 404 and _SESSION in response.request.headers:
             self._gone("the server has forgotten our session")
         elif response.status_code >= 300:
             body = await _body(response, self._max_bytes)
@@ -238,8 +227,8 @@ class HttpLink:
                             headers["last-event-id"] = event.id
                         if event.data:
                             self._queue.put_nowait(Line(event.data, oversize=event.oversize))
-            except httpx2.HTTPError as error:
-                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
+            except (httpx2.HTTPError, LoginNeeded) as error:
+                LOG.debug("%s", _why(self._endpoint, error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -247,7 +236,7 @@ class HttpLink:
         import httpx2
 
         headers = {"accept": EVENTS}
-        why = "its stream ended"
+        why, locked_out = "its stream ended", False
         try:
             stream = self._client.stream("GET", self._endpoint.url, headers=headers)
             async with stream as response:
@@ -258,14 +247,14 @@ class HttpLink:
                         self._found.set()
                     elif event.data:
                         self._queue.put_nowait(Line(event.data, oversize=event.oversize))
-        except (httpx2.HTTPError, ValueError) as error:
-            why = f"{self._endpoint.shown} cannot be reached: {_told(error)}"
-        self._gone(why)
+        except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
+            why, locked_out = _why(self._endpoint, error), isinstance(error, LoginNeeded)
+        self._gone(why, locked_out=locked_out)
         self._found.set()
 
-    def _gone(self, why: str) -> None:
+    def _gone(self, why: str, *, locked_out: bool = False) -> None:
         if not self._why:
-            self._why = why
+            self._why, self.locked_out = why, locked_out
             self._queue.put_nowait(None)
 
 
@@ -279,8 +268,10 @@ def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
     return True
 
 
-def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
-    """A link to a server. Nothing is sent yet.
+def open_link(
+    endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
+) -> HttpLink:
+    """A link to a server, let in by `auth` where that is given. Nothing is sent yet.
 
     Raises:
         ValueError: the address is none.
@@ -293,6 +284,7 @@ def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
     client = httpx2.AsyncClient(
         headers=dict(endpoint.headers),
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        auth=auth,
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
@@ -300,12 +292,17 @@ def open_link(endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES) -> HttpLink:
     return HttpLink(endpoint, client, max_bytes)
 
 
-def _told(error: Exception) -> str:
-    """What went wrong; errors of the status cite the whole address."""
-    response = getattr(error, "response", None)
-    if response is not None:
-        return f"HTTP {response.status_code}"
-    return str(error) or type(error).__name__
+def _why(endpoint: Endpoint, error: Exception) -> str:
+    """What became of a request. Errors of the status cite the whole address: not they."""
+    if isinstance(error, LoginNeeded):
+        return str(error)
+    answered = getattr(error, "response", None)
+    said = (
+        f"HTTP {answered.status_code}"
+        if answered is not None
+        else str(error) or type(error).__name__
+    )
+    return f"{endpoint.shown} cannot be reached: {said}"
 
 
 def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:

@@ -54,6 +54,11 @@ class Link(Protocol):
     @property
     def sink(self) -> Sink: ...
 
+    @property
+    def locked_out(self) -> bool:
+        """Did it end since the server wants to know who we are?"""
+        ...
+
     async def obituary(self, patience_seconds: float = 0.5) -> str:
         """How it ended, and what it said last."""
         ...

@@ -33,7 +33,7 @@ def test_keys_are_said_once_and_what_is_the_same_once() -> None:
     assert kept[0]["same"]["state"] == "open"
     assert kept[0]["columns"][:2] == ["id", "total.net"]
     assert kept[2:4] == [["order-1", 7], ["order-2", 14]]
-    assert "left out" in kept[-1]["…"]
+    assert "shortened" in kept[-1]["…"]
 
 
 def test_a_key_that_an_item_lacks_is_told_from_one_that_was_left_out() -> None:

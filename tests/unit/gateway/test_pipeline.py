@@ -6,6 +6,8 @@ import pytest
 
 from upwell.gateway.client import NOBODY, Nobody
 from upwell.gateway.pipeline import Pipeline
+from upwell.gateway.workshop import HEAVY_BYTES
+from upwell.ground.errors import UsageError
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Hit, Memory, Reply, ToolCall
 from upwell.surface.engine import Surfacer
@@ -121,3 +123,27 @@ async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
             tasks = [group.create_task(pipeline.call(c, Noting(), Somebody())) for c in calls]
     assert [task.result().result for task in tasks] == [ANSWER] * 5
     assert arrived == ['{"n":%d}' % n for n in range(5)]
+
+
+@pytest.mark.parametrize("size", [10, HEAVY_BYTES])
+async def test_what_goes_wrong_in_fitting_never_costs_the_result(size):
+    """The server has done the call by then."""
+
+    async def broken(call, result):
+        raise UsageError("no compression strategy is called 'fast'")
+
+    answer = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * size)
+
+    class Long(Upstream):
+        async def call(self, method, params, client, *, again):
+            return Reply(result=answer)
+
+    pipeline = Pipeline(
+        Broken(),
+        broken,
+        broken,
+        lambda server, tool: SurfaceOptions(race_ms=20),
+        paused=lambda session: False,
+    )
+    reply = await pipeline.call(CALL, Long(), NOBODY)
+    assert (reply.result, reply.error) == (answer, b"")

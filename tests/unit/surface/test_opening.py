@@ -182,3 +182,46 @@ async def test_a_store_that_fails_is_a_reason() -> None:
     outcome = await stage.begin()
     assert isinstance(outcome, Skip)
     assert outcome.reason is SkipReason.FAULT
+
+
+PROMPT = Cue(door="prompt", text="what was decided about new?", session="s", cwd="/repo")
+
+
+async def too_late(stage: Stage) -> None:
+    begins = Cue(door="session", session="s", cwd="/repo")
+    late = await stage.surfacer.surface(begins)
+    assert isinstance(late, Surfacing)
+    await stage.surfacer.take_back(late, begins, late=True)
+
+
+async def test_a_beginning_that_came_too_late_is_made_up_at_the_next_event() -> None:
+    rule = Memory(id="r", text="Never force-push to main", pinned=True)
+    stage = Stage(note("new"), note("older", age_days=40), rules=[rule])
+    stage.recall.hits = []
+    await too_late(stage)
+    hello = await stage.surfacer.surface(replace(PROMPT, text="hello"))
+    assert isinstance(hello, Skip)
+    outcome = await stage.surfacer.surface(PROMPT)
+    assert ids(outcome) == ["r", "new", "older"]
+    assert outcome.text.count("force-push") == 1
+    again = await stage.surfacer.surface(replace(PROMPT, text="and what about the rest of it?"))
+    assert isinstance(again, Skip)
+
+
+async def test_what_is_made_up_stands_beneath_what_was_found_and_nothing_twice() -> None:
+    rule = Memory(id="r", text="Never force-push to main", pinned=True)
+    stage = Stage(note("new"), note("older", age_days=40), rules=[rule])
+    stage.recall.hits = stage.recall.hits[:1]
+    await too_late(stage)
+    outcome = await stage.surfacer.surface(PROMPT)
+    assert ids(outcome) == ["new", "r", "older"]
+    assert outcome.text.count("new is what") == 1
+    assert outcome.text.count("</upwell-memories>") == 1
+
+
+async def test_what_is_made_up_reaches_a_tool_too() -> None:
+    stage = Stage(note("new"))
+    stage.recall.hits = []
+    await too_late(stage)
+    read = Cue(door="tool", tool="Read", args={"file_path": "src/a.py"}, session="s", cwd="/repo")
+    assert ids(await stage.surfacer.surface(read)) == ["new"]

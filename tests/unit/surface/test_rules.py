@@ -1,6 +1,7 @@
 """Standing rules: when they are told, how much of them, and that nothing else gives them away."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -146,3 +147,20 @@ async def test_the_superseded_are_not_surfaced() -> None:
     outcome = await surfacer(Pinned(), old).surface(prompt())
     assert isinstance(outcome, Skip)
     assert outcome.reason is SkipReason.NO_CANDIDATES
+
+
+async def test_rules_that_came_too_late_are_told_at_the_next_prompt() -> None:
+    stage = surfacer(Pinned(RULE), FOUND)
+    late = await stage.surface(prompt())
+    assert isinstance(late, Surfacing)
+    await stage.take_back(late, prompt(), late=True)
+    assert await told(stage, prompt()) == ["m1", "r1"]
+    assert await told(stage, prompt("what else is there to know?")) == []
+
+
+async def test_rules_that_the_host_had_no_room_for_are_told_again() -> None:
+    stage = surfacer(Pinned(RULE), FOUND)
+    said = await stage.surface(prompt())
+    assert isinstance(said, Surfacing)
+    await stage.take_back(replace(said, hits=said.hits[-1:]), session="s")
+    assert await told(stage, prompt("what else is there to know?")) == ["r1"]

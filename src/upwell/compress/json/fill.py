@@ -12,7 +12,7 @@ from upwell.compress.json.write import Style, is_brief
 from upwell.ground.text.tokens import weigh
 
 _SHORT = 32
-_MARK_CHARS, _MARK_TOKENS = 44, 16.0
+_MARK_CHARS, _MARK_TOKENS = 56, 18.0
 _CUT_CHARS, _CUT_TOKENS = 14, 7.0
 _SMALL_MARK_CHARS, _SMALL_MARK_TOKENS = 20, 8.0
 

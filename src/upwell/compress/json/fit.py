@@ -5,6 +5,7 @@ from typing import Literal
 from upwell.compress.fitted import Fitted, Room
 from upwell.compress.json.fill import Basket
 from upwell.compress.json.outline import Outline, outline
+from upwell.compress.json.records import together
 from upwell.compress.json.rows import Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
 from upwell.compress.json.tree import OBJECT, Node
@@ -49,6 +50,7 @@ def fit(
     tables = Tables()
     if not style.lines:
         tables.find(doc, text, needed)
+    together(doc, needed, tables)
     _emphasise(doc, needed, emphasis)
     asked, coverage = relevance(doc, text, question) if question else ({}, 0.0)
     if meaning is not None:

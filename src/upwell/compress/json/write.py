@@ -137,7 +137,9 @@ class Writer:
             return ""
         whole = len(node.items) + node.beyond
         missing = whole - len(kept)
-        inner = 0 if node.nested or node.kind == OBJECT else self._missing_below(kept)
+        brief = node.nested or node.kind == OBJECT
+        below = [] if brief else [self._missing_below(child) for child in kept]
+        inner, cut = sum(below), sum(count > 0 for count in below)
         note = self._style.note if node.parent is None else ""
         if not missing and not inner and not note:
             return ""
@@ -147,13 +149,14 @@ class Writer:
             self.omitted.append(Omission(what=what, count=missing, total=whole, where=where))
         if is_brief(node):
             return self._dress(node, f"+{missing:,} {what}")
-        said = f"{missing:,} of {whole:,} {what}" if missing else ""
+        said = f"{missing:,} of {whole:,} {what} left out" if missing else "shortened"
         if inner:
             self.omitted.append(
                 Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))
             )
-            said = f"{said}, {inner:,} values" if said else f"{inner:,} values"
-        return self._dress(node, (f"{said} left out" if said else "shortened") + note)
+            gone = f", {missing:,} left out" if missing else ""
+            said = f"{cut:,} of {whole:,} {what} shortened{gone}"
+        return self._dress(node, said + note)
 
     def _dress(self, node: Node, said: str) -> str:
         """The mark as it may stand in `node`: an entry, an object among objects, a string."""
@@ -167,10 +170,10 @@ class Writer:
             return f'{{"{name}"{self._style.colon}"{said}"}}'
         return f'"{name} {said}"'
 
-    def _missing_below(self, kept: list[Node]) -> int:
-        """Scalars left out inside those items that were kept."""
+    def _missing_below(self, item: Node) -> int:
+        """Scalars left out inside an item that was kept."""
         missing = 0
-        stack = list(kept)
+        stack = [item]
         while stack:
             node = stack.pop()
             missing += node.size - self._tables.told_beside(node)
