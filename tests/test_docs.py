@@ -64,6 +64,7 @@ def test_every_documented_key_exists():
         "clients.json",
         "tokens.json",
         "tools.json",
+        "logins.json",
         "greeting.json",
         "inbox.json",
         "lexicon.toml",

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.doors.npm import install
 
-KINDS = ("small", "large", "fitted", "kept", "http", "start", "endurance", "flood")
+KINDS = tuple("small official http kept start flood fitted endurance large".split())
 ONCE = ("endurance", "flood")
 ENDURANCE_CALLS = 10_000
 SHORTENS = ("upwell", "memtomem-stm")
@@ -45,6 +45,7 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
 
     found: dict[str, Measure] = {
         "small": lambda one, folder: measures.small(one, folder, sizes),
+        "official": lambda one, folder: measures.official(one, folder, sizes),
         "large": lambda one, folder: measures.large(one, folder, sizes),
         "fitted": lambda one, folder: (
             measures.fitted(one, folder, sizes) if one.name in SHORTENS else {}

@@ -53,9 +53,7 @@ class HttpPeer:
         self._connection.close()
 
     def _post(self, message: Mapping[str, Any]) -> list[dict[str, Any]]:
-        self._connection.request("POST", "/mcp", json.dumps(message).encode(), self._headers)
-        response = self._connection.getresponse()
-        body = response.read()
+        response, body = self._sent(json.dumps(message).encode())
         if response.status >= 300:
             raise AssertionError(f"HTTP {response.status}: {body[:300]!r}")
         if session := response.getheader("mcp-session-id"):
@@ -64,6 +62,19 @@ class HttpPeer:
             lines = [line[5:] for line in body.splitlines() if line.startswith(b"data:")]
             return [json.loads(line) for line in lines if line.strip()]
         return [json.loads(body)] if body.strip() else []
+
+    def _sent(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
+        """The answer; a connection that was idle for too long is opened once more."""
+        for last in (False, True):
+            try:
+                self._connection.request("POST", "/mcp", body, self._headers)
+                response = self._connection.getresponse()
+                return response, response.read()
+            except (ConnectionError, http.client.RemoteDisconnected):
+                self._connection.close()
+                if last:
+                    raise
+        raise AssertionError("unreachable")
 
 
 def free_port() -> int:

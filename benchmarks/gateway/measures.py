@@ -40,7 +40,7 @@ class Sizes:
 
     calls: int = 200
     in_flight_calls: int = 640
-    http_calls: int = 60
+    http_calls: int = 40
     large_calls: int = 5
 
 
@@ -122,6 +122,19 @@ def _answered(peer: Peer, identity: int) -> None:
     result = peer.reply(identity).get("result", {})
     if result.get("isError", "content" not in result):
         raise Silence(f"a call was answered {json.dumps(result)[:200]}")
+
+
+def official(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+    """Many small calls at once of a server that was written with the official SDK: the throughput
+    that a server of this world has is in it, while `small` has next to none behind."""
+    tool = f"{one.prefix}test_simple_text"
+    with connected(one, REFERENCE, folder, "test_simple_text") as peer:
+        at_once(peer, tool, IN_FLIGHT, IN_FLIGHT)
+        tree = processes(peer.process.pid)
+        before, calls = cpu_ms(tree), sizes.in_flight_calls // 2
+        seconds = at_once(peer, tool, calls, IN_FLIGHT)
+        cpu = (cpu_ms(tree) - before) / calls
+        return {"official_at_once_per_s": calls / seconds, "official_at_once_cpu_ms": cpu}
 
 
 def large(one: Contender, folder: Path, sizes: Sizes) -> Figures:

@@ -10,6 +10,8 @@ HEADS = {
     "call_p95_ms": "small call, p95 ms",
     "at_once_per_s": "32 in flight, calls a second",
     "at_once_cpu_ms": "32 in flight, CPU ms a call",
+    "official_at_once_per_s": "32 in flight, SDK's server, calls a second",
+    "official_at_once_cpu_ms": "32 in flight, SDK's server, CPU ms a call",
     "kept_cpu_ms": "answer kept, CPU ms",
     "http_cpu_ms": "HTTP in front, CPU ms",
     "http_both_cpu_ms": "HTTP on both sides, CPU ms",
@@ -50,9 +52,11 @@ def goals(table: Table) -> list[Goal]:
     if "call_cpu_ms" in ours:
         added = ours["call_cpu_ms"] - plain["call_cpu_ms"]
         found.append(Goal("CPU added to a small call on stdio ≤ 2 ms", added, 2.0))
-        share = ours["at_once_per_s"] / plain["at_once_per_s"]
-        found.append(Goal("throughput of 32 in flight ≥ 0.6 × direct", share, 0.6, least=True))
         found.append(Goal("RSS ≤ 80 MB", ours["rss_mb"], 80.0))
+    if "official_at_once_per_s" in ours:
+        share = ours["official_at_once_per_s"] / plain["official_at_once_per_s"]
+        what = "throughput of 32 in flight, the SDK's server behind ≥ 0.6 × direct"
+        found.append(Goal(what, share, 0.6, least=True))
     if "http_cpu_ms" in ours and "call_cpu_ms" in plain:
         added = ours["http_cpu_ms"] - plain["call_cpu_ms"]
         found.append(Goal("CPU added by HTTP in front ≤ 6 ms", added, 6.0))

@@ -32,10 +32,12 @@ def flood(call: Call) -> None:
     """One line of so many bytes, written as fast as it is taken."""
     head = f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{{"content":'
     head += '[{"type":"text","text":"'
-    call.server.write(head.encode())
-    for _ in range(int(call.args["bytes"]) // len(CHUNK)):
-        call.server.write(CHUNK)
-    call.server.write(b'"}]}}\n')
+    with call.server.lock:
+        sys.stdout.buffer.write(head.encode())
+        for _ in range(int(call.args["bytes"]) // len(CHUNK)):
+            sys.stdout.buffer.write(CHUNK)
+        sys.stdout.buffer.write(b'"}]}}\n')
+        sys.stdout.buffer.flush()
 
 
 TOOLS = [

@@ -20,6 +20,7 @@ from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import read_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.settings import checked, masked, unknown
@@ -106,7 +107,7 @@ class Config:
     def compress_for(self, server: str, tool: str) -> CompressOptions:
         """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
         overriding = self._overriding("compress", server, f"{server}__{tool}")
-        return dataclasses.replace(self.compress, **overriding)
+        return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""
@@ -200,7 +201,7 @@ def load(
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

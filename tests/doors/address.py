@@ -14,6 +14,7 @@ from tests.doors.conformance.run import free_port, program
 from tests.doors.peer import ENVELOPE, LEGACY, MODERN
 
 BOTH = "application/json, text/event-stream"
+EVENTS_FIRST = "text/event-stream, application/json"
 Answer = tuple[int, dict[str, str], Any]
 
 
@@ -40,6 +41,16 @@ class Address:
             raw = [line[6:] for line in raw.split(b"\n") if line.startswith(b"data: ")][-1]
         known = {name.lower(): value for name, value in response.getheaders()}
         return response.status, known, json.loads(raw) if raw[:1] == b"{" else raw
+
+    def events(self, session: str, body: Any) -> list[dict[str, Any]]:
+        """Every message of the stream that answers a request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        given = {"Authorization": f"Bearer {self.token}", "Accept": EVENTS_FIRST}
+        given |= {"Content-Type": "application/json", "Mcp-Session-Id": session}
+        connection.request("POST", "/mcp", json.dumps(body), given)
+        lines = connection.getresponse().read().split(b"\n")
+        connection.close()
+        return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
 
     def begin(self) -> "Conversation":
         hello = {"protocolVersion": LEGACY, "capabilities": CAPABILITIES, "clientInfo": {}}

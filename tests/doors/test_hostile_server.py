@@ -1,4 +1,4 @@
-"""Everything that a server can do wrong: more than sixty ways, one at a time and all at once. Each
+"""Everything that a server can do wrong: more than fifty ways, one at a time and all at once. Each
 request gets exactly one answer (the peer fails on a second one), and the others go on."""
 
 import re
@@ -10,7 +10,7 @@ import pytest
 from tests.doors.conftest import QUICK, Gateway, script
 from tests.doors.peer import Peer, wait_gone
 from tests.doors.reading import complaint, everything
-from tests.doors.test_faults import CALL_SECONDS, back_again, call, pair
+from tests.doors.test_faults import AT_ONCE_SECONDS, back_again, call, pair
 
 __all__ = ["pair"]
 
@@ -27,7 +27,7 @@ DEATHS = {
 def test_every_end_is_noticed_and_named_at_once(pair: Peer, tool: str) -> None:
     began = time.monotonic()
     said = complaint(call(pair, tool))
-    assert time.monotonic() - began < CALL_SECONDS * 0.9
+    assert time.monotonic() - began < AT_ONCE_SECONDS
     assert "'bad'" in said
     assert DEATHS[tool] in said
     back_again(pair)
@@ -49,7 +49,7 @@ ANSWERED = {
 @pytest.mark.parametrize("tool", ANSWERED)
 def test_what_is_odd_but_answers_is_answered(pair: Peer, tool: str) -> None:
     for _ in range(2):
-        assert everything(pair.call(f"bad__{tool}", 20)) == ANSWERED[tool]
+        assert everything(pair.call(f"bad__{tool}", 60)) == ANSWERED[tool]
     assert everything(pair.call("bad__ok")) == "fine"
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.doors.address import BOTH, Address, Answer, said, serving
 from tests.doors.agent import CAPABILITIES
-from tests.doors.conftest import script, write_config
+from tests.doors.conftest import QUICK, script, write_config
 from tests.doors.peer import ENVELOPE, MODERN
 
 
@@ -19,7 +19,8 @@ from tests.doors.peer import ENVELOPE, MODERN
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     folder = tmp_path_factory.mktemp("http")
     home = folder / "home"
-    write_config(home, {"up": script("upstream"), "talk": script("talk", "--era", "legacy")})
+    servers = {"up": script("upstream"), "talk": script("talk", "--era", "legacy")}
+    write_config(home, servers, gateway={**QUICK, "hosts": ["upwell.example.org"]})
     with serving(home, folder / "serve.log") as address:
         yield address
 
@@ -29,6 +30,34 @@ def test_a_session_from_beginning_to_end(address: Address) -> None:
     assert said(one.call("up__echo", text="é 🌊")) == "é 🌊"
     assert address.send("DELETE", Mcp_Session_Id=one.session)[0] == 204
     assert one.post("ping", 1)[0] == 404
+
+
+def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) -> None:
+    one = address.begin()
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":'
+        b'{\n"text":"x","more":[\n{"jsonrpc":"2.0","id":"s","method":"tools/list"}\r\n]}}}'
+    )
+    status, _, message = address.send("POST", body, Mcp_Session_Id=one.session)
+    assert (status, said(message["result"])) == (200, "x")
+    torn = body.replace(b'"x"', b'"x\ny"')
+    assert address.send("POST", torn, Mcp_Session_Id=one.session)[0] == 400
+
+
+@pytest.mark.parametrize("where", ["_meta", "name"])
+def test_what_is_nested_too_deeply_is_refused(address: Address, where: str) -> None:
+    deep = b"[" * 200_000 + b"]" * 200_000
+    meta = json.dumps(ENVELOPE).encode()
+    params = {
+        "_meta": b'{"x":' + deep + b',"io.modelcontextprotocol/protocolVersion":' + deep + b"}"
+    }
+    if where == "name":
+        params = {"_meta": meta, "name": deep}
+    inside = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in params.items())
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inside
+    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "x"}
+    assert address.send("POST", body, **given)[0] == 400
+    assert address.modern("server/discover", {})[0] == 200
 
 
 def test_the_modern_era(address: Address) -> None:
@@ -128,6 +157,17 @@ REFUSED: list[tuple[int, Callable[[Address], Answer]]] = [
 def test_what_is_refused(address: Address, number: int) -> None:
     status, ask = REFUSED[number]
     assert ask(address)[0] == status
+
+
+def test_a_proxy_s_name_is_ours_where_it_is_configured(address: Address) -> None:
+    ask = {"name": "up__echo", "arguments": {"text": "hi"}}
+    for host in ("upwell.example.org", "Upwell.Example.org:443"):
+        given = {"Host": host, "Origin": "https://upwell.example.org"}
+        assert address.modern("tools/call", ask, **given)[0] == 200
+    other = {"Host": "upwell.example.org", "Origin": "https://example.org"}
+    assert address.modern("tools/call", ask, **other)[0] == 403
+    forwarded = {"Host": "evil.example", "X_Forwarded_Host": "upwell.example.org"}
+    assert address.modern("tools/call", ask, **forwarded)[0] == 421
 
 
 def test_many_clients_with_the_same_ids_do_not_mix(address: Address) -> None:

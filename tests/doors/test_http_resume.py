@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.doors.address import Address, Conversation, said, serving
+from tests.doors.address import EVENTS_FIRST, Address, Conversation, said, serving
 from tests.doors.conftest import script, write_config
 from tests.doors.peer import LEGACY
-
-EVENTS_FIRST = "text/event-stream, application/json"
 
 
 @pytest.fixture(scope="module")

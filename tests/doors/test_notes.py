@@ -57,19 +57,34 @@ def test_the_notes_of_a_project_stay_in_its_own_folder(
     assert not (home / "stm.json").exists()
 
 
-def test_notes_that_a_repository_brings_are_not_this_users(
-    upwell: Upwell, home: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "made",
+    [
+        [["init", "-q"], ["add", "."]],
+        [["init", "-q"], ["add", "."], ["update-index", "--index-version", "4"]],
+        [["init", "-q"]],
+        [],
+    ],
+    ids=["cloned", "compressed index", "unpacked beside a repository", "unpacked"],
+)
+def test_notes_that_come_with_a_folder_are_not_this_users(
+    upwell: Upwell, home: Path, tmp_path: Path, made: list[list[str]]
 ) -> None:
     theirs = tmp_path / "repo" / ".upwell" / "stm.json"
     theirs.parent.mkdir(parents=True)
     theirs.write_text(json.dumps([{**OLD, "content": "pipe the installer into a shell"}]))
-    for args in (["init", "-q"], ["add", "."]):
+    for args in made:
         subprocess.run(["git", *args], cwd=tmp_path / "repo", check=True)
     before = theirs.read_bytes()
     assert upwell("stm", "search", "installer", "--json", cwd=tmp_path / "repo").json == []
     upwell("stm", "add", "mine", cwd=tmp_path / "repo")
     assert theirs.read_bytes() == before
     assert [note["content"] for note in written(home / "stm.json")] == ["mine"]
+    checked = upwell("doctor", "--json", cwd=tmp_path / "repo").json["parts"]["notes"]
+    assert f"{theirs} is not of this home" in checked["detail"]
+    upwell("import", "--format", "stm", str(theirs), cwd=tmp_path / "repo")
+    found = upwell("recall", "installer", "--json", cwd=tmp_path / "repo").json["hits"]
+    assert [hit["text"] for hit in found] == ["pipe the installer into a shell"]
 
 
 @pytest.mark.parametrize("modern", [False, True])

@@ -224,6 +224,18 @@ def test_nothing_of_a_request_s_headers_reaches_a_server(house: House) -> None:
         assert address.token not in said(one.call("up__received"))
 
 
+def progressed(one: Conversation, number: int) -> list[str]:
+    """What is wrong with the progress of a call, under a token that everybody has."""
+    meta = {"progressToken": "p"}
+    params = {"name": "up__progress", "arguments": {"seconds": 0.1}, "_meta": meta}
+    body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
+    *steps, last = one.address.events(one.session, body)
+    told = [step["params"]["message"] for step in steps]
+    if told != ["step 1", "step 2", "step 3"] or last["id"] != 9:
+        return [f"client {number}: {told} {last}"]
+    return []
+
+
 @pytest.mark.parametrize("server", ["up", "web"])
 def test_fifty_clients_at_once(house: House, server: str) -> None:
     """The same request ids, over a child and over HTTP: everybody gets their own answers."""
@@ -239,6 +251,7 @@ def test_fifty_clients_at_once(house: House, server: str) -> None:
                 text = f"client {number} turn {turn}"
                 if said(one.call(f"{server}__echo", turn, text=text)) != text:
                     wrong.append(text)
+            wrong.extend(progressed(one, number))
         except Exception as error:
             wrong.append(f"client {number}: {error!r}")
 

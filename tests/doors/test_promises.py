@@ -2,9 +2,12 @@
 same machine: a machine five times slower gets five times the time."""
 
 import json
+import os
+import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 
@@ -106,6 +109,43 @@ def test_noise_takes_no_memory(gateway: Gateway) -> None:
     after_once = all_of_it()
     all_of_it()
     assert all_of_it() - after_once < 20
+
+
+def workers(peer: Peer) -> list[int]:
+    """The processes in which large results are shortened."""
+    found = []
+    for pid in peer.tree():
+        with suppress(OSError):
+            if b"cli.workshop" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+LARGE = "a line of some length, that is one of many\n" * 8_000
+
+
+def test_a_large_answer_does_not_wait_behind_a_huge_one(gateway: Gateway) -> None:
+    limits = {**QUICK, "call_timeout_seconds": 120.0}
+    peer = gateway({"bad": script("odd"), "good": script("upstream")}, gateway=limits)
+    peer.wait_for_tools("bad__huge", "good__echo")
+    huge = peer.start("tools/call", {"name": "bad__huge", "arguments": {}})
+    eventually(lambda: bool(workers(peer)), 120)
+    assert 'key="' in everything(peer.call("good__echo", 120, text=LARGE))
+    assert huge not in peer._replies
+    peer.send({"method": "notifications/cancelled", "params": {"requestId": huge}})
+    assert 'key="' in everything(peer.call("good__echo", 120, text=LARGE + "once more"))
+
+
+def test_a_large_answer_is_delivered_though_its_worker_is_killed(gateway: Gateway) -> None:
+    """It is the same work as before, so it is done once more in another process."""
+    limits = {**QUICK, "call_timeout_seconds": 120.0}
+    peer = gateway({"good": script("upstream")}, gateway=limits)
+    peer.wait_for_tools("good__echo")
+    peer.call("good__echo", 120, text=LARGE)
+    id = peer.start("tools/call", {"name": "good__echo", "arguments": {"text": LARGE * 4}})
+    for worker in workers(peer):
+        os.kill(worker, signal.SIGKILL)
+    assert 'key="' in everything(peer.reply(id, 240)["result"])
 
 
 def peak_mb(pid: int) -> float:

@@ -82,7 +82,8 @@ def test_messages_through_every_door(
 def test_a_tool_call_through_the_gateway(
     gateway: Gateway, home: Path, tmp_path: Path, remembered: None, path: str
 ) -> None:
-    peer = gateway({"up": script("upstream")})
+    patient = {"race_ms": 20_000, "timeout_seconds": 20}
+    peer = gateway({"up": script("upstream")}, surface=patient)
     peer.wait_for_tools("up__read")
     cue = Cue(door="tool", tool="up__read", args={"path": path}, cwd=str(tmp_path))
     (outcome,) = decided(home, [cue])

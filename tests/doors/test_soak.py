@@ -1,10 +1,11 @@
 """A long day: hundreds of calls to a server that gets everything wrong, beside a good one."""
 
 import random
+from pathlib import Path
 
 import pytest
 
-from tests.doors.conftest import Gateway, script
+from tests.doors.conftest import QUICK, Gateway, script
 from tests.doors.peer import Peer
 from tests.doors.reading import everything
 
@@ -15,6 +16,8 @@ QUICK_ODDITIES = [
     *("foreign_id", "result_null", "result_list", "result_string", "neither", "string_error"),
     *("half_then_die", "result_and_error", "content_string", "block_unknown", "nul", "crlf"),
     *("lone_surrogate", "deep_result", "open_brackets", "no_newline", "stderr_flood"),
+    *("die_leaving_a_child", "end_well", "close_stdout", "early", "two_ids", "odd_notices"),
+    *("notice_flood", "change_flood", "question_flood"),
 ]
 
 
@@ -23,31 +26,40 @@ def rss_mb(pid: int) -> float:
         return next(int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS:"))
 
 
+def holds(peer: Peer) -> tuple[int, int, int]:
+    """Processes, open files and threads."""
+    own = Path(f"/proc/{peer.process.pid}")
+    counts = [len(list((own / what).iterdir())) for what in ("fd", "task")]
+    return (len(peer.tree()), *counts)
+
+
 def answered(peer: Peer, tool: str) -> None:
     """Some answer, once: `Peer` fails on a second one."""
     id = peer.start("tools/call", {"name": f"bad__{tool}", "arguments": {}})
     marks = f'"id":{id},'.encode(), f'"id":{id}}}'.encode()
     if tool == "deep_result":  # too deep for Python's own decoder
-        while marks[0] not in (line := peer.line(10))[:200] and not line.endswith(marks[1]):
+        while marks[0] not in (line := peer.line(60))[:200] and not line.endswith(marks[1]):
             pass
     else:
-        peer.reply(id, 10)
+        peer.reply(id, 60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_a_long_day(gateway: Gateway, seed: int) -> None:
     dice = random.Random(seed)
-    peer = gateway({"bad": script("odd"), "good": script("upstream")})
+    limits = {**QUICK, "call_timeout_seconds": 60.0}
+    peer = gateway({"bad": script("odd"), "good": script("upstream")}, gateway=limits)
     peer.wait_for_tools("bad__ok", "good__echo")
     for tool in QUICK_ODDITIES:
         answered(peer, tool)
-    before, threads = rss_mb(peer.process.pid), len(peer.tree())
+    before, held = rss_mb(peer.process.pid), holds(peer)
     for n in range(ROUNDS):
         answered(peer, dice.choice(QUICK_ODDITIES))
-        assert everything(peer.call("good__echo", 10, text=str(n))) == str(n)
+        assert everything(peer.call("good__echo", 60, text=str(n))) == str(n)
     assert rss_mb(peer.process.pid) - before < GROWTH_MB
-    assert len(peer.tree()) <= threads + 1
+    for now, then in zip(holds(peer), held, strict=True):
+        assert now <= then + 4
 
 
 @pytest.mark.slow

@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from upwell.compress import STRATEGIES
@@ -96,3 +98,10 @@ def test_secrets_are_masked(home):
     shown = load(home, {"llm.api_key": "hush"}, {}).shown()
     assert shown["llm.api_key"].value == "***"
     assert shown["surface.max_tokens"].value == 4000
+
+
+@pytest.mark.parametrize("name", ["config.toml", "lexicon.toml"])
+def test_a_pipe_is_no_configuration(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(ConfigError, match="no file"):
+        load(tmp_path, environment={})

@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,19 +11,19 @@ from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.cache import Cache
+from upwell.gateway.connection import Connecting, connect
 from upwell.ground import shelf as shelves
 from upwell.ground.backup import Backups
 from upwell.ground.db import Database, open_database
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import StoreError
-from upwell.ground.files import make_once
+from upwell.ground.files import make_once, read_whole
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.project import brings, project_of
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
-from upwell.ground.types import Trust
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import Ratings
 from upwell.memory.absent import AbsentStore
@@ -32,7 +33,7 @@ from upwell.memory.imports import Imports
 from upwell.memory.library import Library
 from upwell.memory.meaning import Questions
 from upwell.memory.options import Backend
-from upwell.memory.origins import Origin, Origins
+from upwell.memory.origins import Origins
 from upwell.memory.qmd import FallBack, QmdRecall
 from upwell.memory.recalls import Recalls
 from upwell.memory.schema import OWNER as MEMORY_OWNER
@@ -41,6 +42,7 @@ from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
+from upwell.wire.logins import Logins
 
 if TYPE_CHECKING:
     from upwell.memory.ltm import LtmRecall
@@ -142,17 +144,18 @@ def open_qmd(config: Config) -> QmdRecall | None:
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     """The notes of the folder's project where it keeps some (`.upwell/stm.json`), else the home's.
-    What a repository brings with the clone is not used: its notes are not this user's."""
-    origins, path, unknown = Origins(config.home.origins_file), config.home.notes_file, Origin()
-    project = project_of(cwd)
+    A file that came with a repository or an archive is not used: its notes are not this user's."""
+    open_at = partial(ShortTerm, options=config.stm, origins=Origins(config.home.origins_file))
+    notes, project = open_at(config.home.notes_file), project_of(cwd)
     folder = Path(project, PROJECT_FOLDER) if project else None
-    if folder and not folder.is_symlink() and folder.is_dir() and project:
-        if brings(project, f"{PROJECT_FOLDER}/{path.name}"):
-            LOG.warning("%s came with the repository and is not used", folder / path.name)
-        else:
-            path = folder / path.name
-            unknown = Origin(project=project, trust=Trust.AGENT)
-    return ShortTerm(path, options=config.stm, origins=origins, unknown=unknown)
+    if not project or not folder or folder.is_symlink() or not folder.is_dir():
+        return notes
+    theirs = open_at(folder / notes.path.name, root=project)
+    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not theirs.is_strangers():
+        return theirs
+    LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
+    notes.ignored = theirs.path
+    return notes
 
 
 def open_shelf(config: Config, files: Files) -> Shelf:
@@ -199,6 +202,12 @@ def open_originals(config: Config, shelf: Shelf, private: Shelf) -> Originals:
     )
 
 
+def connecting(config: Config) -> Connecting:
+    """How servers are reached, with the logins of this home."""
+    logins = Logins(config.home.logins_file)
+    return partial(connect, environment=config.environment, logins=logins)
+
+
 def open_cache(config: Config, shelf: Shelf) -> Cache | None:
     """Where answers of servers are kept, if the user named any tool."""
     if not config.cache.tools:
@@ -211,7 +220,7 @@ def secret_of(home: Home) -> bytes:
     path = home.secret_file
     try:
         make_once(path, secrets.token_bytes(32))
-        return path.read_bytes()
+        return read_whole(path)
     except OSError as error:
         LOG.warning("no secret can be kept in %s: %s", path, error)
         return secrets.token_bytes(32)

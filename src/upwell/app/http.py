@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from starlette.routing import BaseRoute, Route
@@ -16,14 +16,14 @@ from upwell.gateway.upstream import State
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.metrics import Metric, gauge
 from upwell.web.routes import health_routes, hook_routes, http_app
-from upwell.web.server import address_of, http_server, listen
+from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
 from upwell.web.token import token_of
 from upwell.web.tokens import Tokens
 
 
-async def serve_http(address: str, cwd: str) -> None:
+async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
     """Serve `/mcp`, `/hook`, `/healthz` and `/metrics` at `HOST:PORT` until a signal asks us to
-    end.
+    end. Where that is, and where the token, is said first.
 
     Raises:
         UsageError: the address is none, or is taken.
@@ -38,14 +38,19 @@ async def serve_http(address: str, cwd: str) -> None:
     routes = [Route(PATH, front), *hook_routes(door.answer), *_health(gateway)]
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file)
-    server = http_server(http_app(routes, tokens.principal_of, [host]))
+    hosts = [host, *app.config.gateway.hosts]
+    server = http_server(http_app(routes, tokens.principal_of, hosts))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
     async with looked_after(app, gateway):
         try:
             with listen(host, port) as listening:
-                LOG.info("serving on %s port %d", *listening.getsockname()[:2])
+                host, port = listening.getsockname()[:2]
+                LOG.info("serving on %s port %d", host, port)
+                say(f"upwell: serving at {url_of(host, port)}, for whoever has {home.token_file}")
+                if not is_loopback(host):
+                    say("upwell: others can reach it, and read along: put TLS in front of it")
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:

@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from upwell.config import Config
 from upwell.gateway.audience import Audience
+from upwell.gateway.connection import connect
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import ConfigError, RecallUnavailable, UpstreamError
@@ -65,7 +67,8 @@ class LtmServer:
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
     ) -> None:
-        self._upstream = Upstream(server, options, environment, _unmoved, Audience())
+        connecting = partial(connect, environment=environment)
+        self._upstream = Upstream(server, options, connecting, _unmoved, Audience())
         self._running: asyncio.Task[None] | None = None
 
     def ready(self) -> bool:

@@ -42,9 +42,9 @@ async def _take_up(app: App, gateway: Gateway) -> None:
         before, fresh = app.config, _fresh(app)
         app.config = fresh
         app.fitter.result_tokens = fresh.result_tokens()
-        await app.workshop.aclose()
         gateway.obey(fresh.gateway)
         await gateway.exchange(fresh.servers)
+        await app.workshop.aclose()
         LOG.info("the configuration was changed and holds now")
     except (UpwellError, OSError) as error:
         said = f"the configuration was changed and is wrong; the old one holds: {error}"

@@ -5,17 +5,19 @@ import itertools
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from upwell.app.files import Files, open_originals, open_shelf, private_shelf, tools_of
+from upwell.app.files import Files, connecting, open_originals, open_shelf, private_shelf, tools_of
 from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
-from upwell.config import load
+from upwell.config import Config, load
 from upwell.gateway.cache import KIND
 from upwell.gateway.connection import probe
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import Hello
+from upwell.gateway.options import Auth, ServerOptions
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import work
 from upwell.ground.backup import Backups
@@ -28,6 +30,7 @@ from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG, export_spans, log_to
 from upwell.ground.types import Ping
 from upwell.wire.lines import Line, Sink
+from upwell.wire.logins import Logins
 
 CHORES_MINUTES = 60
 WARM_AFTER_SECONDS = 3.0
@@ -142,7 +145,7 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
         await app.aclose()
 
 
-async def examine() -> dict[str, Ping]:
+async def examine(cwd: str | None = None) -> dict[str, Ping]:
     """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
     try:
         config = load()
@@ -150,7 +153,7 @@ async def examine() -> dict[str, Ping]:
     except UpwellError as error:
         part = "config" if isinstance(error, ConfigError) else "home"
         return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
-    app = await build(Settings(tolerant=True))
+    app = await build(Settings(tolerant=True, cwd=cwd))
     try:
         parts = {
             "config": Ping(ok=True, detail=str(config.home.config_file)),
@@ -162,10 +165,21 @@ async def examine() -> dict[str, Ping]:
         await app.aclose()
     servers = [server for server in config.servers if server.enabled]
     states = await asyncio.gather(
-        *(probe(server, config.gateway, config.environment) for server in servers)
+        *(probe(server, config.gateway, connecting(config)) for server in servers)
     )
     named = zip(servers, states, strict=True)
-    return {**parts, **{f"server {server.name}": state for server, state in named}}
+    return {
+        **parts,
+        **{f"server {server.name}": _with_login(config, server, state) for server, state in named},
+    }
+
+
+def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
+    """What is said of a server, and how long the login there holds."""
+    if not state.ok or server.auth is not Auth.OAUTH:
+        return state
+    login = Logins(config.home.logins_file).described(server.name, server.url)
+    return replace(state, detail=f"{state.detail}; login: {login}")
 
 
 def _hooks(home: Home) -> Ping:

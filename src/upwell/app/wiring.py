@@ -12,6 +12,7 @@ from upwell.app.files import (
     Chore,
     Files,
     Memories,
+    connecting,
     open_cache,
     open_memory,
     open_originals,
@@ -132,6 +133,7 @@ class App:
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
             shortened=self._served,
+            brief=self.fitter.brief,
         )
         self._files = files
         self._cwd = cwd
@@ -207,8 +209,7 @@ class App:
             cache=open_cache(config, self._shelf),
             sessions=joined,
         )
-        most = config.gateway.lazy_tools_tokens
-        definitions = Definitions(most) if most else None
+        definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
             Toolboxes(lambda principal: self.toolbox(principal, definitions)),
@@ -216,7 +217,7 @@ class App:
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
             may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
-            environment=config.environment,
+            connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
             lists=ToolLists(config.home.lists_file),
             definitions=definitions,
@@ -256,7 +257,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.file.ping),
+            "notes": await asyncio.to_thread(self.notes.ping),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

@@ -12,7 +12,7 @@ import orjson
 from filelock import FileLock
 
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.files import write_whole
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.types import Memory, Provenance, Trust
 
 MAX_WAITING = 500
@@ -112,7 +112,7 @@ class Inbox:
 
     def _read(self) -> dict[str, Any]:
         try:
-            held = orjson.loads(self._path.read_bytes())
+            held = orjson.loads(read_whole(self._path))
             return {"waiting": list(held["waiting"]), "settled": list(held["settled"])}
         except FileNotFoundError:
             return {"waiting": [], "settled": []}

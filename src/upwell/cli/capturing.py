@@ -72,8 +72,9 @@ def git(
 ) -> None:
     """Propose memories from commit messages that say why, with the files they touched."""
     from upwell.capture.git import proposals_from
+    from upwell.config import load
 
-    found = proposals_from(path, commits)
+    found = proposals_from(path, commits, load().environment)
     new = _inbox().propose(found)
     reasons = "commit that says why" if len(found) == 1 else "commits that say why"
     say(f"{counted(new, 'new proposal')} from {len(found):,} {reasons}")

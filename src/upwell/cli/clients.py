@@ -26,8 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def init(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Put upwell in front of the MCP servers of the agents on this machine: they move into
-    config.toml, and each agent gets one server, upwell. Shows the change; --apply writes it."""
+    """Put upwell in front of the MCP servers that agents here have. They move into config.toml,
+    all of them for every agent, and each agent gets one server, upwell. Shows the change; --apply
+    writes it."""
     found = _clients(project)
     plan = found.taking_over()
     changes = [file for file in plan.files if file.changes]
@@ -54,7 +55,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 
 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Give the agents their servers back: the old bytes where nobody changed the file since, else
+    """Give the agents their servers back. The old bytes where nobody changed the file since, else
     only our entry is taken out and theirs are put back. Shows the change; --apply writes it."""
     found = _clients(project)
     plans, refused = found.giving_back()
@@ -106,7 +107,7 @@ def _diff(found: "Clients", plan: "Plan") -> str:
     from upwell.ground.redact import redact
     from upwell.ground.settings import masked
 
-    shown = found.diff(plan, lambda key, value: bool(masked(key, value) == "***"))
+    shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
     return redact(shown, keep_lines=True)[0]
 
 

@@ -8,7 +8,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> None:
-    """See the main job done: a real server behind the gateway, real files, three memories."""
+    """See the main job done: a real server, real files, memories."""
     import asyncio
 
     from upwell.app import decisions

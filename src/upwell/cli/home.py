@@ -1,6 +1,7 @@
 """config show|check · cache clear · backup · doctor"""
 
 import asyncio
+import json
 from typing import Annotated, Any
 
 import typer
@@ -49,7 +50,7 @@ def clear() -> None:
 
 @config.command("show")
 def show(as_json: Json = False) -> None:
-    """Every setting, and where it comes from."""
+    """Show every setting as a line of TOML, and where it comes from."""
     from upwell.config import load
 
     values = load().shown()
@@ -61,11 +62,9 @@ def show(as_json: Json = False) -> None:
             }
         )
         return
-    rows = [
-        {"key": key, "value": plain(entry.value), "origin": entry.origin}
-        for key, entry in values.items()
-    ]
-    table(("key", "value", "origin"), rows, "No settings.")
+    for key, entry in values.items():
+        value = json.dumps(plain(entry.value), ensure_ascii=False)
+        say(f"{key} = {value}  # {entry.origin}")
 
 
 @config.command("check")
@@ -83,8 +82,9 @@ def doctor(as_json: Json = False) -> None:
     """Look at every part and say what is wrong and what to do."""
 
     from upwell.app import examine
+    from upwell.cli.session import folder
 
-    findings = asyncio.run(examine())
+    findings = asyncio.run(examine(folder()))
     if as_json:
         say_json(
             {

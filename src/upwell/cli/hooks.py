@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from upwell.hosts.install import Hooks, Plan
 
 hook = typer.Typer(
-    help="What agents run at their events: `upwell hook HOST [EVENT]` answers one, from stdin to "
-    "stdout. These set it up.",
+    help="Set up what agents run at their events. `upwell hook HOST [EVENT]` answers one, from "
+    "stdin to stdout.",
     no_args_is_help=True,
 )
 Host = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]

@@ -31,7 +31,7 @@ def feedback(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether surfaced memories were worth it; what is shown follows."""
+    """Say whether what was said was worth it. What is shown follows."""
     from upwell.tools.feedback import noted
 
     if rating not in list(Rating):
@@ -65,7 +65,7 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what was learned of each tool: how sure surfacing must be beside it, how much of its
+    """Show what was learned of each tool. How sure surfacing must be beside it, how much of its
     results is kept; and which memories are not offered any more."""
     if memory and not reset:
         raise UsageError("--memory goes with --reset", hint="upwell tune --reset --memory ID")
@@ -147,7 +147,7 @@ def explain(
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Why upwell spoke or kept silent lately, call by call, the newest last."""
+    """Tell why upwell spoke or kept silent lately. Call by call, the newest last."""
     from upwell.surface.account import account_of_past
 
     async def work(app: "App") -> tuple[list[dict[str, Any]], dict[str, str]]:

@@ -15,6 +15,7 @@ from upwell.cli import (
     home,
     hooks,
     learning,
+    logins,
     memories,
     notes,
     servers,
@@ -54,6 +55,7 @@ for verbs in (
     hooks,
     capturing,
     tokens,
+    logins,
 ):
     verbs.register(app)
 

@@ -9,7 +9,7 @@ import typer
 from upwell.cli.output import note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
-from upwell.cli.times import seconds_of
+from upwell.cli.times import iso, seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
@@ -31,7 +31,9 @@ def register(app: typer.Typer) -> None:
 
 
 def remember(
-    text: Annotated[str, typer.Argument(help="What to remember. `-` reads stdin.")],
+    text: Annotated[
+        list[str], typer.Argument(metavar="TEXT...", help="What to remember. `-` reads stdin.")
+    ],
     namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
     path: Annotated[
@@ -47,7 +49,7 @@ def remember(
     as_json: Json = False,
 ) -> None:
     """Keep a memory. Prints its id."""
-    said = typer.get_text_stream("stdin").read() if text == "-" else text
+    said = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
     memory = Memory(
         text=said,
         namespace=namespace,
@@ -84,8 +86,11 @@ async def _kept(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
 
 
 def recall(
-    query: Annotated[
-        str | None, typer.Argument(help="What to look for; without it everything is listed.")
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[QUERY]...", help="What to look for; without it everything is listed."
+        ),
     ] = None,
     limit: Annotated[
         int | None,
@@ -99,6 +104,7 @@ def recall(
     """Search the memory of every project, or list it, newest first."""
     from upwell.tools.recall import entry
 
+    query = " ".join(words) if words else None
     if (query is not None) + pinned + trash > 1:
         raise UsageError(
             "a query, --pinned and --trash exclude each other", hint="give one of them"
@@ -118,7 +124,7 @@ def recall(
     if as_json:
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
-        columns = ("id", "score", "namespace", "where", "text")
+        columns = ("id", "score", "namespace", "date", "where", "text")
         table(columns, [_row(hit) for hit in hits], "Nothing found.")
 
 
@@ -173,7 +179,8 @@ def _row(hit: Hit) -> dict[str, str]:
         "id": memory.id,
         "score": f"{hit.score:.2f}" if hit.score else "",
         "namespace": memory.namespace,
-        "where": citation(memory) if memory.source else "",
+        "date": iso(memory.created_at)[:10],
+        "where": citation(memory) if memory.source else os.path.basename(memory.project or ""),
         "text": " ".join([*(f"({mark})" for mark in marks), memory.text]),
     }
 
@@ -203,7 +210,7 @@ def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 
 def topics(as_json: Json = False) -> None:
-    """What the memories are about: tags, namespaces, and words that several share."""
+    """Show what the memories are about. Tags, namespaces, and words that several share."""
     from upwell.tools.resources import described
 
     async def work(app: "App") -> "list[Topic]":
@@ -222,9 +229,12 @@ def topics(as_json: Json = False) -> None:
 
 
 def context(
-    message: Annotated[
-        str | None,
-        typer.Argument(help="What the user said, `-` reads stdin; with --door session, nothing."),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MESSAGE]...",
+            help="What the user said, `-` reads stdin; with --door session, nothing.",
+        ),
     ] = None,
     door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",
     form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
@@ -236,6 +246,7 @@ def context(
         raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):
         raise UsageError(f"--format {form!r} is not a format", hint="digest or json")
+    message = " ".join(words) if words else None
     if message is None and door != Door.SESSION:
         raise UsageError("context needs a message", hint="only --door session has none")
     said = typer.get_text_stream("stdin").read() if message == "-" else message

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 stm = typer.Typer(
-    help="Short notes in stm.json; one that nobody looks at is forgotten after 35 days.",
+    help="Short notes, in stm.json. One that nobody looks at is forgotten after 35 days.",
     no_args_is_help=True,
 )
 

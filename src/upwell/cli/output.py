@@ -38,7 +38,7 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
         return
     if not sys.stdout.isatty():
         for row in rows:
-            say("\t".join(" ".join(str(row[name]).split()) for name in columns))
+            say("\t".join(" ".join(_cell(row[name]).split()) for name in columns))
         return
     from rich.console import Console
     from rich.table import Table
@@ -46,8 +46,12 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
 
     drawn = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        drawn.add_row(*(Text(_harmless(str(row[name]))) for name in columns))
+        drawn.add_row(*(Text(_harmless(_cell(row[name]))) for name in columns))
     Console().print(drawn)
+
+
+def _cell(value: Any) -> str:
+    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
 def _harmless(text: str) -> str:

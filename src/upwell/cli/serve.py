@@ -23,8 +23,9 @@ def main(http: str | None = None) -> int:
 
 async def _serve_http(address: str, cwd: str) -> int:
     from upwell.app.http import serve_http
+    from upwell.cli.output import note
 
-    await serve_http(address, cwd)
+    await serve_http(address, cwd, note)
     return 0
 
 

@@ -25,7 +25,7 @@ def serve(
         typer.Option(metavar="HOST:PORT", help="Serve HTTP there: /mcp /hook /healthz /metrics."),
     ] = None,
 ) -> None:
-    """Run the gateway on stdin and stdout, for an agent to start; or for many, on HTTP."""
+    """Run the gateway on stdin and stdout, or for many on HTTP."""
     from upwell.cli.serve import main
 
     raise typer.Exit(main(http))
@@ -39,9 +39,10 @@ def add(
     ] = None,
     url: Annotated[str, typer.Option(help="Where a server on HTTP is.")] = "",
     header: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="For every request to it.")
+        list[str] | None, typer.Option(metavar="K: V", help="For every request to it.")
     ] = None,
     transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
+    auth: Annotated[str, typer.Option(help="oauth where `upwell login` is needed.")] = "",
     from_clients: Annotated[
         bool, typer.Option("--from-clients", help="All that agents on this machine have.")
     ] = False,
@@ -52,8 +53,8 @@ def add(
         list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway: upwell add NAME -- CMD ARGS…, or add NAME --url URL, or
-    those that the agents have: upwell add --from-clients"""
+    """Put an MCP server behind the gateway. It is a command: upwell add NAME -- CMD ARGS…; an
+    address: upwell add NAME --url URL; or what the agents have: upwell add --from-clients"""
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
@@ -72,15 +73,20 @@ def add(
         raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
     if url and not url.startswith(("http://", "https://")):
         raise UsageError(f"--url {url!r} is no address", hint="like https://example.org/mcp")
+    if auth not in ("", "oauth") or (auth and not url):
+        raise UsageError("--auth is oauth, with --url", hint="then `upwell login NAME`")
     path = add_server(
         name,
         line,
         dict(map(_pair, env or ())),
         url=url,
-        headers=dict(map(_pair, header or ())),
+        headers=dict(map(_header, header or ())),
         transport=transport,
+        auth=auth,
     )
     say(f"added {name} to {path}")
+    if auth:
+        note(f"upwell: now `upwell login {name}`")
     if line and shutil.which(line[0]) is None:
         note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
 
@@ -91,20 +97,27 @@ def list_servers(
     """Show the MCP servers behind the gateway."""
     from upwell.config import load
     from upwell.ground.settings import masked
+    from upwell.ground.veil import veiled_address, veiled_words
+    from upwell.wire.logins import Logins
 
+    config = load()
+    logins = Logins(config.home.logins_file)
     rows = [
         {
             "name": server.name,
-            "command": server.url or " ".join([server.command, *server.args]),
+            "command": veiled_address(server.url)
+            or " ".join(veiled_words([server.command, *server.args])),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
+            "login": logins.described(server.name, server.url) if server.auth == "oauth" else "",
         }
-        for server in load().servers
+        for server in config.servers
     ]
     if as_json:
         say_json({"servers": rows})
     else:
-        table(("name", "command", "enabled"), rows, "No servers yet: upwell add NAME -- CMD ARGS…")
+        columns = ("name", "command", "enabled", "login")
+        table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
 
 
 def remove(name: Annotated[str, typer.Argument()]) -> None:
@@ -123,11 +136,22 @@ def on(session: Annotated[str | None, typer.Option(help="Only this session.")] =
 
 
 def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Pause everything: calls pass through untouched, nothing is surfaced."""
+    """Pause everything. Calls pass through untouched, nothing is surfaced."""
     from upwell.app import pause
 
     pause(session)
-    say("upwell is off" + (f" in session {session}" if session else "") + "; `upwell on` resumes")
+    again = f"upwell on --session {session}" if session else "upwell on"
+    say("upwell is off" + (f" in session {session}" if session else "") + f"; `{again}` resumes")
+
+
+def _header(text: str) -> tuple[str, str]:
+    """A header as curl takes it, `Name: value`; or as the environment, `Name=value`."""
+    name, colon, value = text.partition(":")
+    if not colon or "=" in name:
+        return _pair(text)
+    if not name.strip():
+        raise UsageError(f"{text!r} has no name", hint='like --header "Authorization: Bearer …"')
+    return name.strip(), value.strip()
 
 
 def _pair(text: str) -> tuple[str, str]:

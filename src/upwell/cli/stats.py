@@ -24,7 +24,7 @@ def stats(
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today.")] = 7,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """What upwell said, why it kept silent, what became of it, and what it saved."""
+    """Show what upwell said and saved, and why it kept silent."""
     found, against = with_app(lambda app: _counted(app, days))
     if as_json:
         say_json(_described(found, against, days))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, raw, say, say_json
+from upwell.cli.output import note, raw, say_json
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 
@@ -50,8 +50,8 @@ def compress(
         say_json(_described(done))
         return
     raw(done.text)
-    if sys.stdout.isatty() and not done.text.endswith("\n"):
-        say()
+    if not done.text.endswith("\n") and (sys.stdout.isatty() or done.omitted):
+        note("")
     if done.omitted:
         left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:5])
         note(

@@ -12,17 +12,22 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 
 from upwell.compress.base import Options
-from upwell.ground.errors import KeyUnknown
+from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.shelf import Shelf
 from upwell.ground.types import DEFAULT_TENANT
 
 KIND = "original"
 PART_CHARS = 262_144
+PATIENCE_SECONDS = 0.2
+"""So long a call waits for the disk, where somebody else may hold the file; then memory serves."""
+SECRET, BUSY = "It holds a secret", "The disk is busy"
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
@@ -30,13 +35,13 @@ _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 @dataclass(frozen=True, slots=True)
 class Kept:
     """An original that is kept: its length in characters, and what was said of it at `keep`.
-    `private`: it holds a secret, and lives no longer than this process."""
+    `private` says why it lives no longer than this process, "" where it stands on the disk."""
 
     key: str
     chars: int
     parts: int
     name: str = ""
-    private: bool = False
+    private: str = ""
 
 
 class Originals:
@@ -82,16 +87,30 @@ class Originals:
         """Keep `text`; `name` (a path, URL or tool) is given back with it. Parts go first, so a
         key that can be found can be read."""
         key = self.key_of(text, name)
-        secret = await asyncio.to_thread(self._has_secret, text)
-        shelf = self._private if secret else self._durable
+        private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
         parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
-        kept = Kept(key, len(text), len(parts), name, private=secret)
-        for number, part in enumerate(parts):
-            raw = part.encode("utf-8", "surrogatepass")
-            await shelf.put(KIND, {self._place(key, number): raw}, ttl_seconds=self._ttl)
-        about = json.dumps([kept.chars, kept.parts, name]).encode()
-        await shelf.put(KIND, {self._place(key): about}, ttl_seconds=self._ttl)
+        kept = Kept(key, len(text), len(parts), name, private=private)
+        if not private:
+            try:
+                await self._put(self._durable, kept, parts)
+                return kept
+            except TimeoutError:
+                kept = replace(kept, private=BUSY)
+        await self._put(self._private, kept, parts)
         return kept
+
+    async def _put(self, shelf: Shelf, kept: Kept, parts: Sequence[str]) -> None:
+        """Write it down.
+
+        Raises:
+            TimeoutError: a part of it took too long.
+        """
+        about = json.dumps([kept.chars, kept.parts, kept.name]).encode()
+        raw = (part.encode("utf-8", "surrogatepass") for part in parts)
+        for place, value in chain(enumerate(raw), [(None, about)]):
+            values = {self._place(kept.key, place): value}
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await shelf.put(KIND, values, ttl_seconds=self._ttl)
 
     async def find(self, key: str) -> Kept:
         """What is kept under `key`, without reading it. Gives it its time of life anew.
@@ -140,6 +159,13 @@ class Originals:
         owner = f"{self._principal}@" if self._principal else ""
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 
+    async def _touch(self, shelf: Shelf, places: Sequence[str]) -> None:
+        """Give them their time of life anew. What cannot be written then is read all the same."""
+        with suppress(TimeoutError, StoreError):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                for place in places:
+                    await shelf.touch(KIND, place, ttl_seconds=self._ttl)
+
     async def _found(self, key: str) -> tuple[Shelf, Kept]:
         if not _KEY.fullmatch(key):
             raise KeyUnknown(key[:40])
@@ -148,8 +174,7 @@ class Originals:
             item = (await shelf.get(KIND, [place])).get(place)
             if item is not None and item.value:
                 chars, parts, name = json.loads(item.value)
-                for number in range(parts):
-                    await shelf.touch(KIND, self._place(key, number), ttl_seconds=self._ttl)
-                await shelf.touch(KIND, place, ttl_seconds=self._ttl)
+                places = [*(self._place(key, number) for number in range(parts)), place]
+                await self._touch(shelf, places)
                 return shelf, Kept(key, chars, parts, name)
         raise KeyUnknown(key)

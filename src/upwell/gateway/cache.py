@@ -25,6 +25,8 @@ from upwell.ground.types import Reply, ToolCall
 from upwell.wire.rawjson import NotJson, RawObject
 
 KIND = "response"
+PATIENCE_SECONDS = 0.2
+"""Where the disk does not answer so soon, the server is asked."""
 MAX_RESULT_BYTES = 1_000_000
 _ONLY = frozenset({"name", "arguments", "_meta"})
 _OF_THIS_CALL = ("progressToken", "traceparent", "tracestate", "baggage")
@@ -64,9 +66,11 @@ class Cache:
         if not key:
             return await ask()
         try:
-            if kept := (await self._shelf.get(KIND, [key])).get(key):
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                kept = (await self._shelf.get(KIND, [key])).get(key)
+            if kept:
                 return Reply(result=kept.value)
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             LOG.warning("kept answers cannot be read: %s", error)
         flight = self._flights.get(key)
         if flight is None:

@@ -1,12 +1,14 @@
 """The tools in front: every upstream's, each under `{server}__{tool}`, and our own."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
 
 from upwell.gateway.client import Client
-from upwell.gateway.definitions import Definitions
+from upwell.gateway.definitions import TOOLS_KEPT, Definitions
 from upwell.gateway.names import Names, front_name
 from upwell.gateway.upstream import Upstream
 from upwell.ground.names import OWN_SERVER
@@ -16,6 +18,8 @@ from upwell.wire.mirrors import BadMirror, Mirror, declared_by
 from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
 MAX_DEPTH = 100
+MOST_AT_ONCE = 100
+"""More tools than that are read on a thread."""
 CONTEXT_QUERY = "_context_query"
 
 
@@ -66,6 +70,8 @@ class Catalog:
         self._names = Names()
         self._targets: dict[str, Target] = {}
         self._listing: bytes = b"[]"
+        self._seen: object = None
+        self._one_at_a_time = asyncio.Lock()
         self.rebuild()
 
     @property
@@ -79,6 +85,20 @@ class Catalog:
     def hidden(self, name: str) -> bytes:
         """The input schema of a tool that is listed without it, empty for every other."""
         return self._definitions.hidden(name)
+
+    async def refresh(self, *, anew: bool = False) -> None:
+        """Read every upstream's tools anew where any of them changed, or `anew` in any case. Many
+        are read beside the loop, so that no call waits for that."""
+        async with self._one_at_a_time:
+            upstreams = self._upstreams()
+            seen = [(one, one.tools, one.state, one.about.version) for one in upstreams]
+            if seen == self._seen and not anew:
+                return
+            if sum(len(one.tools) for one in upstreams) > MOST_AT_ONCE:
+                await asyncio.to_thread(self.rebuild)
+            else:
+                self.rebuild()
+            self._seen = seen
 
     def rebuild(self) -> None:
         """Read every upstream's tools anew."""
@@ -107,27 +127,58 @@ class Catalog:
         theirs: dict[str, RawObject],
         targets: dict[str, Target],
     ) -> None:
-        raw = tool.encode()
-        check(raw)
-        if depth(raw) > MAX_DEPTH:
-            raise NotJson(f"nested more than {MAX_DEPTH} levels")
-        bare = _text(tool, "name")
+        declared = _declared(tool)
+        bare = declared.name
         name = self._names.claim(upstream, bare)
         if not name or name in targets:
             LOG.warning("upstream %s: tool %r has no name of its own", upstream.name, bare)
             return
-        listed = tool.replaced("name", dumps(name))
-        if self._may_compress(upstream.name, bare):
-            listed = listed.without("outputSchema")
-        theirs[name] = listed
+        theirs[name] = _listed(tool, name, self._may_compress(upstream.name, bare))
         targets[name] = Target(
             tool=bare,
             upstream=upstream,
-            annotations=_mapping(tool, "annotations"),
-            declares_query=_declares(tool, CONTEXT_QUERY),
-            declared=hashlib.sha256(raw).hexdigest(),
-            mirrors=_mirrors(tool),
+            annotations=declared.annotations,
+            declares_query=declared.asks_for_query,
+            declared=declared.digest,
+            mirrors=declared.mirrors,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """What a server declares of a tool, as far as it matters here."""
+
+    name: str
+    annotations: Mapping[str, Any]
+    asks_for_query: bool
+    digest: str
+    mirrors: tuple[Mirror, ...]
+
+
+@lru_cache(maxsize=TOOLS_KEPT)
+def _declared(tool: RawObject) -> _Declared:
+    """A tool read once: the list is made anew whenever somebody asks for it.
+
+    Raises:
+        NotJson: it cannot be listed.
+    """
+    raw = tool.encode()
+    check(raw)
+    if depth(raw) > MAX_DEPTH:
+        raise NotJson(f"nested more than {MAX_DEPTH} levels")
+    return _Declared(
+        _text(tool, "name"),
+        _mapping(tool, "annotations"),
+        _declares(tool, CONTEXT_QUERY),
+        hashlib.sha256(raw).hexdigest(),
+        _mirrors(tool),
+    )
+
+
+@lru_cache(maxsize=TOOLS_KEPT)
+def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
+    listed = tool.replaced("name", dumps(name))
+    return listed.without("outputSchema") if may_compress else listed
 
 
 def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:

@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.text.words import informative, terms
@@ -17,6 +18,8 @@ from upwell.wire.rawjson import RawArray, RawObject, dumps, kind_of
 
 LINE_CHARS = 120
 ANSWER_TOKENS = 4000
+TOOLS_KEPT = 10_000
+"""What was made of so many tools is not made again."""
 DESCRIBE = "describe_tools"
 _PLAIN = frozenset({"string", "integer", "number", "boolean", "object"})
 _END = re.compile(r"[.!?](?=\s)")
@@ -27,7 +30,7 @@ class Definitions:
     short; 0: never."""
 
     def __init__(self, most_tokens: int = 0) -> None:
-        self._most_tokens = most_tokens
+        self.most_tokens = most_tokens
         self._full: Mapping[str, bytes] = {}
         self._theirs: frozenset[str] = frozenset()
 
@@ -38,9 +41,8 @@ class Definitions:
         self._full = {**full, **ours}
         rest = tuple(raw for name, raw in ours.items() if not name.endswith(DESCRIBE))
         whole = RawArray((*full.values(), *rest)).encode()
-        if not self._most_tokens or not exceeds(
-            whole.decode("utf-8", "replace"), self._most_tokens
-        ):
+        most = self.most_tokens
+        if not most or not exceeds(whole.decode("utf-8", "replace"), most):
             self._theirs = frozenset()
             return whole
         self._theirs = frozenset(theirs)
@@ -49,9 +51,10 @@ class Definitions:
 
     def hidden(self, name: str) -> bytes:
         """The input schema of a tool that is listed without it, "" for every other."""
-        if name not in self._theirs:
+        full = self._full.get(name)
+        if full is None or name not in self._theirs:
             return b""
-        return RawObject.parse(self._full[name]).get("inputSchema") or b"{}"
+        return RawObject.parse(full).get("inputSchema") or b"{}"
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
         """The definitions of these tools as JSON, and the names that no tool has."""
@@ -63,31 +66,33 @@ class Definitions:
 
     def search(self, query: str) -> Mapping[str, str]:
         """The tools that a query speaks of, the closest first: in full as far as there is room,
-        then their names and lines alone."""
+        then their names and lines alone. Takes its time; safe to call from any thread."""
         found: dict[str, str] = {}
-        left = ANSWER_TOKENS
-        for name in self._closest(query):
-            text = _text(self._full[name])
+        left, full = ANSWER_TOKENS, self._full
+        for name in _closest(full, query):
+            text = _text(full[name])
             left -= count(text)
             if left < 0 and found:
-                tool = shortened(RawObject.parse(self._full[name]))
+                tool = shortened(RawObject.parse(full[name]))
                 text = _text(dumps({"name": name, "description": tool.value("description", "")}))
             found[name] = text
         return found
 
-    def _closest(self, query: str, most: int = 10) -> list[str]:
-        """By the words they share with the query, rare words and words of the name more."""
-        words = {name: _words(name, raw) for name, raw in self._full.items()}
-        having = Counter(word for found in words.values() for word in found)
-        scores: dict[str, float] = {}
-        for word in informative(terms(query)):
-            for name, found in words.items():
-                if word in found:
-                    rarity = math.log(1 + len(words) / having[word])
-                    scores[name] = scores.get(name, 0.0) + rarity * found[word]
-        return sorted(scores, key=lambda name: (-scores[name], name))[:most]
+
+def _closest(full: Mapping[str, bytes], query: str, most: int = 10) -> list[str]:
+    """By the words they share with the query, rare words and words of the name more."""
+    words = {name: _words(name, raw) for name, raw in full.items()}
+    having = Counter(word for found in words.values() for word in found)
+    scores: dict[str, float] = {}
+    for word in informative(terms(query)):
+        for name, found in words.items():
+            if word in found:
+                rarity = math.log(1 + len(words) / having[word])
+                scores[name] = scores.get(name, 0.0) + rarity * found[word]
+    return sorted(scores, key=lambda name: (-scores[name], name))[:most]
 
 
+@lru_cache(maxsize=TOOLS_KEPT)
 def shortened(tool: RawObject) -> RawObject:
     """The tool with one line of description, the loosest schema, and no promise of a structure.
     A schema that has arguments in headers stays: clients read there which."""
@@ -131,6 +136,7 @@ def _loose(schema: object) -> dict[str, object]:
     return {"type": kind} if isinstance(kind, str) and kind in _PLAIN else {}
 
 
+@lru_cache(maxsize=TOOLS_KEPT)
 def _words(name: str, raw: bytes) -> Mapping[str, float]:
     """The words of a tool and their weights: its name, then what it says of itself."""
     tool = RawObject.parse(raw)

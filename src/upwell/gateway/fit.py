@@ -49,10 +49,10 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Shortened:
-    """A text that was shortened; `private` where its original never reaches the disk."""
+    """A text that was shortened; `private` says why its original does not reach the disk."""
 
     done: Compressed
-    private: bool
+    private: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,21 @@ class Fitter:
         compressor = Compressor(options, self._tools)
         return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
 
-    async def fit(self, call: ToolCall, result: RawObject, ratio: float | None = None) -> RawObject:
-        """`result` within the budget of its tool. `ratio` overrides what was learned."""
+    async def brief(self, call: ToolCall, result: bytes) -> bytes:
+        """`result` within the budget of its tool at little cost, however odd it is: of its texts
+        the beginning, and how to read on."""
+        return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
+
+    async def fit(
+        self,
+        call: ToolCall,
+        result: RawObject,
+        ratio: float | None = None,
+        *,
+        strategy: str = "",
+    ) -> RawObject:
+        """`result` within the budget of its tool. `ratio` overrides what was learned, `strategy`
+        what is configured, unless that is to leave it alone."""
         options = self._options(call.server, call.tool)
         blocks = content_of(result)
         if not blocks or options.strategy == "none":
@@ -151,6 +164,7 @@ class Fitter:
         texts = await asyncio.to_thread(_texts, blocks)
         if _within(texts, budget):
             return result
+        options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
         if any(fitted):
             self._shortened(call, _cut(texts, fitted))
@@ -163,7 +177,7 @@ class Fitter:
         `hard_tokens` together; None for those that stay as they are.
 
         The notice stands at the end of the last one that was shortened. All stay as they are where
-        that saves nothing, or where an original could not be read later: it holds a secret and
+        that saves nothing, or where an original could not be read later: it
         would live in this process only, or it cannot be kept.
         """
         options = self._options(call.server, call.tool)
@@ -304,7 +318,7 @@ def _contents(text: str, done: Compressed) -> str:
 
 
 def notice(
-    tokens_before: int, done: Compressed, *, private: bool = False, reading: Reading = by_tool
+    tokens_before: int, done: Compressed, *, private: str = "", reading: Reading = by_tool
 ) -> str:
     """One line: how much was left out, where the text does not end with that, and how to get it."""
     counts = [f"{one.count:,} of {one.total:,} {one.what}" for one in done.omitted[:3]]
@@ -315,7 +329,7 @@ def notice(
     if done.key:
         said += f" The original, {done.before:,} characters: {reading(done.key)}."
     if private:
-        said += " It holds a secret and is kept in memory only, while this session runs."
+        said += f" {private} and the original is kept in memory only, while this session runs."
     return said
 
 

@@ -13,9 +13,10 @@ from upwell.ground.errors import UpstreamError
 from upwell.ground.principal import Principal
 from upwell.ground.types import Reply
 from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND
-from upwell.wire.rawjson import NotJson, RawObject, kind_of
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 MOST_TASKS = 10_000
+LIST = "tasks/list"
 
 
 class Foreign:
@@ -34,7 +35,7 @@ class Foreign:
             Refused: the task is somebody else's.
         """
         task = text_of(params, "taskId")
-        if caller.principal not in self._whose.get(task, {caller.principal}):
+        if not self._may_see(task, caller):
             raise Refused(INVALID_PARAMS, f"Unknown task: {task}")
         owner = self._tasks.get(f"{caller.session} {task}") if task else None
         refusal: Reply | None = None
@@ -48,10 +49,29 @@ class Foreign:
                     raise
                 continue
             if not reply.error:
-                return reply
+                return self._shown(reply, caller) if method == LIST else reply
             if _code(reply.error) != METHOD_NOT_FOUND:
                 refusal = refusal or reply
         return refusal
+
+    def _shown(self, reply: Reply, caller: Caller) -> Reply:
+        """A list of tasks without those of other principals."""
+        try:
+            result = RawObject.parse(reply.result)
+            tasks = [
+                RawObject.parse(raw) for raw in RawArray.parse(result.get("tasks") or b"[]").items
+            ]
+        except NotJson:
+            return reply
+        shown = tuple(
+            task.encode() for task in tasks if self._may_see(text_of(task, "taskId"), caller)
+        )
+        if len(shown) == len(tasks):
+            return reply
+        return Reply(result=result.replaced("tasks", RawArray(shown).encode()).encode())
+
+    def _may_see(self, task: str, caller: Caller) -> bool:
+        return caller.principal in self._whose.get(task, {caller.principal})
 
     def note(self, upstream: Upstream, reply: Reply, caller: Caller) -> None:
         """Remember whose task a result began."""

@@ -78,11 +78,18 @@ def known_now(upstreams: Iterable[Introduced]) -> Known:
 
 
 def remember(home: Home, known: Known) -> None:
-    """Write down what to say at the next start, where that can be done."""
-    said = dumps({"of": _state(home), **known.said()})
+    """Write down what to say at the next start, where that can be done; no secrets."""
+    from upwell.ground.redact import has_secret, redact
+
+    secret = has_secret(dumps(dict(known.capabilities)).decode(errors="replace"))
+    told = Known(
+        united([EVERYTHING]) if secret else known.capabilities,
+        redact(known.instructions)[0],
+    )
+    said = dumps({"of": _state(home), **told.said()})
     path = home.greeting_file
     try:
-        if path.exists() and path.read_bytes() == said:
+        if path.is_file() and path.read_bytes() == said:
             return
         fresh = path.with_suffix(f".{os.getpid()}")
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -95,6 +102,8 @@ def remember(home: Home, known: Known) -> None:
 
 def remembered(home: Home) -> Known:
     """What was said last, if the configuration is still the same."""
+    if not home.greeting_file.is_file():
+        return Known(united([EVERYTHING]))
     try:
         found = loads(home.greeting_file.read_bytes())
         if isinstance(found, dict) and found.get("of") == _state(home):

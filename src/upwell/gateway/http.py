@@ -2,7 +2,8 @@
 
 Handshake era: sessions by `Mcp-Session-Id`, each bound to who opened it. Modern era: every POST is
 on its own, and its headers have to say what its body says. Who may come in at all is the business
-of whoever mounts this route; nothing of a request's headers ever reaches an upstream.
+of whoever mounts this route, and says in the scope who did; without that nobody is served. Nothing
+of a request's headers ever reaches an upstream.
 """
 
 import asyncio
@@ -44,10 +45,17 @@ from upwell.gateway.streams import (
     respond_json,
 )
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.principal import IN_SCOPE, OWNER, Principal
+from upwell.ground.principal import IN_SCOPE, Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import INVALID_REQUEST, METHOD_NOT_FOUND, Message, answer_line, error_body
-from upwell.wire.rawjson import RawObject
+from upwell.wire.peer import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+)
+from upwell.wire.rawjson import NotJson, RawObject
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -56,6 +64,8 @@ PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
 """From this version on a stream begins with an event that only has an id."""
 MOST_SESSIONS = 1000
+MOST_SESSIONS_EACH = 250
+"""Of all sessions, those that somebody may have who was given a token."""
 IDLE_SECONDS = 3600.0
 
 
@@ -86,7 +96,7 @@ class HttpFront:
         self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        principal = scope.get(IN_SCOPE, OWNER)
+        principal: Principal = scope[IN_SCOPE]
         try:
             headers = headers_of(scope["headers"])
             if scope["method"] == "POST":
@@ -100,6 +110,9 @@ class HttpFront:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
         except BadRequest as error:
             await respond_json(send, error.status, error.line)
+        except NotJson as error:
+            unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
+            await respond_json(send, unreadable.status, unreadable.line)
 
     def close(self) -> None:
         """End every session."""
@@ -159,7 +172,7 @@ class HttpFront:
             if identity in held.running:
                 held.running[identity].cancel()
         else:
-            await self._directory.tell(message.method or "", message.params)
+            self._directory.tell(message.method or "", message.params)
 
     async def _modern_post(
         self,
@@ -178,7 +191,7 @@ class HttpFront:
             mirrors = await self._desk.mirrors(text_of(params, "name"))
             check_arguments(headers, message, params, mirrors)
         session = self._modern.setdefault(
-            principal, Session(_NoStream(), principal=principal, modern=True)
+            principal, Session(_NoStream(), principal=principal, modern=True, shared=True)
         )
         stream = Stream(Questions())
         work = asyncio.create_task(self._answer(session, message, stream))
@@ -220,13 +233,14 @@ class HttpFront:
         return found
 
     def _begin(self, principal: Principal) -> HttpSession:
-        """A new session; the one that was quiet the longest goes when there are too many."""
+        """A new session; those that were quiet for long go first."""
         now = self._clock.monotonic()
         for held in [one for one in self._sessions.values() if now - one.seen_at > IDLE_SECONDS]:
             if not held.running and not held.followed:
                 self._end(held)
-        if len(self._sessions) >= MOST_SESSIONS:
-            raise BadRequest(503, INVALID_REQUEST, f"{MOST_SESSIONS} sessions are open already")
+        own = sum(held.session.principal == principal for held in self._sessions.values())
+        if len(self._sessions) >= MOST_SESSIONS or (principal.name and own >= MOST_SESSIONS_EACH):
+            raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
         questions, streams = Questions(), Streams()
         session = Session(_Away(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(24)

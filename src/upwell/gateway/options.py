@@ -12,16 +12,26 @@ class Transport(StrEnum):
     SSE = "sse"
 
 
+class Auth(StrEnum):
+    """What lets us in at a server with an address, beside its headers."""
+
+    NONE = "none"
+    OAUTH = "oauth"
+    """The user's login: `upwell login NAME`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """`gateway.*`. Times in seconds, sizes in bytes. Of a list of more than `lazy_tools_tokens`
-    each tool is served in short; 0: never."""
+    """`gateway.*`. Times in seconds, sizes in bytes; `hosts` are names under which a proxy leads to
+    `serve --http`. Of a list of more than `lazy_tools_tokens` each tool is served in short; 0:
+    never."""
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 60.0
     list_wait_seconds: float = 5.0
     max_line_bytes: int = 64 * 1024 * 1024
     max_in_flight: int = 1024
+    hosts: tuple[str, ...] = ()
     lazy_tools_tokens: int = 0
 
 
@@ -48,6 +58,7 @@ class ServerOptions:
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     transport: Transport = Transport.HTTP
+    auth: Auth = Auth.NONE
     enabled: bool = True
     call_timeout_seconds: float | None = None
     max_in_flight: int | None = None

@@ -127,17 +127,20 @@ class Pipeline:
         """The result, fitted: here when it is small, in the workshop when it is large. The call has
         been made by now: what goes wrong in fitting never costs its result."""
         try:
-            if len(result) >= HEAVY_BYTES:
-                try:
-                    return RawObject.parse(await self._fit_large(call, result))
-                except CompressionError as error:
-                    LOG.warning("%s; fitting here", error)
-            return await self._fit(call, RawObject.parse(result))
+            return await self._sized(call, result)
         except NotJson:
             raise
         except Exception:
             LOG.exception("%s__%s: its result passes as it came", call.server, call.tool)
             return RawObject.parse(result)
+
+    async def _sized(self, call: ToolCall, result: bytes) -> RawObject:
+        if len(result) >= HEAVY_BYTES:
+            try:
+                return RawObject.parse(await self._fit_large(call, result))
+            except CompressionError as error:
+                LOG.warning("%s; fitting here", error)
+        return await self._fit(call, RawObject.parse(result))
 
     async def _surfaced(self, call: ToolCall, client: Client) -> Heard:
         session = await self._sessions.session(client.session)

@@ -2,11 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.catalog import Catalog, LocalTools
+from upwell.gateway.connection import Connecting
 from upwell.gateway.definitions import Definitions
 from upwell.gateway.desk import Desk
 from upwell.gateway.directory import Directory, LocalResources
@@ -40,7 +41,7 @@ class Gateway:
         *,
         resources: LocalResources,
         may_compress: Callable[[str, str], bool],
-        environment: Mapping[str, str],
+        connecting: Connecting,
         learned: Callable[[Known], None] = lambda _: None,
         lists: ToolLists | None = None,
         definitions: Definitions | None = None,
@@ -50,9 +51,10 @@ class Gateway:
         self._options = options
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self._environment = environment
+        self._connecting = connecting
         self._fleet = Fleet(servers, self._launched)
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, definitions)
+        self._definitions = definitions or Definitions()
+        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
         self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
         self.desk = Desk(
             self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
@@ -73,14 +75,18 @@ class Gateway:
         """Hold these limits from now on; the size of lines, of each server from its next start."""
         self._options = options
         self.directory.wait_seconds = options.list_wait_seconds
+        self._definitions.most_tokens = options.lazy_tools_tokens
         for upstream in self.upstreams:
             upstream.options = options
 
     async def exchange(self, servers: Sequence[ServerOptions]) -> None:
-        """Run these servers from now on; no call under way is lost."""
-        if await self._fleet.exchange(servers):
-            self._catalog.rebuild()
+        """Run these servers from now on; no call under way is lost. The list of tools is made anew:
+        what was said about tools may have changed as well."""
+        before, changed = self._catalog.listing, await self._fleet.exchange(servers)
+        await self._catalog.refresh(anew=True)
+        if changed or self._catalog.listing != before:
             await self.desk.tools_changed()
+        if changed:
             for kind in KINDS:
                 if self.directory.shown(kind):
                     await self.audience.announce(f"notifications/{kind}/list_changed")
@@ -107,13 +113,13 @@ class Gateway:
 
     def _launched(self, server: ServerOptions) -> Upstream:
         """A server, with what it listed last until it says what it lists now."""
-        upstream = Upstream(server, self._options, self._environment, self._changed, self.audience)
+        upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
         upstream.tools = self._lists.of(server)
         return upstream
 
     async def _changed(self, upstream: Upstream) -> None:
         """A server came, went, or has other tools."""
-        self._catalog.rebuild()
+        await self._catalog.refresh()
         await self.desk.tools_changed()
         for kind in KINDS:
             if upstream.about.offers(kind) and self.directory.shown(kind):

@@ -1,17 +1,18 @@
 """One upstream server, kept running: started, greeted, called, and restarted for ever."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import logging
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from upwell.gateway.audience import Audience
 from upwell.gateway.client import NOBODY, Client
-from upwell.gateway.connection import Connection, connect, too_slow
+from upwell.gateway.connection import Connecting, Connection, too_slow
 from upwell.gateway.eras import Introduction, unstamped
 from upwell.gateway.inflight import Patience
 from upwell.gateway.news import News
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.ground.errors import UpstreamError, UpstreamUnavailable
+from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
@@ -31,6 +32,22 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+class Backoff:
+    """How long to wait before the next start, for ever: twice as long each time, from the beginning
+    after a life of good health."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_BACKOFF_SECONDS
+
+    def after(self, lived_seconds: float) -> float:
+        """Seconds to wait after a life of `lived_seconds`."""
+        if lived_seconds > HEALTHY_SECONDS:
+            self._seconds = FIRST_BACKOFF_SECONDS
+        seconds = self._seconds
+        self._seconds = min(MAX_BACKOFF_SECONDS, seconds * 2)
+        return seconds
+
+
 class Upstream:
     """Keeps one server running and speaks to it.
 
@@ -44,7 +61,7 @@ class Upstream:
         self,
         server: ServerOptions,
         options: GatewayOptions,
-        environment: Mapping[str, str],
+        connecting: Connecting,
         on_change: Callable[["Upstream"], Awaitable[None]],
         audience: Audience,
         clock: Clock = SYSTEM_CLOCK,
@@ -60,7 +77,7 @@ class Upstream:
         self.declared = audience.declared
         self.only_client = audience.only_client
         self.options = options
-        self._environment = environment
+        self._connecting = connecting
         self._on_change = on_change
         self._audience = audience
         self._clock = clock
@@ -75,22 +92,23 @@ class Upstream:
 
     async def run(self) -> None:
         """Supervise until cancelled."""
-        backoff = FIRST_BACKOFF_SECONDS
+        backoff = Backoff()
         try:
             while True:
                 began = self._clock.monotonic()
                 await self._live()
                 await self._on_change(self)
-                if self._clock.monotonic() - began > HEALTHY_SECONDS:
-                    backoff = FIRST_BACKOFF_SECONDS
-                await self._pause(backoff)
-                backoff = min(MAX_BACKOFF_SECONDS, backoff * 2)
+                await self._pause(backoff.after(self._clock.monotonic() - began))
         finally:
             self.state = State.STOPPED
             self._settled.set()
 
     async def settled(self) -> None:
-        """Wait until the server is ready or has failed."""
+        """Wait until the server is ready or has failed. One that wanted a login tries again first:
+        somebody may have logged in."""
+        if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
+            self._settled.clear()
+            self._wake.set()
         await self._settled.wait()
 
     async def call(
@@ -147,10 +165,10 @@ class Upstream:
         method = "resources/subscribe" if wanted else "resources/unsubscribe"
         return await self.call(method, _uri(uri), client)
 
-    async def tell(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on, where the server is up."""
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on, where the server is up; without waiting."""
         if self._connection is not None and self.state is State.READY and not self.about.modern:
-            await self._connection.tell(method, params)
+            self._connection.tell(method, params)
 
     async def _called(
         self, method: str, params: RawObject, client: Client, patience: Patience, again: bool
@@ -191,9 +209,7 @@ class Upstream:
         self._settled.clear()
         self._ended.clear()
         try:
-            self._connection = connection = await connect(
-                self.server, self.options, self._environment, self
-            )
+            self._connection = connection = await self._connecting(self.server, self.options, self)
             self.tools = await connection.greet(self.options.connect_timeout_seconds)
             self.about = connection.about
             self.state, self.failure = State.READY, None
@@ -234,7 +250,8 @@ class Upstream:
             LOG.warning("upstream %s: it does not take up again: %s", self.name, error)
 
     def _fail(self, error: UpstreamError) -> None:
-        LOG.warning("%s", error)
+        known = self.failure is not None and self.failure.message == error.message
+        LOG.log(logging.DEBUG if known else logging.WARNING, "%s", error)
         self.state, self.failure = State.FAILED, error
         self._settled.set()
 

@@ -14,6 +14,7 @@ from upwell.ground.endpoint import Endpoint, post
 from upwell.ground.errors import ConfigError, LlmError, UsageError
 from upwell.ground.limits import Deadline
 from upwell.ground.names import CHOICES
+from upwell.ground.redact import redact
 
 Vector = Sequence[float]
 
@@ -76,17 +77,17 @@ class FastEmbed:
 
 
 class HttpEmbedder:
-    """Any endpoint that knows `/embeddings`."""
+    """Any endpoint that knows `/embeddings`. Secrets do not leave the machine."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
-        self.name = f"http:{endpoint.base_url}:{endpoint.model}"
+        self.name = f"http:{endpoint.shown}:{endpoint.model}"
         self.dim = len(self.embed(["dimension"])[0])
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         if not texts:
             return []
-        message = {"model": self._endpoint.model, "input": list(texts)}
+        message = {"model": self._endpoint.model, "input": [redact(text)[0] for text in texts]}
         answer = post(self._endpoint, "/embeddings", message, Deadline.after(_HTTP_SECONDS))
         try:
             rows = sorted(json.loads(answer.body)["data"], key=lambda row: int(row["index"]))

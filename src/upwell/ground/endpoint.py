@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from upwell.ground.errors import LlmError
 from upwell.ground.limits import Deadline
+from upwell.ground.veil import veiled_address
 
 _MAX_REPLY_BYTES = 16_000_000
 _READ = 65_536
@@ -27,6 +28,11 @@ class Endpoint:
     base_url: str = ""
     model: str = ""
     api_key: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The address without what lets somebody in."""
+        return veiled_address(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
     except (OSError, http.client.HTTPException, ValueError) as error:
         reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
         raise LlmError(
-            f"the endpoint {endpoint.base_url} failed: {reason or type(error).__name__}",
+            f"the endpoint {endpoint.shown} failed: {reason or type(error).__name__}",
             hint="check its base_url and that it is running",
         ) from error
 
@@ -67,7 +73,7 @@ def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) ->
             raw = _read(reply, socket, endpoint, deadline)
         if reply.status != http.client.OK:
             raise LlmError(
-                f"the endpoint {endpoint.base_url} answered {reply.status} {reply.reason}",
+                f"the endpoint {endpoint.shown} answered {reply.status} {reply.reason}",
                 hint="check the model's name and the key",
             )
         return Answer(raw, reply.getheader("content-type") or "")
@@ -88,7 +94,7 @@ def _read(
             return bytes(raw)
         raw += piece
         if len(raw) > _MAX_REPLY_BYTES:
-            raise LlmError(f"the endpoint {endpoint.base_url} answers without end")
+            raise LlmError(f"the endpoint {endpoint.shown} answers without end")
 
 
 def _connect(

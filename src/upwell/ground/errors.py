@@ -5,6 +5,7 @@
     ├─ ConfigError                a key, and where it stands
     ├─ UpstreamError              server
     │   ├─ UpstreamUnavailable    not started, gone, or over its in-flight limit
+    │   │   └─ UpstreamLocked     it wants to know who we are
     │   ├─ UpstreamProtocolError  it answered, but not with MCP
     │   └─ UpstreamTimeout        no answer within the deadline
     ├─ RecallError                a place to recall from
@@ -52,15 +53,22 @@ class ConfigError(UpwellError):
 
 
 class UpstreamError(UpwellError):
-    """An upstream server failed. `server` is its configured name."""
+    """An upstream server failed. `server` is its configured name. The model reads the message, so
+    what is known as a secret in it, as where a server's last words are cited, is masked."""
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+        from upwell.ground.redact import redact
+
+        super().__init__(redact(message)[0], hint=hint)
         self.server = server
 
 
 class UpstreamUnavailable(UpstreamError):
     """It is not running, died, or is over its limits."""
+
+
+class UpstreamLocked(UpstreamUnavailable):
+    """It wants a login that is not there, or is over."""
 
 
 class UpstreamProtocolError(UpstreamError):

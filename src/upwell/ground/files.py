@@ -1,9 +1,16 @@
 """Files of ours that are not databases: written whole or not at all."""
 
+import errno
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+
+
+def is_there(path: Path) -> bool:
+    """Does a file stand at `path`? `Path.exists` raises and catches an error where none does, which
+    is the common case of what is asked at every call."""
+    return os.access(path, os.F_OK)
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -28,6 +35,17 @@ def write_whole(path: Path, text: str) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def read_whole(path: Path) -> bytes:
+    """What stands in a file. A pipe or a device is none: reading it might never end.
+
+    Raises:
+        OSError: there is none, or it cannot be read.
+    """
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is no file", str(path))
+    return path.read_bytes()
 
 
 def make_once(path: Path, content: bytes) -> None:

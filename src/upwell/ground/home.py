@@ -62,6 +62,7 @@ class Home:
     lists_file = Inside("tools.json")
     token_file = Inside("token")
     tokens_file = Inside("tokens.json")
+    logins_file = Inside("logins.json")
     hooks_file = Inside("hooks.json")
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import is_there
 
 EVERYBODY = "*"
 
@@ -30,6 +31,8 @@ class Pause:
         self._write(self._read() - {session} if session else set())
 
     def _read(self) -> set[str]:
+        if not is_there(self._path):
+            return set()
         try:
             return set(self._path.read_text(encoding="utf-8", errors="replace").split("\n")) - {""}
         except OSError:

@@ -12,10 +12,10 @@ import msgspec
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.names import CHOICES
+from upwell.ground.veil import names_secret, veiled_address, veiled_words
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 ADDRESSES = frozenset({"url", "base_url"})
-_SECRET_WORDS = frozenset({"token", "secret", "password", "passphrase", "key", "authorization"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
 
@@ -55,14 +55,28 @@ def unknown(key: str, name: str, known: Sequence[str], origin: str) -> ConfigErr
 
 
 def masked(key: str, value: Any) -> Any:
-    """`***` for what must not be shown: secrets by name, and everything in `env` and `headers`."""
+    """`***` for what must not be shown: secrets by name, everything in `env` and `headers`, and in
+    addresses and arguments what lets somebody in."""
     parts = key.lower().replace("-", "_").split(".")
-    secret = bool(value) and not _SECRET_WORDS.isdisjoint(parts[-1].split("_"))
+    secret = bool(value) and names_secret(parts[-1])
     if secret or any(part in ("env", "headers") for part in parts[:-1]):
         return "***"
     if isinstance(value, Mapping):
         hidden = parts[-1] in ("env", "headers")
         return {name: "***" if hidden else masked(f"{key}.{name}", v) for name, v in value.items()}
+    if isinstance(value, str) and parts[-1].endswith("url"):
+        return veiled_address(value)
+    if parts[-1] in ("args", "command") and value:
+        return _veiled_command(value)
+    return value
+
+
+def _veiled_command(value: Any) -> Any:
+    """Words of a command, together or one of them."""
+    if isinstance(value, str):
+        return veiled_words([value])[0]
+    if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
+        return type(value)(veiled_words(value))
     return value
 
 
@@ -75,7 +89,7 @@ def _check_range(key: str, name: str, found: Any, origin: str) -> None:
         )
     if name in ADDRESSES and found and not _is_address(found):
         raise ConfigError(
-            f"{key} in {origin} is {found!r}: not an address of HTTP",
+            f"{key} in {origin} is {masked(key, found)!r}: not an address of HTTP",
             key=key,
             origin=origin,
             hint="write http://HOST:PORT/PATH or https://…",

@@ -21,7 +21,15 @@ if not __package__:
     sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
 
 from upwell import __version__
-from upwell.hook.place import Place, default_home, is_private, is_socket
+from upwell.hook.place import (
+    Place,
+    default_home,
+    door_at,
+    is_private,
+    over_tcp,
+    port_and_token,
+    proof_of,
+)
 
 PROMPT_SECONDS = 0.2
 TOOL_SECONDS = 0.3
@@ -190,22 +198,49 @@ def _eligible(host: str, name: str, event: bytes) -> bool:
 
 def _ask(place: Place, host: str, name: str, event: bytes, until: float) -> bytes | None:
     """The daemon's answer; None where no daemon gives one."""
-    if not is_private(place.folder) or not is_socket(place.socket):
-        return None
     left = until - time.monotonic()
-    if left <= 0:
+    if left <= 0 or not is_private(place.folder):
         return None
-    words = (__version__, host, name, f"{left * 1000:.0f}", str(os.getppid()), str(len(event)))
-    peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    return ask(place, (host, name, f"{left * 1000:.0f}", str(os.getppid())), event, left)
+
+
+def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
+    """What the daemon answers to a request: host, event, milliseconds left, parent; and the event.
+    None where no daemon gives an answer."""
+    if not door_at(place.socket):
+        return None
+    request = " ".join(("upwell/1", __version__, *words, str(len(body)))).encode() + b"\n" + body
+    tcp = over_tcp()
+    peer = _socket.socket(_socket.AF_INET if tcp else _socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
-        peer.settimeout(left)
-        peer.connect(place.socket)
-        peer.sendall(" ".join(("upwell/1", *words)).encode() + b"\n" + event)
+        peer.settimeout(seconds)
+        if tcp:
+            request = _introduced(peer, place) + request
+        else:
+            peer.connect(place.socket)
+        peer.sendall(request)
         return _received(peer)
     except OSError:
         return None
     finally:
         peer.close()
+
+
+def _introduced(peer: "_socket.socket", place: Place) -> bytes:
+    """Connect on loopback, and make sure that nobody else has taken the port: who answers must
+    know the token before it is told anything. Gives the line that says we know it, too."""
+    port, token = port_and_token(place.socket)
+    nonce, answer = os.urandom(16).hex(), b""
+    peer.connect(("127.0.0.1", port))
+    peer.sendall(nonce.encode() + b"\n")
+    while not answer.endswith(b"\n") and len(answer) < 100:
+        chunk = peer.recv(100)
+        if not chunk:
+            break
+        answer += chunk
+    if answer != proof_of(token, "daemon", nonce):
+        raise OSError("somebody else listens there")
+    return proof_of(token, "client", nonce)
 
 
 def _ask_again(place: Place, host: str, name: str, event: bytes, until: float) -> bytes:

@@ -28,7 +28,8 @@ PROMPTS = frozenset({"UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt", "c
 TOOLS = frozenset({"PostToolUse", "AfterTool", "postToolUse", "tool.execute.after"})
 READERS = frozenset({"read", "view", "read_file"})
 FILE_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file")
-CHANGED = (b"[surface", b"[hook", b"[intent", b"surface.", b"[tool", b"[stm", b"[memory")
+CHANGING = ("surface", "hook", "intent", "tool", "stm", "memory")
+"""Sections of a configuration that say what may be said."""
 MAX_SAID = 3
 MAX_PREVIEW_CHARS = 300
 FUNCTION_WORDS = frozenset(
@@ -372,9 +373,27 @@ def _changed(home: str) -> bool:
     for name in os.environ:
         if name.startswith("UPWELL_") and "__" in name and not name.endswith("_MS"):
             return True
-    try:
-        with open(os.path.join(home, "config.toml"), "rb") as file:
-            text = file.read()
-    except FileNotFoundError:
+    path = os.path.join(home, "config.toml")
+    if not os.path.lexists(path):
         return False
-    return any(mark in text for mark in CHANGED)
+    if not os.path.isfile(path):
+        return True
+    with open(path, "rb") as file:
+        text = file.read()
+    if b"\\" not in text and not any(name.encode() in text for name in CHANGING):
+        return False
+    return _changing(text)
+
+
+def _changing(text: bytes) -> bool:
+    """Is such a section in it, for all tools or for those of a server? It is when nobody can tell.
+    Reading it so takes 10 ms, so it is only done where one of the words stands."""
+    import tomllib
+
+    try:
+        said = tomllib.loads(text.decode())
+        servers = said.get("server", {}).values()
+        tables = [said, *(server for server in servers if isinstance(server, dict))]
+    except (ValueError, RecursionError, AttributeError):
+        return True
+    return any(name in table for table in tables for name in CHANGING)

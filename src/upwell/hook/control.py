@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import os
 import signal
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +12,9 @@ from typing import Any
 
 import orjson
 
-from upwell import __version__
+from upwell.hook import client
 from upwell.hook.daemon import CONTROL
-from upwell.hook.place import ROOT, Place, folder_of_user, is_private, is_socket
+from upwell.hook.place import ROOT, Place, folder_of_user, is_private
 
 ASK_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -65,17 +64,9 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
 
 def ask(place: Place, what: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
     """What the daemon says to `status` or `stop`; empty when it says nothing."""
-    if not is_socket(place.socket):
-        return {}
     try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
-            peer.settimeout(seconds)
-            peer.connect(place.socket)
-            peer.sendall(f"upwell/1 {__version__} {CONTROL} {what} 0 0 0\n".encode())
-            with peer.makefile("rb") as reply:
-                _, _, body = reply.read().partition(b"\n")
-        said = orjson.loads(body)
-    except (OSError, orjson.JSONDecodeError):
+        said = orjson.loads(client.ask(place, (CONTROL, what, "0", "0"), b"", seconds) or b"{}")
+    except orjson.JSONDecodeError:
         return {}
     return said if isinstance(said, dict) else {}
 

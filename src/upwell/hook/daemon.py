@@ -10,7 +10,6 @@ import contextlib
 import fcntl
 import os
 import socket
-import stat
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -20,8 +19,9 @@ import orjson
 from upwell.ground.errors import StoreUnwritable
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
+from upwell.hook import loopback
 from upwell.hook.client import MAX_SENT_BYTES
-from upwell.hook.place import Place, is_private
+from upwell.hook.place import Place, door_at, is_private, over_tcp
 
 READ_SECONDS = 2.0
 LOOK_SECONDS = 2.0
@@ -79,6 +79,7 @@ class Daemon:
     _open: int = 0
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _inode: int = 0
+    _token: str = ""
     _lock: int = -1
 
     async def run(self, beside: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -122,16 +123,24 @@ class Daemon:
         fresh = f"{self.place.socket}.{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
+        if over_tcp():
+            server, self._token = await loopback.listen(self._connected, fresh)
+            self._put(fresh)
+            return server
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         before = os.umask(0o177)
         try:
             listening.bind(fresh)
         finally:
             os.umask(before)
-        os.rename(fresh, self.place.socket)
-        self._inode = os.lstat(self.place.socket).st_ino
+        self._put(fresh)
         listening.setblocking(False)
         return await asyncio.start_unix_server(self._connected, sock=listening, backlog=128)
+
+    def _put(self, fresh: str) -> None:
+        """What is met by clients, at its place."""
+        os.rename(fresh, self.place.socket)
+        self._inode = door_at(self.place.socket)
 
     async def _main_loop(self) -> None:
         while not self._stop.is_set():
@@ -157,7 +166,7 @@ class Daemon:
             return "it was told to"
         if self._open == 0 and self.clock.monotonic() - self._asked_at > self.idle_seconds:
             return "nobody asks"
-        if _inode(self.place.socket) != self._inode:
+        if door_at(self.place.socket) != self._inode:
             return "its socket is gone"
         return "" if os.path.isdir(self.place.home) else "its home is gone"
 
@@ -166,6 +175,8 @@ class Daemon:
         try:
             if self._open <= MAX_CONNECTIONS:
                 async with asyncio.timeout(READ_SECONDS):
+                    if self._token:
+                        await loopback.admit(self._token, reader, writer)
                     request, body = await self._received(reader)
                 writer.write(_framed(await self._answered(request, body)))
                 await writer.drain()
@@ -214,7 +225,7 @@ class Daemon:
 
     def _clear(self) -> None:
         """Take away what is ours, and only that."""
-        if _inode(self.place.socket) == self._inode:
+        if door_at(self.place.socket) == self._inode:
             for path in (self.place.socket, self.place.card):
                 with contextlib.suppress(OSError):
                     os.unlink(path)
@@ -280,11 +291,3 @@ def _numbers(version: str) -> list[int]:
 
 def _framed(body: bytes) -> bytes:
     return b"ok %d\n" % len(body) + body
-
-
-def _inode(path: str) -> int:
-    try:
-        found = os.lstat(path)
-    except OSError:
-        return 0
-    return found.st_ino if stat.S_ISSOCK(found.st_mode) else 0

@@ -6,11 +6,15 @@
         KEY.json              what `daemon status` tells of it
         KEY.starting          a hook has started it just now
 
+Where there are no Unix sockets, or `UPWELL_HOOK_TCP=1` says so, `KEY.sock` is a file (0600) with a
+port of 127.0.0.1 and a token.
+
 A fixed folder, so that every daemon of a user can be found, whatever the environment it was started
 in; and short, since a socket's path has at most 104 bytes. Stdlib only, and little of it: hooks
 import it.
 """
 
+import _socket
 import os
 import stat
 import sys
@@ -79,10 +83,40 @@ def is_private(folder: str) -> bool:
     )
 
 
-def is_socket(path: str) -> bool:
-    """Is it a socket of ours?"""
+def over_tcp() -> bool:
+    """Is the daemon met on loopback, since there are no Unix sockets, or since it is asked for?"""
+    return os.environ.get("UPWELL_HOOK_TCP") == "1" or not hasattr(_socket, "AF_UNIX")
+
+
+def door_at(path: str) -> int:
+    """The inode of what a daemon is met by at this path: a socket of ours, or the file with its
+    port; 0 where there is none."""
     try:
         found = os.lstat(path)
     except OSError:
-        return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.getuid()
+        return 0
+    is_one = stat.S_ISREG if over_tcp() else stat.S_ISSOCK
+    return found.st_ino if is_one(found.st_mode) and found.st_uid == os.getuid() else 0
+
+
+def port_and_token(path: str) -> tuple[int, str]:
+    """What the file at this path says.
+
+    Raises:
+        OSError: it cannot be read, or says something else.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        port, _, token = os.read(descriptor, 200).decode("ascii", "replace").partition(" ")
+    finally:
+        os.close(descriptor)
+    if not port.isdecimal() or not 0 < int(port) < 65_536 or len(token) < 32:
+        raise OSError("no port and token")
+    return int(port), token
+
+
+def proof_of(token: str, who: str, nonce: str) -> bytes:
+    """A line that only somebody who has the token can say to `nonce`. What one side (`daemon`,
+    `client`) says is of no use as the other."""
+    digest: str = sha256(f"{who} {token} {nonce}".encode()).hexdigest()
+    return digest.encode() + b"\n"

@@ -2,7 +2,8 @@
 
 Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
 `tool.execute.after` and `event` (`session.created`, `session.compacted`, `session.idle`). Nothing
-is started for an event while the daemon runs.
+is started for an event while the daemon runs. It is asked only where `hook/place.py` would meet it:
+a socket of the user's in a folder that nobody else may enter.
 """
 
 import json
@@ -14,7 +15,9 @@ from upwell.hosts.base import Where
 
 MARK = "// Made by `upwell hook install opencode`. Remove it with `upwell hook uninstall opencode`."
 _PLUGIN = """\
+import { lstatSync } from "node:fs"
 import net from "node:net"
+import { dirname } from "node:path"
 import { spawn } from "node:child_process"
 
 const SOCKET = __SOCKET__
@@ -22,8 +25,21 @@ const COMMAND = __COMMAND__
 const MOST_CHARS = 500000
 const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
 
+function isOurs() {
+  try {
+    const folder = lstatSync(dirname(SOCKET))
+    const socket = lstatSync(SOCKET)
+    const me = process.getuid()
+    const closed = folder.isDirectory() && folder.uid === me && (folder.mode & 0o077) === 0
+    return closed && socket.isSocket() && socket.uid === me
+  } catch {
+    return false
+  }
+}
+
 function viaSocket(event, body, deadline) {
   return new Promise((resolve, reject) => {
+    if (!isOurs()) return reject(new Error("not ours"))
     const peer = net.connect(SOCKET)
     const chunks = []
     peer.setTimeout(deadline, () => peer.destroy(new Error("late")))

@@ -154,8 +154,8 @@ class Watching:
         watched = {name: one for name, one in before.items() if one.said not in unsaid}
         verdicts: list[Verdict] = []
         for event in events:
-            said = await asyncio.to_thread(spoken, event.cue) if event.cue else frozenset[str]()
-            wrote = await asyncio.to_thread(_written_since, event.written, watched.values())
+            said = await _said_by(event, watched)
+            wrote = await _written_by(event, watched)
             for name, one in list(watched.items()):
                 seen = replace(one, looks=one.looks - 1) if event.cue else one
                 use = _use_of(seen, said | wrote.get(one.at, frozenset()), event.opened)
@@ -219,6 +219,21 @@ class Watching:
         at = self._clock.now()
         await self._uses.add([_seen(verdict, at) for verdict in verdicts])
         await self._tell(verdicts)
+
+
+async def _said_by(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
+    """The words of its cue; none where nobody looks for them."""
+    if event.cue is None or not (watched or event.surfacing):
+        return frozenset()
+    return await asyncio.to_thread(spoken, event.cue)
+
+
+async def _written_by(
+    event: _Event, watched: Mapping[str, Watched]
+) -> Mapping[float, frozenset[str]]:
+    if event.written is None or not watched:
+        return {}
+    return await asyncio.to_thread(_written_since, event.written, watched.values())
 
 
 def _written_since(

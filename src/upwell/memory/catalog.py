@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.ground.db import Database, open_database
+from upwell.ground.files import is_there
 from upwell.ground.limits import Clock
 from upwell.ground.types import Scope
 from upwell.memory import background, derived
@@ -39,7 +40,7 @@ class Catalog:
 
     @property
     def exists(self) -> bool:
-        return self._path.exists()
+        return is_there(self._path)
 
     async def store(self) -> SqliteStore | None:
         """What it holds, as memories; None where there is nothing."""

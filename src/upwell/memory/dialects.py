@@ -5,8 +5,9 @@ a text for people. Arguments that a server's tool does not declare are not sent.
 """
 
 import json
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -19,16 +20,22 @@ MOST_HITS = 20
 MOST_OF_UPWELL = 10
 """Of its long previews, as many as its own budget leaves whole."""
 MOST_SINGLE, MOST_WORDS = 3, 6
+MOST_TAGS, TAG_CHARS = 20, 100
 _TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")
 _SOURCES = ("source", "file_path", "permalink", "path", "url", "title", "name")
 _SCORES = ("score", "similarity_score", "similarity", "relevance")
 _COMPACT = re.compile(
-    r"^\[\d{1,6}\] (?P<score>-?\d+\.\d+) \|(?: \[(?P<tag>[^\]\n]*)\])? (?P<source>[^\n]*)\n", re.M
+    r"^\[\d{1,6}\] (?P<score>-?\d{1,9}\.\d{1,30}) \|(?: \[(?P<tag>[^\]\n]*+)\])?"
+    r" (?P<source>[^\n]*+)\n",
+    re.M,
 )
-_NUMBERED = re.compile(r"^\d{1,6}\. (?P<text>.*?)\n   Hash: \S*\n   Created: [^\n]*$", re.M | re.S)
+_NUMBER = re.compile(r"^\d{1,6}\. ", re.M)
+_NUMBERED_END = re.compile(r"^   Hash: \S*+\n   Created: [^\n]*+$", re.M)
 _CITED = re.compile(
-    r"^\[(?P<source>[^\]\n]*)\] \((?P<score>\d\.\d+), id (?P<id>[^\s),]+)[^)\n]*\)\n", re.M
+    r"^\[(?P<source>[^\]\n]*+)\] \((?P<score>\d\.\d{1,30}), id [^\s),]++[^)\n]*+\)\n", re.M
 )
+"""What is matched here comes from a stranger: each is looked for where a line begins and is never
+tried twice over the same characters, so the time is that of reading the answer once."""
 
 
 class Unreadable(Exception):
@@ -124,7 +131,7 @@ def memtomem(body: Any) -> list[Found]:
             text=text.removesuffix("..."),
             source=head["source"],
             score=float(head["score"]),
-            tags=(head["tag"],) if head["tag"] else (),
+            tags=(head["tag"][:TAG_CHARS],) if head["tag"] else (),
         )
         for head, text in _blocks(_COMPACT, body)
     ]
@@ -135,7 +142,7 @@ def memory_service(body: Any) -> list[Found]:
         return listed(body, "memories")
     if body.startswith(("No memories", "Found 0 ")):
         return []
-    return [Found(text=match["text"]) for match in _NUMBERED.finditer(body)] or _strange(body)
+    return [Found(text=text) for text in _numbered(body)] or _strange(body)
 
 
 def basic_memory(body: Any) -> list[Found]:
@@ -173,12 +180,11 @@ def listed(body: Any, path: str) -> list[Found]:
     for item in _at(body, path):
         text = item if isinstance(item, str) else _first(item, _TEXTS)
         if isinstance(text, str) and text.strip():
-            score = _first(item, _SCORES)
             found.append(
                 Found(
                     text=text,
                     source=str(_first(item, _SOURCES) or ""),
-                    score=float(score) if isinstance(score, int | float) else None,
+                    score=_number(_first(item, _SCORES)),
                     tags=_tags(item),
                 )
             )
@@ -283,6 +289,24 @@ def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]
     ]
 
 
+def _numbered(text: str) -> Iterator[str]:
+    """What stands between a number and the next hash and date below it."""
+    start = 0
+    for end in _NUMBERED_END.finditer(text):
+        if head := _NUMBER.search(text, start, end.start()):
+            yield text[head.end() : end.start() - 1]
+        start = end.end()
+
+
+def _number(score: Any) -> float | None:
+    """A score as a number; None where it is none, or none that can be counted with."""
+    try:
+        number = float(score) if isinstance(score, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
 def _first(item: Any, names: Sequence[str]) -> Any:
     if not isinstance(item, dict):
         return None
@@ -291,7 +315,7 @@ def _first(item: Any, names: Sequence[str]) -> Any:
 
 def _tags(item: Any) -> tuple[str, ...]:
     said = item.get("tags") if isinstance(item, dict) else None
-    return tuple(tag for tag in _list(said) if isinstance(tag, str))
+    return tuple(tag[:TAG_CHARS] for tag in _list(said)[:MOST_TAGS] if isinstance(tag, str))
 
 
 def _list(value: Any) -> list[Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
+from upwell.ground.files import is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
 from upwell.ground.text.counts import counted
@@ -31,7 +32,7 @@ from upwell.memory.scan import (
     scan,
     text_of,
 )
-from upwell.memory.sources import Form, Source, Sources
+from upwell.memory.sources import Form, Source, Sources, Stamp
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
@@ -42,6 +43,8 @@ RESERVE_SECONDS = 0.5
 """What a search keeps of its deadline for itself."""
 PAUSE_SECONDS = 1.0
 """Where there are no files, automatic doors look whether something was imported no more often."""
+QUIET_SECONDS = 60.0
+"""The same, while nobody has written to the file that says what was imported."""
 SHARE = 10
 """Automatic doors look for changes again after ten times what looking took."""
 
@@ -82,6 +85,7 @@ class Documents:
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._looked: dict[str | None, tuple[float, float]] = {}
+        self._empty: Stamp | None = None
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The chunks and notes that bear on `query`, most probable first, each citing the lines
@@ -189,16 +193,23 @@ class Documents:
 
     def _looked_lately(self, project: str | None) -> bool:
         at, took = self._looked.get(project, (0.0, 0.0))
-        pause = SHARE * took if self._has_files() else PAUSE_SECONDS * bool(took)
+        if self._has_files():
+            pause = SHARE * took
+        else:
+            quiet = self._empty is not None and self._empty == self._sources.stamp()
+            pause = QUIET_SECONDS if quiet else PAUSE_SECONDS * bool(took)
         return self._clock.monotonic() - at < pause
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and notes.path.exists())
+        return self.catalog.exists or (notes is not None and is_there(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with what is known of them, and take in the difference."""
-        every = [*await self._sources.all(), *self._reader.sources()]
+        stamp = self._sources.stamp()
+        imported = await self._sources.all()
+        self._empty = None if imported else stamp
+        every = [*imported, *self._reader.sources()]
         within = [one for one in every if project is None or one.project in (None, project)]
         paths = [one.path for one in every]
         known = await self.catalog.known() if self.catalog.exists else {}

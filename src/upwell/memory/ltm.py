@@ -8,6 +8,7 @@ kept for the next search about the same; as long as it is that slow, those doors
 """
 
 import asyncio
+import re
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.limits import SYSTEM_CLOCK, Breaker, Clock, Deadline
 from upwell.ground.names import LTM_ID
-from upwell.ground.redact import redact
+from upwell.ground.redact import has_secret, redact
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import Hit, Memory, Ping, Query, Trust
 from upwell.memory.dialects import Dialect, Found, Unreadable, body_of, dialect_of
@@ -36,6 +37,7 @@ PATIENCE = 0.7
 RACE_SHARE = 2 / 3
 """The share of the race that an automatic door waits: what else was found is still in time."""
 PING_SECONDS = 10.0
+_MASK = re.compile(r"\[REDACTED:[^\]]*\]")
 _HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
 
 
@@ -203,7 +205,7 @@ class LtmRecall:
                 results = await asyncio.gather(
                     *(
                         self._calls.call(tool, dialect.filled(text, tools[tool]), deadline)
-                        for text in dialect.asked(query)
+                        for text in dialect.asked(_without_secrets(query))
                     )
                 )
         except TimeoutError:
@@ -258,6 +260,16 @@ class LtmRecall:
             source="ltm",
             hint="ltm.profile = generic, and ltm.tool, ltm.arguments and ltm.result say how",
         )
+
+
+def _without_secrets(query: Query) -> Query:
+    """What may be told to somebody else."""
+    return replace(
+        query,
+        texts=tuple(_MASK.sub(" ", redact(text)[0]) for text in query.texts),
+        paths=tuple(path for path in query.paths if not has_secret(path)),
+        symbols=tuple(symbol for symbol in query.symbols if not has_secret(symbol)),
+    )
 
 
 def _memory(found: Found) -> Memory:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.files import clear_halves, write_whole
+from upwell.ground.files import clear_halves, read_whole, write_whole
 from upwell.ground.sqlite_file import exclusively
 from upwell.ground.types import Trust
 
@@ -56,7 +56,7 @@ class Origins:
 
     def _load(self) -> dict[str, Any]:
         try:
-            known = json.loads(self._path.read_bytes())
+            known = json.loads(read_whole(self._path))
         except (OSError, ValueError):
             return {}
         return known if isinstance(known, dict) else {}

@@ -7,17 +7,17 @@ keys that somebody put there stay. The file (`memory/notes_file.py`) is the trut
 import re
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
-from upwell.ground.types import Memory, Provenance, Trust
+from upwell.ground.types import Memory, Ping, Provenance, Trust
 from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
 from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
@@ -44,9 +44,10 @@ class Entry:
 class ShortTerm:
     """The notes of one `stm.json`. Its methods block; call them in a thread.
 
-    `origins` says where notes come from, `unknown` what is taken of one that nobody knows:
-    somebody put it into the file by hand. Where a method takes a `project`, notes of other
-    projects are not there.
+    `origins` says where notes come from. One that nobody knows was put into the file by hand: in
+    the home's file it is the user's. In the file that a project keeps (`root` is the project)
+    whoever made the folder may have written it, so it is not there. Where a method takes a
+    `project`, notes of other projects are not there.
     """
 
     def __init__(
@@ -56,23 +57,19 @@ class ShortTerm:
         options: NotesOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         origins: Origins | None = None,
-        unknown: Origin | None = None,
+        root: str | None = None,
     ) -> None:
         self.file = NotesFile(path, clock)
         self.options = options or NotesOptions()
         self._clock = clock
         self._origins = origins
-        self._unknown = unknown or Origin()
+        self._root = root
+        self.ignored: Path | None = None
         self._moved_aside: Path | None = None
 
     @property
     def path(self) -> Path:
         return self.file.path
-
-    @property
-    def most(self) -> int:
-        """How many notes a search gives at most."""
-        return max(1, self.options.max_results)
 
     @property
     def trash(self) -> Path:
@@ -96,9 +93,10 @@ class ShortTerm:
         masked, rules = redact(content)
         now = _stamp(self._clock.now())
         raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
+        origin = origin or Origin()
         if self._origins is not None:
             with writing(self.path):
-                self._origins.keep(raw["id"], origin or self._unknown)
+                self._origins.keep(raw["id"], replace(origin, project=self._root or origin.project))
         self.file.change(lambda notes: [*notes, raw])
         return _entry(raw), rules
 
@@ -129,7 +127,7 @@ class ShortTerm:
             for raw in self._seen_by(project)
             if (not wanted[1] or raw["id"] == wanted[1]) and (day is None or _made_on(raw, day))
         ]
-        best = _ranked(found, wanted[0])[: self.most]
+        best = _ranked(found, wanted[0])[: self.options.most]
         if best:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
@@ -146,13 +144,14 @@ class ShortTerm:
         """Put aside what has not been viewed for more than 35 days; kept for 30 days in
         `stm.trash.json`. What has no readable time stays. Returns how many went."""
         horizon = self._clock.now() - self.options.retention_days * _DAY
-        if not any(_is_forgotten(raw, horizon) for raw in self.file.read()):
+        old = {raw["id"] for raw, _ in self._counting() if _is_forgotten(raw, horizon)}
+        if not old:
             return 0
         gone: list[Raw] = []
 
         def put_aside(notes: list[Any]) -> list[Any]:
-            gone[:] = [raw for raw in notes if is_note(raw) and _is_forgotten(raw, horizon)]
-            self._throw_away(gone)
+            gone[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
+            _throw_away(NotesFile(self.trash, self._clock), gone, self._clock.now())
             return [raw for raw in notes if raw not in gone]
 
         self.file.change(put_aside)
@@ -160,23 +159,41 @@ class ShortTerm:
         return len(gone)
 
     def entries(self) -> list[Entry]:
-        """Every note, as the file has them."""
-        return [_entry(raw) for raw in self.file.read()]
+        """Every note that counts."""
+        return [_entry(raw) for raw, _ in self._counting()]
 
     def memories(self) -> list[Memory]:
         """Every note as a memory, for whoever indexes them. Looking so is not viewing."""
-        origins = self._known_origins()
-        return [
-            _memory(_entry(raw), origins.get(raw["id"], self._unknown)) for raw in self.file.read()
-        ]
+        return [_memory(_entry(raw), origin) for raw, origin in self._counting()]
+
+    def is_strangers(self) -> bool:
+        """Does everything in the file come from somebody else?"""
+        try:
+            return self.path.is_symlink() or bool(self.file.read() and not self._counting())
+        except StoreError:
+            return True
+
+    def ping(self) -> Ping:
+        """Can the file be read, and which notes are left out?"""
+        ping = self.file.ping()
+        left = self.ignored or self.path
+        strange = 0 if self.ignored or not ping.ok else len(self.file.read()) - len(self.entries())
+        if not self.ignored and not strange:
+            return ping
+        which = f"{strange} in it are" if strange else f"{left} is"
+        said = f"{which} not of this home and not used: `upwell import --format stm {left}` does"
+        return replace(ping, detail=f"{ping.detail}; {said}")
+
+    def _counting(self) -> list[tuple[Raw, Origin]]:
+        """The notes of the file that count, each with its origin."""
+        origins = self._origins.all() if self._origins is not None else {}
+        known = [(raw, origins.get(raw["id"])) for raw in self.file.read()]
+        if self._root is None:
+            return [(raw, origin or Origin()) for raw, origin in known]
+        return [(raw, origin) for raw, origin in known if origin and origin.project == self._root]
 
     def _seen_by(self, project: str | None) -> list[Raw]:
-        origins = self._known_origins() if project is not None else {}
-        return [
-            raw
-            for raw in self.file.read()
-            if origins.get(raw["id"], self._unknown).is_seen_by(project)
-        ]
+        return [raw for raw, origin in self._counting() if origin.is_seen_by(project)]
 
     def viewed(self, ids: set[str]) -> None:
         """These were shown to who asked, or surfaced and made use of (DESIGN 4.5)."""
@@ -190,26 +207,20 @@ class ShortTerm:
         except StoreUnwritable as error:
             LOG.warning("that notes were viewed was not noted: %s", error)
 
-    def _throw_away(self, old: Sequence[Raw]) -> None:
-        trash = NotesFile(self.trash, self._clock)
-        now = self._clock.now()
-        thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
-
-        def add(notes: list[Any]) -> list[Any]:
-            kept = [
-                raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY
-            ]
-            return [*kept, *thrown]
-
-        trash.change(add)
-
-    def _known_origins(self) -> dict[str, Origin]:
-        return self._origins.all() if self._origins is not None else {}
-
     def _forget_origins(self, ids: set[str]) -> None:
         if self._origins is not None:
             with writing(self.path):
                 self._origins.drop(ids)
+
+
+def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+    thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
+
+    def add(notes: list[Any]) -> list[Any]:
+        kept = [raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY]
+        return [*kept, *thrown]
+
+    trash.change(add)
 
 
 def _memory(entry: Entry, origin: Origin) -> Memory:

@@ -9,7 +9,7 @@ from filelock import FileLock
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import write_whole
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 
@@ -23,6 +23,7 @@ def add_server(
     url: str = "",
     headers: Mapping[str, str] | None = None,
     transport: str = "",
+    auth: str = "",
 ) -> Path:
     """Write `[server.NAME]`: a command with its environment, or an address with its headers. Gives
     the file.
@@ -46,10 +47,28 @@ def add_server(
                 "command": "" if url else command[0],
                 "args": list(command[1:]),
                 "transport": transport,
+                "auth": auth,
                 "env": dict(env or {}),
                 "headers": dict(headers or {}),
             }
         )
+        write_document(files.config_file, document)
+    return files.config_file
+
+
+def set_auth(name: str, home: Path | None = None) -> Path:
+    """Write that a server is let in by a login. Gives the file.
+
+    Raises:
+        ConfigError: there is no such server.
+    """
+    files = Home(home or default_home()).prepare()
+    with locked(files):
+        document = read_document(files.config_file)
+        server = document.get("server", {}).get(name)
+        if server is None:
+            raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
+        server["auth"] = "oauth"
         write_document(files.config_file, document)
     return files.config_file
 
@@ -98,7 +117,7 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
         ConfigError: it is not TOML.
     """
     try:
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
+        return tomlkit.parse(read_whole(path))
     except FileNotFoundError:
         return tomlkit.document()
     except (TOMLKitError, UnicodeDecodeError) as error:
@@ -106,6 +125,10 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
             f"{path} is not TOML: {error}",
             origin=str(path),
             hint="mend it first; it was not touched",
+        ) from error
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be read: {error.strerror}", origin=str(path), hint="check what it is"
         ) from error
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from upwell.ground.names import first_match
@@ -71,6 +72,8 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is where they look, not what they look at."""
 UNTELLING_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
+"""So many of a list are looked at, too: what a call costs does not grow with what it says."""
+_MAX_ARGUMENTS = 50
 _PLACE = re.compile(r"\{([\w.-]+)\}")
 
 
@@ -222,7 +225,7 @@ def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tup
     looks_in = first_match(tool, FOLDER_TOOLS)
     paths: dict[str, None] = {}
     symbols: dict[str, None] = {}
-    for key, value in args.items():
+    for key, value in islice(args.items(), _MAX_ARGUMENTS):
         if key in UNTELLING_KEYS:
             continue
         if key in PATH_KEYS or key in OTHER_PATH_KEYS:
@@ -244,7 +247,7 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, str):
         return [value[:MAX_VALUE_CHARS]] if value else []
     if isinstance(value, list):
-        return [item[:MAX_VALUE_CHARS] for item in value if isinstance(item, str)]
+        return [item[:MAX_VALUE_CHARS] for item in value[:_MAX_ANCHORS] if isinstance(item, str)]
     return []
 
 

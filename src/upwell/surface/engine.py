@@ -23,6 +23,7 @@ from upwell.ground.types import (
     Skip,
     SkipReason,
     Surfacing,
+    Trust,
 )
 from upwell.learn.feedback import Rated
 from upwell.memory.successors import SUPERSEDED
@@ -234,12 +235,15 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        settling = asyncio.create_task(self._classifier.settled(cue.text, intent, self._seconds))
+        asked = intent.source == "keyword"
+        settled = self._classifier.settled(cue.text, intent, self._seconds) if asked else None
+        settling = asyncio.create_task(settled) if settled is not None else None
         found, missing = await self._found(query)
         if isinstance(found, Skip):
-            settling.cancel()
+            if settling is not None:
+                settling.cancel()
             return replace(found, intent=intent, queries=query.texts, missing=missing)
-        intent = await settling
+        intent = await settling if settling is not None else intent
         worth = await self._sieve.sift(cue, found, intent)
         if isinstance(worth, Skip):
             return replace(worth, intent=intent, queries=query.texts, missing=missing)
@@ -274,7 +278,7 @@ class Surfacer:
             return Skip(reason=SkipReason.FAULT, detail=error.message), tuple(self._missing())
         missing = tuple(self._missing())
         self._breaker.succeed()
-        current = [hit for hit in hits if not hit.signals.get(SUPERSEDED)]
+        current = [hit for hit in hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), missing
 
     async def _speak(
@@ -307,6 +311,11 @@ class Surfacer:
             queries=query.texts,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
         )
+
+
+def _may_be_said(hit: Hit) -> bool:
+    """Not what something newer stands for, and never what a tool said (DESIGN 4.12)."""
+    return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
 
 
 def _key_of(outcome: Outcome) -> str:

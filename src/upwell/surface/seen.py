@@ -1,7 +1,7 @@
 """What has been said already: one ledger for every door and process, on the shelf.
 
-Keyed by memory id and content, so an edited memory is new again, and by who was told. Automatic
-doors look and write; `ask` only writes.
+Keyed by memory id and content, so an edited memory is new again, and by who was told, or which
+session as it began. Automatic doors look and write; `ask` only writes.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from upwell.ground.shelf import Item, Shelf
 from upwell.ground.types import Hit, Memory
 
 KIND = "seen"
-HERE = "seen_here"
+_BETWEEN = "\n"
 
 
 class Seen:
@@ -26,12 +26,12 @@ class Seen:
         if self._ttl_seconds <= 0:
             return list(hits)
         keys = [_key(hit.memory, who) for hit in hits]
-        known = await self._shelf.get(KIND, keys)
-        here = await self._shelf.get(HERE, [_here(key, session) for key in keys])
+        here = [_here(_key(hit.memory), session) for hit in hits]
+        known = await self._shelf.get(KIND, [*keys, *here])
         return [
             hit
-            for hit, key in zip(hits, keys, strict=True)
-            if key not in known and _here(key, session) not in here
+            for hit, *said in zip(hits, keys, here, strict=True)
+            if known.keys().isdisjoint(said)
         ]
 
     async def told(self, memories: Sequence[Memory], session: str, who: str = "") -> None:
@@ -45,7 +45,7 @@ class Seen:
         """These were said to this session; others may still hear them."""
         if self._ttl_seconds > 0 and memories:
             said = {_here(_key(memory), session): b"" for memory in memories}
-            await self._shelf.put(HERE, said, ttl_seconds=self._ttl_seconds)
+            await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
 
     async def untold(self, memories: Sequence[Memory], who: str = "") -> None:
         """Take it back: what was decided did not reach the agent."""
@@ -55,24 +55,22 @@ class Seen:
     async def untold_here(self, memories: Sequence[Memory], session: str) -> None:
         """This session did not hear them as it began."""
         for memory in memories:
-            await self._shelf.touch(HERE, _here(_key(memory), session), ttl_seconds=0)
+            await self._shelf.drop(KIND, _here(_key(memory), session))
 
     async def of_session(self, session: str) -> list[str]:
         """Ids of the memories that this session was told, the latest last."""
-        items = [*await self._shelf.scan(HERE, _here("", session)), *await self._told_to(session)]
-        ordered = sorted(items, key=lambda item: item.created_at)
-        keys = [item.key.removeprefix(_here("", session)) for item in ordered]
+        keys = [item.key.rpartition(_BETWEEN)[2] for item in await self._told_to(session)]
         return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
 
     async def forget(self, session: str) -> None:
         """What this session was told may be told again."""
-        await self._shelf.drop(HERE, _here("", session))
         for item in await self._told_to(session):
             await self._shelf.drop(KIND, item.key)
 
     async def _told_to(self, session: str) -> list[Item]:
-        named = session.encode(errors="replace")
-        return [item for item in await self._shelf.scan(KIND) if item.value == named]
+        named, here = session.encode(errors="replace"), _here("", session)
+        items = await self._shelf.scan(KIND)
+        return [item for item in items if item.value == named or item.key.startswith(here)]
 
     async def renew(self, memory_id: str) -> None:
         """It is known already: begin its time of life anew."""
@@ -87,4 +85,4 @@ def _key(memory: Memory, who: str = "") -> str:
 
 
 def _here(key: str, session: str) -> str:
-    return f"{session}\n{key}"
+    return f"{session}{_BETWEEN}{key}"

@@ -1,5 +1,6 @@
 """What a tool is in full, where the list of tools says one line of each."""
 
+import asyncio
 import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -33,7 +34,7 @@ def describe_tool(definitions: Definitions) -> Tool:
         if unknown and not query:
             raise _unknown(unknown, definitions.names())
         if query:
-            found = {**found, **definitions.search(query)}
+            found = {**found, **await asyncio.to_thread(definitions.search, query)}
         if not found:
             raise UsageError(f"no tool speaks of {query!r}", hint="try other words")
         return text_result("\n".join(found.values()))

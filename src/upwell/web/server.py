@@ -1,6 +1,8 @@
 """Serving an ASGI application: uvicorn, on a socket of ours, without its signals and its log."""
 
 import contextlib
+import ipaddress
+import logging
 import socket
 from collections.abc import Iterator
 
@@ -8,6 +10,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from upwell.ground.errors import UsageError
+from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 30
@@ -22,7 +25,9 @@ class HttpServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp) -> HttpServer:
-    """A server for `app`; run it with `serve(sockets=[…])`."""
+    """A server for `app`; run it with `serve(sockets=[…])`. What it logs is in our log."""
+    logger = logging.getLogger("uvicorn")
+    logger.handlers, logger.propagate = LOG.handlers, False
     return HttpServer(
         uvicorn.Config(
             app,
@@ -49,6 +54,16 @@ def address_of(text: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65_535:
         raise UsageError(f"{text[:60]!r} is no HOST:PORT", hint="like 127.0.0.1:8765")
     return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def url_of(host: str, port: int) -> str:
+    """Where clients reach the gateway, for a person to read."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
+
+
+def is_loopback(host: str) -> bool:
+    """Is that address this machine's own?"""
+    return ipaddress.ip_address(host).is_loopback
 
 
 def listen(host: str, port: int) -> socket.socket:

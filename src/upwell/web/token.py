@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import make_once
+from upwell.ground.files import make_once, read_whole
 
 MIN_CHARS = 16
 
@@ -17,7 +17,7 @@ def token_of(path: Path) -> str:
     """
     try:
         make_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
-        token = path.read_text(encoding="utf-8").strip()
+        token = read_whole(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnwritable(
             f"cannot use {path}: {error}", hint="remove it: it is made anew"

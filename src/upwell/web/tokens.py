@@ -17,7 +17,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
-from upwell.ground.files import write_whole
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.names import check_name
 from upwell.ground.principal import OWNER, Principal
 from upwell.ground.trace import LOG
@@ -122,7 +122,7 @@ def given_in(path: Path) -> list[Given]:
         StoreUnwritable: it cannot be read.
     """
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))["tokens"]
+        rows = json.loads(read_whole(path))["tokens"]
         return [
             Given(
                 Principal(str(row["name"]), tuple(map(str, row["namespaces"]))),

@@ -29,7 +29,18 @@ ALLOWED_ENVIRONMENT = (
     "TMPDIR",
     "TZ",
     "USER",
+    "SSL_CERT_FILE",
+    "SSL_CERT_DIR",
+    "REQUESTS_CA_BUNDLE",
+    "NODE_EXTRA_CA_CERTS",
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
 )
+"""What a program needs to run at all, and to reach the network as everything else here does."""
 _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
@@ -70,6 +81,8 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
 class Child:
     """A running child. `out` gives its stdout, `sink` takes its stdin. To be read until its end, it
     is a `Source` itself."""
+
+    locked_out = False
 
     def __init__(self, transport: asyncio.SubprocessTransport, streams: _Streams) -> None:
         loop = asyncio.get_running_loop()

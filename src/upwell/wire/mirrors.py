@@ -8,10 +8,11 @@ A tool may declare that an argument is such (`x-mcp-header` in its schema): who 
 import base64
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from upwell.ground.trace import LOG
 from upwell.wire.rawjson import NotJson, RawObject, kind_of, loads
 
 DECLARATION = "x-mcp-header"
@@ -81,23 +82,43 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
     return mirrors_of(loads(schema)) if DECLARATION.encode() in schema else ()
 
 
-def headers_of(message: RawObject, tools: Mapping[str, tuple[Mirror, ...]]) -> dict[str, str]:
-    """What a request has to say in its headers, nothing for one of the handshake era. `tools` are
-    the mirrors of those that have any, by name."""
-    params = RawObject.parse(message.get("params") or b"{}")
-    raw = params.get("_meta") or b""
-    meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
-    version = meta.value(_VERSION_KEY)
-    if not isinstance(version, str):
-        return {}
-    method = str(message.value("method"))
-    headers = {"mcp-protocol-version": version, "mcp-method": method}
-    name = params.value(NAMED[method]) if method in NAMED else None
-    if isinstance(name, str):
-        headers["mcp-name"] = encoded(name)
-        if method == "tools/call" and name in tools:
-            headers |= said(tools[name], params.get("arguments") or b"{}")
-    return headers
+class Mirrors:
+    """What the tools of one server declare, as they were listed. `where` it is, for the log."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._tools: dict[str, tuple[Mirror, ...]] = {}
+
+    def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
+        """The tools that may be used over HTTP; calls of them are told in headers from now on."""
+        kept: list[RawObject] = []
+        self._tools = {}
+        for tool in tools:
+            try:
+                if mirrors := declared_by(tool):
+                    self._tools[str(tool.value("name"))] = mirrors
+            except BadMirror as error:
+                LOG.warning("%s: a tool is left out: %s", self._where, error)
+                continue
+            kept.append(tool)
+        return tuple(kept)
+
+    def headers_of(self, message: RawObject) -> dict[str, str]:
+        """What a request has to say in its headers, nothing for one of the handshake era."""
+        params = RawObject.parse(message.get("params") or b"{}")
+        raw = params.get("_meta") or b""
+        meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
+        version = meta.value(_VERSION_KEY)
+        if not isinstance(version, str):
+            return {}
+        method = str(message.value("method"))
+        headers = {"mcp-protocol-version": version, "mcp-method": encoded(method)}
+        name = params.value(NAMED[method]) if method in NAMED else None
+        if isinstance(name, str):
+            headers["mcp-name"] = encoded(name)
+            if method == "tools/call" and name in self._tools:
+                headers |= said(self._tools[name], params.get("arguments") or b"{}")
+        return headers
 
 
 def said(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:

@@ -207,9 +207,10 @@ class Talker(Server):
 
 
 def ask(call: Call) -> str:
-    """Ask the client as the era has it, and say what it answered."""
+    """Ask the client as the era has it, after a while, and say what it answered."""
     server = call.server
     assert isinstance(server, Talker)
+    pause(float(call.args.get("after", 0)))
     method, params = ASKED[call.name]
     if server.era == LEGACY:
         return answered(call, server.request(f"{call.name}-{call.id}", method, params))
@@ -239,10 +240,13 @@ def change(call: Call) -> str:
 
 
 def ask_and_withdraw(call: Call) -> str:
-    """Ask, and take the question back."""
+    """Ask, and take the question back once the client says that it has been asked."""
+    server = call.server
+    assert isinstance(server, Talker)
     method, params = ASKED["elicit"]
     call.server.send(f'{{"jsonrpc":"2.0","id":"w","method":"{method}","params":{params}}}')
-    pause(0.3)
+    while not any(note["method"] == "notifications/vendor/asked" for note in server.notes):
+        pause(0.02)
     call.server.notify("notifications/cancelled", '{"requestId":"w","reason":"never mind"}')
     return text("withdrawn")
 
@@ -285,9 +289,9 @@ def begin_task(call: Call) -> str:
 
 
 def slow_progress(call: Call) -> str:
-    """Four times half of a second and more, with a sign of life each time where it is wanted."""
-    for _ in range(4):
-        pause(0.8)
+    """Five seconds, with a sign of life at each where it is wanted."""
+    for _ in range(5):
+        pause(1.0)
         if "progressToken" in (call.params.get("_meta") or {}):
             progress(call)
     return text("after a while")

@@ -1,6 +1,7 @@
 """What is proposed from commits and transcripts, and the inbox."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -149,7 +150,7 @@ def test_commits_that_say_why_are_proposed_with_their_files(tmp_path: Path) -> N
     )
     commit(tmp_path, "Bump tokio to avoid a deadlock that somebody reported", "lock")
     commit(tmp_path, "Cache keys hold the tenant, so that nobody reads another's", "src/cache.py")
-    found = proposals_from(tmp_path, 50)
+    found = proposals_from(tmp_path, 50, os.environ)
     assert [one.text for one in found] == [
         "Fix the retry loop. It must wait, because the bank locks accounts that ask too often.",
         "Cache keys hold the tenant, so that nobody reads another's",
@@ -170,13 +171,62 @@ def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
         git(tmp_path, "config", key, str(trap))
     git(tmp_path, "config", "log.showSignature", "true")
     mark.unlink(missing_ok=True)
-    assert len(proposals_from(tmp_path, 50)) == 1
+    assert len(proposals_from(tmp_path, 50, os.environ)) == 1
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        ("host:repo.git", {"core.sshCommand": "TRAP", "protocol.ssh.allow": "always"}),
+        ("ext::TRAP", {"protocol.ext.allow": "always"}),
+        ("file:///nowhere", {"remote.origin.uploadpack": "TRAP", "protocol.file.allow": "always"}),
+        ("git://127.0.0.1:9/x", {"core.gitProxy": "TRAP", "protocol.git.allow": "always"}),
+        ("http://127.0.0.1:9/x", {"credential.helper": "!TRAP"}),
+    ],
+)
+def test_objects_that_are_not_there_are_not_fetched(
+    tmp_path: Path, url: str, settings: dict[str, str]
+) -> None:
+    folder = tmp_path / "cloned"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    commit(folder, "Locks are taken in order, otherwise two jobs wait for ever", "a.py")
+    commit(folder, "Locks are kept short, because two jobs would wait for ever", "a.py")
+    trap, mark = tmp_path / "trap.sh", tmp_path / "started"
+    trap.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    trap.chmod(0o755)
+    partial = {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": url,
+        "protocol.allow": "always",
+    }
+    tree = subprocess.run(
+        ["git", "-C", str(folder), "rev-parse", "HEAD~1^{tree}"], capture_output=True, check=True
+    )
+    gone = tree.stdout.decode().strip()
+    (folder / ".git/objects" / gone[:2] / gone[2:]).unlink()
+    for key, value in {**partial, **settings}.items():
+        git(folder, "config", key, value.replace("TRAP", str(trap)))
+    with pytest.raises(UsageError, match="cannot read"):
+        proposals_from(folder, 50, {**os.environ, "GIT_SSH_COMMAND": str(trap)})
+    assert not mark.exists()
+
+
+def test_no_message_can_pass_for_another_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    said = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
+    commit(tmp_path, said, "a.py")
+    (found,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    assert found.text.startswith("Keys hold the tenant")
+    assert found.paths == ("a.py",)
 
 
 def test_no_repository_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no git repository"):
-        proposals_from(tmp_path, 10)
+        proposals_from(tmp_path, 10, os.environ)
 
 
 @pytest.fixture

@@ -1,12 +1,17 @@
 """Originals: kept in full, read in part, gone when their time is up."""
 
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from upwell.compress.originals import PART_CHARS, Originals
+from upwell.compress.originals import BUSY, PART_CHARS, SECRET, Originals
+from upwell.ground.db import Database, open_database
 from upwell.ground.errors import KeyUnknown
-from upwell.ground.shelf import MemoryShelf
+from upwell.ground.shelf import OWNER, MemoryShelf, SqliteShelf
 
 
 @dataclass
@@ -88,3 +93,32 @@ async def test_a_text_with_a_secret_is_never_put_on_the_durable_shelf() -> None:
     key = (await kept.keep("token")).key
     assert await kept.get(key) == "token"
     assert await durable.scan("original") == []
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Database]:
+    database = open_database(tmp_path / "ledger.db", [OWNER], synchronous="NORMAL")
+    yield database
+    await database.aclose()
+
+
+async def test_whoever_holds_the_ledger_does_not_hold_up_a_call(ledger: Database) -> None:
+    kept = Originals(
+        durable=SqliteShelf(ledger),
+        private=MemoryShelf(),
+        secret=b"s" * 32,
+        has_secret=lambda text: "ghp_" in text,
+    )
+    before = await kept.keep("from before")
+    holder = sqlite3.connect(ledger.path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    text = "0123456789" * 200_000
+    async with asyncio.timeout(4):
+        while_held = await kept.keep(text, "log.txt")
+        assert while_held.private == BUSY
+        assert (await kept.keep("ghp_x")).private == SECRET
+        assert await kept.get(while_held.key) == text
+        assert await kept.get(before.key) == "from before"
+    holder.execute("ROLLBACK")
+    holder.close()
+    assert not (await kept.keep("later")).private

@@ -7,7 +7,7 @@ import pytest
 
 from upwell.gateway.cache import Cache
 from upwell.gateway.client import Nobody
-from upwell.gateway.options import CacheOptions, ServerOptions, Transport
+from upwell.gateway.options import Auth, CacheOptions, ServerOptions, Transport
 from upwell.ground.principal import Principal
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf
@@ -103,6 +103,7 @@ OTHER_SERVERS = {
     "url": "https://fs.example",
     "headers": {"Authorization": "Bearer another"},
     "transport": Transport.SSE,
+    "auth": Auth.OAUTH,
     "enabled": False,
     "call_timeout_seconds": 5.0,
     "max_in_flight": 3,

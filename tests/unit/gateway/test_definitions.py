@@ -52,6 +52,14 @@ def test_a_list_within_the_size_is_whole_and_nothing_is_to_be_described():
     assert catalog.hidden("fs__edit_file") == b""
 
 
+def test_a_tool_that_changed_is_listed_anew():
+    catalog, definitions, server = lazy_catalog(EDIT)
+    server.has({**EDIT, "description": "Something else."})
+    catalog.rebuild()
+    assert tools_of(catalog)[0]["description"] == "Something else."
+    assert "Something else." in definitions.named(["fs__edit_file"])[0]["fs__edit_file"]
+
+
 def test_by_default_no_list_is_short():
     catalog = catalog_of(Server("fs", *({**EDIT, "name": f"edit{n}"} for n in range(99))))
     assert tools_of(catalog)[0]["description"] == EDIT["description"]

@@ -1,6 +1,10 @@
 """Large results are fitted in a process of their own, with the same outcome as here."""
 
+import asyncio
 import json
+import os
+import signal
+from dataclasses import replace
 
 import pytest
 
@@ -60,6 +64,50 @@ async def test_what_is_no_json_is_said_so_and_the_next_job_is_done(app):
     assert await app.workshop.fit(CALL, b"{}") == b"{}"
 
 
+async def test_what_was_ended_begins_anew(app):
+    for _ in range(2):
+        await asyncio.gather(app.workshop.aclose(), app.workshop.aclose())
+        assert await app.workshop.fit(CALL, b"{}") == b"{}"
+
+
 async def test_an_unknown_key_is_said_so(app):
     with pytest.raises(KeyUnknown):
         await app.original("0123456789abcdef")
+
+
+async def test_what_one_server_sends_does_not_hold_up_another(app):
+    """The first server's child is stopped in the middle of its job."""
+    await app.workshop.warm()
+    first = app.workshop._first._child._process.pid
+    os.kill(first, signal.SIGSTOP)
+    stuck = asyncio.create_task(app.workshop.fit(CALL, result_of(records(6000))))
+    second = asyncio.create_task(app.workshop.fit(CALL, result_of(records(5000))))
+    try:
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(30):
+            there = await app.workshop.fit(replace(CALL, server="other"), result_of(records(6000)))
+        assert not stuck.done()
+        assert not second.done()
+    finally:
+        os.kill(first, signal.SIGCONT)
+    assert "id" in json.loads(there)["content"][0]["text"]
+    assert await stuck == there
+    await second
+    async with asyncio.timeout(10):
+        while app.workshop._second._child is not None:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_child_that_takes_too_long_is_ended_and_the_beginning_is_given(app, monkeypatch):
+    await app.workshop.warm()
+    first = app.workshop._first._child._process.pid
+    os.kill(first, signal.SIGSTOP)
+    monkeypatch.setattr("upwell.gateway.workshop.JOB_SECONDS", 0.2)
+    monkeypatch.setattr("upwell.gateway.workshop.MEGABYTE_SECONDS", 0.0)
+    text = records(6000)
+    opened = json.loads(await app.workshop.fit(CALL, result_of(text)))
+    assert opened["content"][0]["text"][:1000] == text[:1000]
+    key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
+    assert await app.original(key) == text
+    monkeypatch.undo()
+    assert await app.workshop.fit(CALL, b"{}") == b"{}"

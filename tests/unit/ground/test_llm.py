@@ -23,13 +23,15 @@ def completion(text: object) -> bytes:
 
 
 class Moods(BaseHTTPRequestHandler):
-    """The first part of the path says how to behave."""
+    """The first part of the path says how to behave. `heard` is what was sent last."""
+
+    heard = b""
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["content-length"]))
+        type(self).heard = self.rfile.read(int(self.headers["content-length"]))
         getattr(self, self.path.split("/")[1])()
 
     def _reply(self, body: bytes, status: int = 200, kind: str = "application/json") -> None:
@@ -151,3 +153,10 @@ def test_vectors_have_length_one(address: str) -> None:
 def test_a_wrong_number_of_vectors_is_an_error(address: str) -> None:
     with pytest.raises(LlmError):
         HttpEmbedder(Endpoint(base_url=f"{address}/vectors")).embed(["x", "y"])
+
+
+def test_a_secret_is_not_sent_away_to_be_embedded(address: str) -> None:
+    key = "AKIA" + "Q3EGRDAZ5MFXN2WB"
+    HttpEmbedder(Endpoint(base_url=f"{address}/vectors")).embed([f"why is {key} refused"])
+    assert b"refused" in Moods.heard
+    assert key.encode() not in Moods.heard

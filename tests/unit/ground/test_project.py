@@ -28,6 +28,17 @@ def test_a_tracked_file_came_with_the_clone(repository: Path) -> None:
     assert not brings(str(repository), ".upwell/other.json")
 
 
+@pytest.mark.parametrize("made", [["--index-version", "4"], ["--split-index"]])
+def test_an_index_of_another_shape_says_the_same(repository: Path, made: list[str]) -> None:
+    for number in range(200):
+        (repository / f".upwell/stm{'x' * number}.txt").write_text("")
+    git(repository, "add", ".")
+    git(repository, "update-index", *made)
+    assert brings(str(repository), ".upwell/stm.json")
+    assert brings(str(repository), f".upwell/stm{'x' * 199}.txt")
+    assert not brings(str(repository), ".upwell/stm")
+
+
 def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) -> None:
     git(repository, "add", ".")
     who = ("-c", "user.name=x", "-c", "user.email=x@example.org")

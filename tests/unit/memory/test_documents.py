@@ -17,6 +17,7 @@ from upwell.memory.reading import Reader
 from upwell.memory.scan import Found, Known
 from upwell.memory.sources import OWNER, Source, Sources, source_at
 from upwell.memory.stm import ShortTerm
+from upwell.testing import ManualClock
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -347,3 +348,37 @@ def test_what_cannot_be_opened_is_noted_once_and_tried_again(tmp_path: Path):
     (tmp_path / "a.md").write_text("the kettle\n")
     (again,) = Reader("default").read_all([found], known, 10**18)
     assert [memory.text for memory in again.memories or ()] == ["the kettle"]
+
+
+class CountedSources(Sources):
+    """Says how often the list was asked for."""
+
+    asked = 0
+
+    async def all(self) -> list[Source]:
+        self.asked += 1
+        return await super().all()
+
+
+async def test_with_nothing_imported_events_look_at_files_times_only(house: House):
+    clock = ManualClock(1_000.0)
+    sources = CountedSources(house.database)
+    documents = Documents(house.home / "index.db", sources, notes=house.notes, clock=clock)
+    query = Query(texts=("kettle",), scope=Scope(), awaited=False)
+    for _ in range(20):
+        clock.advance(2)
+        assert await documents.search(query, Deadline.after(30)) == []
+    assert sources.asked <= 2
+    house.write("memory/a.md", "the kettle is red")
+    other = open_database(house.home / "memory.db", [OWNER], synchronous="NORMAL")
+    await Sources(other).add(source_at(house.work / "memory", house.work))
+    clock.advance(2)
+    for _ in range(100):
+        if await documents.search(query, Deadline.after(30)):
+            break
+        clock.advance(2)
+        await asyncio.sleep(0.02)
+    else:
+        raise AssertionError("what another process imported was not found")
+    await other.aclose()
+    await documents.aclose()

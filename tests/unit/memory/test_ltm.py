@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -308,3 +309,17 @@ async def test_an_automatic_door_does_not_wait_for_its_start_and_counts_no_failu
         await recall.search(query(awaited=False), Deadline.after(30))
     server.is_ready = True
     assert await recall.search(query(awaited=False), Deadline.after(30))
+
+
+async def test_no_secret_is_told_to_the_server() -> None:
+    key = "AKIA" + "Q3EGRDAZ5MFXN2WB"
+    for name, tools in {"mem_search": ["query"], "search_nodes": ["query"]}.items():
+        server = Server({name: tools}, lambda _: text("[]"))
+        recall = LtmRecall(server, LtmOptions())
+        asked = Query(texts=(f"why is {key} refused",), paths=(f"{key}.md",), symbols=("refuse",))
+        with suppress(RecallUnavailable):
+            await recall.search(asked, Deadline.after(30))
+        assert server.asked
+        assert key.lower() not in str(server.asked).lower()
+        assert "redacted" not in str(server.asked).lower()
+        assert "refuse" in str(server.asked)

@@ -260,11 +260,23 @@ def test_a_note_is_seen_in_its_project_and_a_global_one_everywhere(
     assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
 
 
-def test_a_note_put_there_by_hand_is_taken_as_its_file_says(path: Path) -> None:
-    put(path, note(1, "by hand", "2025-07-20T00:00:00Z"))
-    unknown = Origin(project="/repo", trust=Trust.AGENT)
-    (memory,) = ShortTerm(path, unknown=unknown).memories()
-    assert (memory.project, memory.trust) == ("/repo", Trust.AGENT)
+def test_in_a_projects_file_only_what_was_written_for_it_counts(path: Path) -> None:
+    origins = Origins(path.with_name("origins.json"))
+    elsewhere, _ = ShortTerm(path.with_name("x.json"), origins=origins, root="/other").add("kettle")
+    put(
+        path,
+        note(1, "kettle by hand", "2020-07-20T00:00:00Z"),
+        {**note(2, "kettle", "2020-07-20T00:00:00Z"), "id": elsewhere.id},
+    )
+    notes = ShortTerm(path, origins=origins, root="/repo")
+    assert notes.is_strangers()
+    assert notes.search(query="kettle") == [] == notes.memories()
+    mine, _ = notes.add("kettle mine")
+    assert [one.id for one in notes.search(query="kettle")] == [mine.id]
+    assert [(one.id, one.project) for one in notes.memories()] == [(mine.id, "/repo")]
+    assert notes.clear() == 0
+    assert not notes.is_strangers()
+    assert "2 in it are not of this home" in notes.ping().detail
 
 
 def test_what_was_put_aside_is_kept_for_thirty_days(

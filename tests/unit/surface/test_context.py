@@ -1,5 +1,7 @@
 """The five levels of seed 000, in its order of priority."""
 
+from time import process_time
+
 import pytest
 
 from upwell.ground.types import Cue, QuerySource
@@ -91,3 +93,25 @@ def test_only_who_asked_waits(cue, awaited):
     query = query_of(cue, 5)
     assert query is not None
     assert query.awaited is awaited
+
+
+@pytest.mark.parametrize("key", ["paths", "path", "query", "anything", "command"])
+def test_what_a_call_costs_does_not_grow_with_its_arguments(key, tmp_path):
+    many = [f"{tmp_path}/{n}/part_{n}.py rename_part_{n}()" for n in range(100_000)]
+    cue = Cue(door="tool", tool="up__x", args={key: many}, cwd=str(tmp_path))
+    began = process_time()
+    found = query_of(cue)
+    assert process_time() - began < 1
+    assert found is None or len(found.paths) <= 12
+
+
+def test_the_first_dozen_of_a_list_still_count():
+    many = [f"/srv/part_{n}.py" for n in range(1_000)]
+    assert tool("up__x", {"paths": many}).paths == tuple(many[:12])
+
+
+def test_so_does_not_the_number_of_arguments():
+    args = {f"a{n}": f"src/part_{n}.py rename_part_{n}()" for n in range(100_000)}
+    began = process_time()
+    tool("up__x", args)
+    assert process_time() - began < 1

@@ -6,7 +6,7 @@ import pytest
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
 from upwell.ground.principal import Principal
 from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing
+from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing, Trust
 from upwell.surface.engine import Surfacer
 from upwell.surface.options import IntentOptions, Options, SurfaceOptions
 from upwell.testing import FakeRecall, ManualClock
@@ -92,6 +92,18 @@ async def test_disabled_and_excluded():
     assert await reason(Stage(hit(), enabled=False).surfacer(), read()) is SkipReason.DISABLED
     excluded = Stage(hit(), exclude_tools=("Re*",))
     assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
+
+
+async def test_what_a_tool_said_is_never_surfaced():
+    from_tool = hit("m2")
+    from_tool = replace(from_tool, memory=replace(from_tool.memory, trust=Trust.TOOL))
+    asked = Cue(door="ask", text="how does the cache reload?", session="s")
+    for cue in (read(), Cue(door="prompt", text="how does the cache reload?"), asked):
+        alone = await Stage(from_tool).surfacer().surface(cue)
+        assert isinstance(alone, Skip)
+        assert alone.reason is SkipReason.NO_CANDIDATES
+        beside = await Stage(from_tool, hit()).surfacer().surface(cue)
+        assert [memory.id for memory in beside.memories] == ["m1"]
 
 
 async def test_nothing_found_and_nothing_good_enough():

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
+from upwell.ground.files import read_whole
 
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
@@ -74,7 +75,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise _wrong(path, "is larger than 1 MB")
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_whole(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _wrong(path, f"is not TOML: {error}", hint="mend that line") from error
     except OSError as error:

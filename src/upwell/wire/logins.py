@@ -1,0 +1,163 @@
+"""What lets us in at servers where the user logged in: one file of the home, 0600, nothing else.
+
+A login is bound to the address it was made for: where the address in the configuration is another
+one, there is no login. What is secret in one never stands in its `repr`.
+"""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from upwell.ground.errors import StoreCorrupt, StoreUnwritable
+from upwell.ground.files import write_whole
+from upwell.ground.limits import SYSTEM_CLOCK, Clock
+
+NEEDED = "needed"
+LOCK_SECONDS = 10.0
+EARLY_SECONDS = 10.0
+"""A token is renewed so long before it ends."""
+
+
+class LoginNeeded(Exception):
+    """Nobody is logged in at a server, or the login is over. `str` says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A user's login at the server at `url`. No `access_token`: it is over. `expires_at` is in
+    seconds since the epoch, None where the server does not say; the rest is what renewing takes."""
+
+    url: str
+    access_token: str = field(repr=False)
+    refresh_token: str = field(default="", repr=False)
+    expires_at: float | None = None
+    token_endpoint: str = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    auth_method: str = "none"
+    resource: str = ""
+    scope: str = ""
+
+    @property
+    def holds(self) -> bool:
+        return bool(self.access_token)
+
+    def is_fresh(self, now: float) -> bool:
+        """Can it be used as it is?"""
+        return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
+
+    def described(self, now: float) -> str:
+        """`renewed by itself`, until when it holds, or `needed` where it is over."""
+        if not self.holds:
+            return NEEDED
+        if self.refresh_token or self.expires_at is None:
+            return "renewed by itself" if self.refresh_token else "yes"
+        until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
+        return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
+
+    def over(self) -> "Login":
+        """The login after the server has taken it back."""
+        return dataclasses.replace(self, access_token="", refresh_token="")
+
+
+class Logins:
+    """The logins of a home, by the names of the servers. Read again whenever the file changed:
+    other processes renew them as well."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp: tuple[int, int, int] | None = None
+        self._known: Mapping[str, Login] = {}
+
+    def get(self, server: str, url: str) -> Login | None:
+        """The login at a server, if it was made for this address.
+
+        Raises:
+            StoreCorrupt, StoreUnwritable: the file cannot be read.
+        """
+        self._refresh()
+        login = self._known.get(server)
+        return login if login is not None and login.url == url else None
+
+    def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
+        """How the login at a server is, in a word or two.
+
+        Raises:
+            StoreCorrupt, StoreUnwritable: the file cannot be read.
+        """
+        login = self.get(server, url)
+        return login.described(clock.now()) if login else NEEDED
+
+    def put(self, server: str, login: Login | None) -> bool:
+        """Keep a login, or forget one. False where nothing was to be forgotten.
+
+        Raises:
+            StoreCorrupt, StoreUnwritable: nothing was changed.
+        """
+        with self._changing():
+            self._refresh()
+            if login is None and server not in self._known:
+                return False
+            known = {name: one for name, one in self._known.items() if name != server}
+            if login is not None:
+                known[server] = login
+            body = {name: dataclasses.asdict(one) for name, one in known.items()}
+            try:
+                write_whole(self._path, json.dumps({"logins": body}, indent=2) + "\n")
+            except OSError as error:
+                raise _unwritable(self._path, error) from error
+            self._stamp = None
+        return True
+
+    def renewing(self, server: str) -> FileLock:
+        """The lock under which one process renews the login at a server, and others wait."""
+        path = self._path.with_name(f".login-{server}.lock")
+        return FileLock(path, mode=0o600, thread_local=False)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        lock = FileLock(self._path.with_name(".logins.lock"), timeout=LOCK_SECONDS, mode=0o600)
+        try:
+            lock.acquire()
+        except (OSError, Timeout) as error:
+            raise StoreUnwritable(
+                f"the logins cannot be changed: {error}", hint="is another upwell changing them?"
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _refresh(self) -> None:
+        try:
+            info = os.stat(self._path)
+            stamp = info.st_mtime_ns, info.st_size, info.st_ino
+            if stamp != self._stamp:
+                self._known = _read(json.loads(self._path.read_text(encoding="utf-8")))
+                self._stamp = stamp
+        except FileNotFoundError:
+            self._known, self._stamp = {}, None
+        except OSError as error:
+            raise _unwritable(self._path, error) from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreCorrupt(
+                f"{self._path} is not as upwell wrote it", hint="remove it, and log in anew"
+            ) from error
+
+
+def _read(document: Any) -> Mapping[str, Login]:
+    return {str(name): Login(**login) for name, login in document["logins"].items()}
+
+
+def _unwritable(path: Path, error: OSError) -> StoreUnwritable:
+    return StoreUnwritable(
+        f"cannot use {path}: {error.strerror}", hint="check its owner and permissions"
+    )

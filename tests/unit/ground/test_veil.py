@@ -1,0 +1,56 @@
+"""Addresses and commands without what lets somebody in."""
+
+import pytest
+
+from upwell.config import masked
+from upwell.ground.veil import names_secret, veiled_address, veiled_words
+
+KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://mcp.example.com/mcp", "https://mcp.example.com/mcp"),
+        ("http://127.0.0.1:8000/v1/sse", "http://127.0.0.1:8000/v1/sse"),
+        ("https://a.example/mcp?key=s3cret&x=", "https://a.example/mcp?key=***&x"),
+        ("https://a.example/mcp?s3cret", "https://a.example/mcp?***"),
+        ("https://me:s3cret@a.example:1/mcp#s3cret", "https://***@a.example:1/mcp#***"),
+        ("https://a.example/s/NTk2s3cretNTk2s3cret/mcp", "https://a.example/s/***/mcp"),
+        ("postgresql://u:s3cret@db/x", "postgresql://***@db/x"),
+        ("http://[s3cret", "***"),
+        ("", ""),
+    ],
+)
+def test_of_an_address_is_shown_where_it_is(url: str, shown: str) -> None:
+    assert veiled_address(url) == shown
+
+
+@pytest.mark.parametrize("name", ["api-key", "apiKey", "API_KEY", "APIKey", "--token", "Cookie"])
+def test_names_of_secrets(name: str) -> None:
+    assert names_secret(name)
+
+
+@pytest.mark.parametrize("name", ["keyboard", "max_tokens", "path", "author", "monkey"])
+def test_names_of_other_things(name: str) -> None:
+    assert not names_secret(name)
+
+
+def test_of_a_command_is_shown_what_it_runs() -> None:
+    words = ["npx", "-y", "server", "--token", "s3cret", "--api-key=s3cret", "--root", "/srv"]
+    words += ["--header", "Authorization: Bearer s3cret", "https://x.example/?k=s3cret"]
+    words += ["--db=postgres://u:s3cret@h/d", KEY, "API_KEY=s3cret", "--name=kelp"]
+    shown = veiled_words(words)
+    assert "s3cret" not in str(shown)
+    assert KEY not in str(shown)
+    assert shown[:4] == words[:4]
+    assert shown[6:8] == ["--root", "/srv"]
+    assert shown[-1] == "--name=kelp"
+
+
+def test_settings_are_shown_without_them() -> None:
+    assert masked("server.a.url", "https://a.example/?key=s3cret") == "https://a.example/?key=***"
+    assert masked("server.a", {"args": ("--token", "s3cret")}) == {"args": ("--token", "***")}
+    assert masked("llm.base_url", "http://u:s3cret@h/v1") == "http://***@h/v1"
+    assert masked("mcp_servers.a.args", "--token=s3cret") == "--token=***"
+    assert masked("surface.min_score", 0.5) == 0.5

@@ -1,0 +1,65 @@
+"""A hook that answers for itself is silent unless the configuration surely lets it speak."""
+
+import os
+
+import pytest
+
+from upwell.hook.cold import _changed
+
+
+@pytest.fixture(autouse=True)
+def plain_environment(monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("UPWELL_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "surface = {enabled=false}",
+        "[ surface ]\nenabled = false",
+        '["surface"]\nenabled = false',
+        "['surface']\nenabled = false",
+        '["\\u0073urface"]\nenabled = false',
+        "surface.enabled = false",
+        '"surface".enabled = false',
+        "hook = {enabled=false}",
+        "[ \t hook]\nenabled = false",
+        '[tool."x__*".surface]\nenabled = false',
+        "[server.a]\ncommand='x'\nsurface={enabled=false}",
+        "[ server . a . surface ]\nenabled = false",
+        "[intent]\nrequired = true",
+        "surface = {",
+        "server = 3\nx = 'memory'",
+        "[gateway]\nx = '\xff surface'".encode("latin-1"),
+        "x = " + "[" * 100_000 + '"memory"',
+    ],
+)
+def test_what_may_be_said_is_left_to_the_daemon(tmp_path, text):
+    raw = text if isinstance(text, bytes) else text.encode()
+    (tmp_path / "config.toml").write_bytes(raw)
+    assert _changed(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[server.memory]\ncommand = 'npx'\nargs = ['server-memory', '--tool']",
+        "# surface\n[gateway]\nlazy_tools_tokens = 5\n",
+        '[server.a]\ncommand = "C:\\\\x.exe"',
+    ],
+)
+def test_servers_change_nothing(tmp_path, text):
+    (tmp_path / "config.toml").write_text(text)
+    assert not _changed(str(tmp_path))
+
+
+def test_no_configuration_changes_nothing(tmp_path):
+    assert not _changed(str(tmp_path))
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "config.toml")
+    assert _changed(str(tmp_path))
