@@ -233,14 +233,20 @@ class HttpFront:
         return found
 
     def _begin(self, principal: Principal) -> HttpSession:
-        """A new session; those that were quiet for long go first."""
+        """A new session. Those that were quiet for long go first; where there are too many even so,
+        the one of this principal that was quiet for longest."""
         now = self._clock.monotonic()
-        for held in [one for one in self._sessions.values() if now - one.seen_at > IDLE_SECONDS]:
-            if not held.running and not held.followed:
+        quiet = [one for one in self._sessions.values() if not one.running and not one.followed]
+        quiet.sort(key=lambda one: one.seen_at)
+        for held in quiet:
+            if now - held.seen_at > IDLE_SECONDS:
                 self._end(held)
         own = sum(held.session.principal == principal for held in self._sessions.values())
         if len(self._sessions) >= MOST_SESSIONS or (principal.name and own >= MOST_SESSIONS_EACH):
-            raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
+            oldest = next((one for one in quiet if self._is_open_for(one, principal)), None)
+            if oldest is None:
+                raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
+            self._end(oldest)
         questions, streams = Questions(), Streams()
         session = Session(_Away(questions, streams.own), principal=principal)
         session.id = secrets.token_urlsafe(24)
@@ -248,6 +254,9 @@ class HttpFront:
         self._sessions[session.id] = held
         self._audience.join(session)
         return held
+
+    def _is_open_for(self, held: HttpSession, principal: Principal) -> bool:
+        return held.session.id in self._sessions and held.session.principal == principal
 
     def _held(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         """The session that a request names, if it is its own."""

@@ -1,5 +1,6 @@
 """Serving an ASGI application: uvicorn, on a socket of ours, without its signals and its log."""
 
+import asyncio
 import contextlib
 import ipaddress
 import logging
@@ -8,12 +9,32 @@ from collections.abc import Iterator
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.trace import LOG
 
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 30
+REQUEST_SECONDS = 10.0
+"""How long the head of the first request of a connection may take."""
+
+
+class Prompt(H11Protocol):
+    """A connection whose first request has to come soon: silent ones would take the places of
+    those who have something to say."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._patience = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._patience.cancel()
+        super().connection_lost(exc)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 class HttpServer(uvicorn.Server):
@@ -40,6 +61,7 @@ def http_server(app: ASGIApp) -> HttpServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=2,
             ws="none",
+            http=Prompt,
         )
     )
 

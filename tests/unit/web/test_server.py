@@ -1,11 +1,14 @@
 """The socket of the HTTP server, and addresses as people write them."""
 
+import asyncio
 import socket
 
 import pytest
+from starlette.applications import Starlette
 
 from upwell.ground.errors import UsageError
-from upwell.web.server import address_of, listen
+from upwell.web import server
+from upwell.web.server import address_of, http_server, listen
 
 
 def test_answers_do_not_wait_for_an_acknowledgement() -> None:
@@ -38,3 +41,23 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 def test_what_is_no_address_is_told(text: str) -> None:
     with pytest.raises(UsageError):
         address_of(text)
+
+
+async def test_who_connects_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor whoever sends half a head: the places are for those who have something to say."""
+    monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
+    with listen("127.0.0.1", 0) as listening:
+        listening.listen()
+        serving = http_server(Starlette())
+        running = asyncio.create_task(serving.serve(sockets=[listening]))
+        for said in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+            read, write = await asyncio.open_connection(*listening.getsockname()[:2])
+            write.write(said)
+            assert await asyncio.wait_for(read.read(), 20) == b""
+            write.close()
+        read, write = await asyncio.open_connection(*listening.getsockname()[:2])
+        write.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await asyncio.wait_for(read.readline(), 20)).startswith(b"HTTP/1.1 404")
+        write.close()
+        serving.should_exit = True
+        await running
