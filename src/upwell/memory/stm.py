@@ -72,11 +72,6 @@ class ShortTerm:
         return self.file.path
 
     @property
-    def most(self) -> int:
-        """How many notes a search gives at most."""
-        return max(1, self.options.max_results)
-
-    @property
     def trash(self) -> Path:
         """Where cleared notes are for 30 days."""
         return self.path.with_name(f"{self.path.stem}.trash.json")
@@ -132,7 +127,7 @@ class ShortTerm:
             for raw in self._seen_by(project)
             if (not wanted[1] or raw["id"] == wanted[1]) and (day is None or _made_on(raw, day))
         ]
-        best = _ranked(found, wanted[0])[: self.most]
+        best = _ranked(found, wanted[0])[: self.options.most]
         if best:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
@@ -156,7 +151,7 @@ class ShortTerm:
 
         def put_aside(notes: list[Any]) -> list[Any]:
             gone[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
-            self._throw_away(gone)
+            _throw_away(NotesFile(self.trash, self._clock), gone, self._clock.now())
             return [raw for raw in notes if raw not in gone]
 
         self.file.change(put_aside)
@@ -194,23 +189,20 @@ class ShortTerm:
         except StoreUnwritable as error:
             LOG.warning("that notes were viewed was not noted: %s", error)
 
-    def _throw_away(self, old: Sequence[Raw]) -> None:
-        trash = NotesFile(self.trash, self._clock)
-        now = self._clock.now()
-        thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
-
-        def add(notes: list[Any]) -> list[Any]:
-            kept = [
-                raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY
-            ]
-            return [*kept, *thrown]
-
-        trash.change(add)
-
     def _forget_origins(self, ids: set[str]) -> None:
         if self._origins is not None:
             with writing(self.path):
                 self._origins.drop(ids)
+
+
+def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+    thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
+
+    def add(notes: list[Any]) -> list[Any]:
+        kept = [raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY]
+        return [*kept, *thrown]
+
+    trash.change(add)
 
 
 def _memory(entry: Entry, origin: Origin) -> Memory:

@@ -159,7 +159,8 @@ class HttpLink:
             async with stream as response:
                 await self._take(response, message, identity)
         except (httpx2.HTTPError, httpx2.InvalidURL, LoginNeeded) as error:
-            self._gone(_why(self._endpoint, error), locked_out=isinstance(error, LoginNeeded))
+            why = _why(self._endpoint.shown, error)
+            self._gone(why, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
 
@@ -228,7 +229,7 @@ class HttpLink:
                         if event.data:
                             self._queue.put_nowait(Line(event.data, oversize=event.oversize))
             except (httpx2.HTTPError, LoginNeeded) as error:
-                LOG.debug("%s", _why(self._endpoint, error))
+                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -248,7 +249,7 @@ class HttpLink:
                     elif event.data:
                         self._queue.put_nowait(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
-            why, locked_out = _why(self._endpoint, error), isinstance(error, LoginNeeded)
+            why, locked_out = _why(self._endpoint.shown, error), isinstance(error, LoginNeeded)
         self._gone(why, locked_out=locked_out)
         self._found.set()
 
@@ -283,8 +284,8 @@ def open_link(
         raise ValueError(f"{endpoint.shown!r} is no http or https address")
     client = httpx2.AsyncClient(
         headers=dict(endpoint.headers),
-        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         auth=auth,
+        cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
@@ -292,17 +293,19 @@ def open_link(
     return HttpLink(endpoint, client, max_bytes)
 
 
-def _why(endpoint: Endpoint, error: Exception) -> str:
-    """What became of a request. Errors of the status cite the whole address: not they."""
+def _why(shown: str, error: Exception) -> str:
+    """What became of a request to an address, as it may be shown."""
     if isinstance(error, LoginNeeded):
         return str(error)
-    answered = getattr(error, "response", None)
-    said = (
-        f"HTTP {answered.status_code}"
-        if answered is not None
-        else str(error) or type(error).__name__
-    )
-    return f"{endpoint.shown} cannot be reached: {said}"
+    return f"{shown} cannot be reached: {_told(error)}"
+
+
+def _told(error: Exception) -> str:
+    """What went wrong; errors of the status cite the whole address."""
+    response = getattr(error, "response", None)
+    if response is not None:
+        return f"HTTP {response.status_code}"
+    return str(error) or type(error).__name__
 
 
 def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
