@@ -259,3 +259,12 @@ def test_half_a_line_and_its_other_half(gateway: Gateway) -> None:
     for at in range(len(data)):
         peer.send_bytes(data[at : at + 1])
     assert heard(peer, 1)["result"] == {}
+
+
+def test_what_is_no_json_inside_is_refused_before_a_server_sees_it(gateway: Gateway) -> None:
+    peer = gateway({"up": script("upstream")}, gateway={"call_timeout_seconds": 600.0})
+    peer.wait_for_tools("up__echo")
+    for arguments in ('{"text":nonsense}', '{"text":[1,]}', '{"a":{"b":1 2}}', '{"a":}'):
+        answer = json.loads(peer.call_raw("up__echo", arguments, PATIENCE))
+        assert answer["error"]["code"] in (-32602, -32600, -32700), answer
+    assert text_of(peer.call("up__echo", PATIENCE, text="on")) == "on"

@@ -32,6 +32,34 @@ def test_a_session_from_beginning_to_end(address: Address) -> None:
     assert one.post("ping", 1)[0] == 404
 
 
+def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) -> None:
+    one = address.begin()
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":'
+        b'{\n"text":"x","more":[\n{"jsonrpc":"2.0","id":"s","method":"tools/list"}\r\n]}}}'
+    )
+    status, _, message = address.send("POST", body, Mcp_Session_Id=one.session)
+    assert (status, said(message["result"])) == (200, "x")
+    torn = body.replace(b'"x"', b'"x\ny"')
+    assert address.send("POST", torn, Mcp_Session_Id=one.session)[0] == 400
+
+
+@pytest.mark.parametrize("where", ["_meta", "name"])
+def test_what_is_nested_too_deeply_is_refused(address: Address, where: str) -> None:
+    deep = b"[" * 200_000 + b"]" * 200_000
+    meta = json.dumps(ENVELOPE).encode()
+    params = {
+        "_meta": b'{"x":' + deep + b',"io.modelcontextprotocol/protocolVersion":' + deep + b"}"
+    }
+    if where == "name":
+        params = {"_meta": meta, "name": deep}
+    inside = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in params.items())
+    body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inside
+    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "x"}
+    assert address.send("POST", body, **given)[0] == 400
+    assert address.modern("server/discover", {})[0] == 200
+
+
 def test_the_modern_era(address: Address) -> None:
     call = {"name": "up__echo", "arguments": {"text": "hi"}}
     status, headers, message = address.modern("tools/call", call)

@@ -1,5 +1,6 @@
 """The tools in front: every upstream's, each under `{server}__{tool}`, and our own."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from upwell.wire.mirrors import BadMirror, Mirror, declared_by
 from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
 MAX_DEPTH = 100
+MOST_AT_ONCE = 100
+"""More tools than that are read on a thread."""
 CONTEXT_QUERY = "_context_query"
 
 
@@ -67,6 +70,8 @@ class Catalog:
         self._names = Names()
         self._targets: dict[str, Target] = {}
         self._listing: bytes = b"[]"
+        self._seen: object = None
+        self._one_at_a_time = asyncio.Lock()
         self.rebuild()
 
     @property
@@ -80,6 +85,20 @@ class Catalog:
     def hidden(self, name: str) -> bytes:
         """The input schema of a tool that is listed without it, empty for every other."""
         return self._definitions.hidden(name)
+
+    async def refresh(self, *, anew: bool = False) -> None:
+        """Read every upstream's tools anew where any of them changed, or `anew` in any case. Many
+        are read beside the loop, so that no call waits for that."""
+        async with self._one_at_a_time:
+            upstreams = self._upstreams()
+            seen = [(one, one.tools, one.state, one.about.version) for one in upstreams]
+            if seen == self._seen and not anew:
+                return
+            if sum(len(one.tools) for one in upstreams) > MOST_AT_ONCE:
+                await asyncio.to_thread(self.rebuild)
+            else:
+                self.rebuild()
+            self._seen = seen
 
     def rebuild(self) -> None:
         """Read every upstream's tools anew."""

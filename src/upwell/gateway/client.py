@@ -45,6 +45,12 @@ class Client(Protocol):
     def session(self) -> str: ...
 
     @property
+    def agent(self) -> object:
+        """Who must not be asked in another one's place: an agent with a connection of its own, else
+        the sender of one request, since nothing says whose else is theirs."""
+        ...
+
+    @property
     def principal(self) -> Principal:
         """Who was let in by the token; the owner on stdio."""
         ...
@@ -79,6 +85,7 @@ class Nobody:
     """Behind what the gateway itself asks of an upstream."""
 
     session = ""
+    agent: object = None
     principal = OWNER
     modern = True
     capabilities = b"{}"
@@ -119,15 +126,22 @@ def loud_enough(level: object, least: str) -> bool:
 
 class Session:
     """One agent's connection, and what it said about itself. `channel` is how to reach it when no
-    request of its is at hand; `principal` is who was let in by the token, the owner on stdio."""
+    request of its is at hand; `principal` is who was let in by the token, the owner on stdio. A
+    `shared` one is that of every request of a principal which came without a session."""
 
     def __init__(
-        self, channel: Channel, *, principal: Principal = OWNER, modern: bool = False
+        self,
+        channel: Channel,
+        *,
+        principal: Principal = OWNER,
+        modern: bool = False,
+        shared: bool = False,
     ) -> None:
         self.id = f"gateway-{secrets.token_hex(6)}"
         self.channel = channel
         self.principal = principal
         self.modern = modern
+        self.shared = shared
         self.capabilities = b"{}"
         self.log_level = ""
         self.listed = b""
@@ -148,6 +162,10 @@ class Session:
     @property
     def session(self) -> str:
         return self.id
+
+    @property
+    def agent(self) -> object:
+        return self
 
     async def tell(self, method: str, params: bytes) -> None:
         await told(self.channel, method, params)
@@ -193,6 +211,10 @@ class Caller:
     @property
     def session(self) -> str:
         return self._session.id
+
+    @property
+    def agent(self) -> object:
+        return self if self._session.shared else self._session
 
     @property
     def principal(self) -> Principal:

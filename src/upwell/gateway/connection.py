@@ -7,6 +7,7 @@ Everything foreign that can go wrong here, a child's death or an answer that is 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from upwell.gateway.client import NOBODY, Client
@@ -23,7 +24,8 @@ from upwell.gateway.eras import (
     wants_input,
 )
 from upwell.gateway.inbound import Inbound, Surroundings
-from upwell.gateway.inflight import InFlight, Patience
+from upwell.gateway.inflight import Call, InFlight, Patience
+from upwell.gateway.notices import Notices
 from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
     UpstreamError,
@@ -52,6 +54,11 @@ if TYPE_CHECKING:
     from upwell.wire.oauth import LoginAuth
 
 _MAX_PAGES = 1000
+MOST_TOOLS = 2_000
+"""So many tools of one server are listed, and no more is read of its list."""
+MOST_LISTED = 10_000
+"""So many of anything else."""
+MOST_TOOL_BYTES = 256 * 1024
 DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
@@ -79,6 +86,7 @@ class Connection:
         self._in_flight = InFlight()
         self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
         self._peer = Peer(lines, link.sink, self._inbound.take)
+        self._notices = Notices(server.name, self._peer.notify)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
 
     async def greet(self, timeout_seconds: float) -> tuple[RawObject, ...]:
@@ -106,15 +114,19 @@ class Connection:
         Raises:
             UpstreamError: as `every`.
         """
-        tools = await self.every("tools/list", "tools")
+        found = await self.every("tools/list", "tools", most=MOST_TOOLS)
+        tools = tuple(tool for tool in found if _size(tool) <= MOST_TOOL_BYTES)
+        if len(tools) < len(found):
+            LOG.warning("upstream %s: tools of more than 256 KiB are left out", self._server.name)
         speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
         usable = self._listed(tools) if speaks_modern else tools
         return usable if self.about.modern else tools
 
     async def every(
-        self, method: str, member: str, client: Client = NOBODY
+        self, method: str, member: str, client: Client = NOBODY, most: int = MOST_LISTED
     ) -> tuple[RawObject, ...]:
-        """Every page of a list; nothing where the server does not know the method.
+        """Every page of a list, as far as `most` of its entries; nothing where the server does not
+        know the method.
 
         Raises:
             UpstreamError: as `ask`, or the list cannot be read.
@@ -128,16 +140,19 @@ class Connection:
                     return ()
                 raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
-                page = RawObject.parse(reply.result)
-                items = RawArray.parse(page.get(member) or b"[]").items
-                found.extend(RawObject.parse(item) for item in items if kind_of(item) == "object")
+                items, cursor = await _page(reply.result, member, most + 1 - len(found))
+                found.extend(items)
             except NotJson as error:
                 raise self._babble(f"its list of {member} cannot be read: {error}") from error
-            cursor = page.get("nextCursor")
-            if cursor in (None, b"null", b'""'):
+            if len(found) > most:
+                LOG.warning(
+                    "upstream %s: only its first %d %s are listed", self._server.name, most, member
+                )
                 break
-            params = RawObject().replaced("cursor", cursor or b"")
-        return tuple(found)
+            if cursor in (b"", b"null", b'""'):
+                break
+            params = RawObject().replaced("cursor", cursor)
+        return tuple(found[:most])
 
     async def ask(
         self,
@@ -151,27 +166,28 @@ class Connection:
         Raises:
             UpstreamError: it died, or answered with something that is no answer.
         """
-        with self._in_flight.begun(params, client, patience) as sent:
+        with self._in_flight.begun(params, client, patience) as call:
             for _ in range(MOST_ROUNDS):
-                reply = await self._asked(method, sent, client)
+                reply = await self._asked(method, call)
                 if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
                     await self.tools()
-                    reply = await self._asked(method, sent, client)
+                    reply = await self._asked(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
-                sent = await self._with_input(sent, reply.result, client)
+                call.params = await self._with_input(call.params, reply.result, client)
         raise self._babble(f"it asked for input {MOST_ROUNDS} times over")
 
-    async def tell(self, method: str, params: bytes = b"") -> None:
-        """Notify the server; that it is gone shows elsewhere."""
-        try:
-            await self._peer.notify(method, params)
-        except PeerGone as error:
-            LOG.debug("upstream %s is gone: %s", self._server.name, error)
+    def tell(self, method: str, params: bytes = b"") -> None:
+        """Notify the server, before whatever it is asked from now on; nobody waits for it."""
+        self._notices.tell(method, params)
 
-    async def _asked(self, method: str, params: RawObject, client: Client) -> Reply:
+    async def _asked(self, method: str, call: Call) -> Reply:
+        await self._notices.sent()
         try:
-            reply = await self._peer.request(method, self._addressed(params, client))
+            call.sent = True
+            params = self._addressed(call.params, call.client)
+            late = partial(self._in_flight.answered, call)
+            reply = await self._peer.request(method, params, late)
         except PeerGone as error:
             raise await self.obituary("ended before it answered") from error
         except PeerBabbled as error:
@@ -222,6 +238,7 @@ class Connection:
     async def aclose(self) -> None:
         """End the server and everything it started."""
         self._inbound.close()
+        self._notices.close()
         await self._link.stop()
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
@@ -343,6 +360,29 @@ async def _also_speaks(peer: Peer) -> str:
         return ""
     both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
     return MODERN_VERSIONS[-1] if both else ""
+
+
+async def _page(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
+    """The first entries of one page of a list, and the cursor of the next. A large one is read
+    beside the loop.
+
+    Raises:
+        NotJson: it cannot be read.
+    """
+    if len(raw) < LARGE_BYTES:
+        return _opened(raw, member, most)
+    return await asyncio.to_thread(_opened, raw, member, most)
+
+
+def _opened(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
+    page = RawObject.parse(raw)
+    items = RawArray.parse(page.get(member) or b"[]").items
+    objects = [RawObject.parse(item) for item in items[:most] if kind_of(item) == "object"]
+    return objects, page.get("nextCursor") or b""
+
+
+def _size(entry: RawObject) -> int:
+    return sum(len(key) + len(value) for key, value in entry.members)
 
 
 def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:

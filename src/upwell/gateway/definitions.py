@@ -18,7 +18,7 @@ from upwell.wire.rawjson import RawArray, RawObject, dumps, kind_of
 
 LINE_CHARS = 120
 ANSWER_TOKENS = 4000
-TOOLS_KEPT = 2_000
+TOOLS_KEPT = 10_000
 """What was made of so many tools is not made again."""
 DESCRIBE = "describe_tools"
 _PLAIN = frozenset({"string", "integer", "number", "boolean", "object"})
@@ -51,9 +51,10 @@ class Definitions:
 
     def hidden(self, name: str) -> bytes:
         """The input schema of a tool that is listed without it, "" for every other."""
-        if name not in self._theirs:
+        full = self._full.get(name)
+        if full is None or name not in self._theirs:
             return b""
-        return RawObject.parse(self._full[name]).get("inputSchema") or b"{}"
+        return RawObject.parse(full).get("inputSchema") or b"{}"
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
         """The definitions of these tools as JSON, and the names that no tool has."""

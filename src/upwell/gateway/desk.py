@@ -38,7 +38,7 @@ from upwell.wire.peer import (
     Message,
     error_body,
 )
-from upwell.wire.rawjson import NotJson, RawObject, dumps, kind_of
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
 
 Method = Callable[[RawObject, Caller], Awaitable[RawObject | Reply]]
 """Answers one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
@@ -93,10 +93,11 @@ class Desk:
         try:
             if kind_of(message.params) != "object":
                 raise Refused(INVALID_PARAMS, "params must be an object")
+            _check(message.params)
             params = RawObject.parse(message.params)
             caller = caller_of(_checked(envelope_of(params)))
-            reply = await self._answered(method, params, caller)
-            return _shaped(method, reply, modern=caller.modern)
+            answer = await self._answered(method, params, caller)
+            return _shaped(method, answer, modern=caller.modern)
         except Refused as refused:
             return Reply(error=refused.body)
         except NotJson as error:
@@ -139,7 +140,7 @@ class Desk:
             return await noted()
         return await self._parking.run(caller, noted())
 
-    async def _answered(self, method: str, params: RawObject, caller: Caller) -> Reply:
+    async def _answered(self, method: str, params: RawObject, caller: Caller) -> RawObject | Reply:
         known = self._methods.get(method)
         if caller.modern and method in HANDSHAKE_ONLY:
             raise Refused(METHOD_NOT_FOUND, f"{method} is not part of this protocol version")
@@ -150,8 +151,7 @@ class Desk:
             if name:
                 raise Refused(INVALID_PARAMS, "nothing waits for this: it is over, or too late")
         if known is not None:
-            answer = await known(params, caller)
-            return answer if isinstance(answer, Reply) else Reply(result=answer.encode())
+            return await known(params, caller)
         foreign = await self._foreign.ask(method, params, caller)
         if foreign is None:
             raise Refused(METHOD_NOT_FOUND, f"neither upwell nor a server offers {method}")
@@ -174,7 +174,7 @@ class Desk:
     async def _list_tools(self, _: RawObject, caller: Caller) -> RawObject:
         """Every tool of every server that is up; those still starting get a moment."""
         await self._directory.settled()
-        self._catalog.rebuild()
+        await self._catalog.refresh()
         caller.owner.listed = self._catalog.listing
         return RawObject(((b'"tools"', self._catalog.listing),))
 
@@ -215,7 +215,7 @@ class Desk:
             for upstream in self._upstreams():
                 if upstream.prefix in ("", server):
                     await upstream.settled()
-                    self._catalog.rebuild()
+                    await self._catalog.refresh()
                     if server == upstream.prefix and not upstream.tools and upstream.failure:
                         raise upstream.failure
             target = self._catalog.resolve(name)
@@ -224,12 +224,12 @@ class Desk:
         return target
 
 
-def _shaped(method: str, reply: Reply, *, modern: bool) -> Reply:
+def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
     """The result, or the error, as the client's era has it."""
-    if reply.error:
+    if isinstance(answer, Reply) and answer.error:
         read = modern and method == "resources/read"
-        return Reply(error=modern_error(reply.error)) if read else reply
-    result = RawObject.parse(reply.result)
+        return Reply(error=modern_error(answer.error)) if read else answer
+    result = RawObject.parse(answer.result) if isinstance(answer, Reply) else answer
     if not modern:
         return Reply(result=handshake_result(result).encode())
     if method in CACHEABLE:
@@ -239,6 +239,14 @@ def _shaped(method: str, reply: Reply, *, modern: bool) -> Reply:
 
 async def _ping(_: RawObject, __: Caller) -> RawObject:
     return RawObject()
+
+
+def _check(params: bytes) -> None:
+    """What is no JSON inside would make a server's reader stumble, and nobody would answer."""
+    try:
+        check(params)
+    except NotJson as error:
+        raise Refused(INVALID_PARAMS, f"params are not JSON: {error}") from error
 
 
 def _checked(envelope: Envelope | None) -> Envelope | None:

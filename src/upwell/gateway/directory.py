@@ -17,7 +17,7 @@ from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpstreamError
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
-from upwell.wire.rawjson import RawArray, RawObject, dumps
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, dumps
 
 OWN_SCHEME = "upwell://"
 _VARIABLE = re.compile(r"\{[^{}]*\}")
@@ -78,10 +78,16 @@ class Directory:
         """Did anybody ask for this list (`prompts`, `resources`)?"""
         return kind in self._shown
 
-    async def tell(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on to every server."""
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on to every server, without waiting for any. One that is no
+        JSON is dropped."""
+        try:
+            check(params)
+        except NotJson as error:
+            LOG.warning("%s of a client is not JSON: %s", method, error)
+            return
         for upstream in self.upstreams():
-            await upstream.tell(method, params)
+            upstream.tell(method, params)
 
     async def prompts(self, client: Client) -> bytes:
         """The raw array of every prompt."""

@@ -64,7 +64,7 @@ class Front:
         elif message.method == "notifications/initialized":
             self._session.ready.set()
         else:
-            await self._directory.tell(message.method or "", message.params)
+            self._directory.tell(message.method or "", message.params)
 
     def _begin(self, identity: bytes, message: Message) -> None:
         task = asyncio.create_task(self._answer(identity, message))

@@ -102,8 +102,11 @@ def status_of(line: bytes) -> int:
     """The HTTP status that goes with an answer of the modern era."""
     if b'"error":' not in line[:400]:
         return 200
-    error = RawObject.parse(line).get("error")
-    code = RawObject.parse(error).value("code") if error else None
+    try:
+        error = RawObject.parse(line).get("error")
+        code = RawObject.parse(error).value("code") if error else None
+    except NotJson:
+        return 200
     if code == METHOD_NOT_FOUND:
         return 404
     return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY) else 200

@@ -47,8 +47,15 @@ from upwell.gateway.streams import (
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.principal import IN_SCOPE, Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import INVALID_REQUEST, METHOD_NOT_FOUND, Message, answer_line, error_body
-from upwell.wire.rawjson import RawObject
+from upwell.wire.peer import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+)
+from upwell.wire.rawjson import NotJson, RawObject
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -103,6 +110,9 @@ class HttpFront:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
         except BadRequest as error:
             await respond_json(send, error.status, error.line)
+        except NotJson as error:
+            unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
+            await respond_json(send, unreadable.status, unreadable.line)
 
     def close(self) -> None:
         """End every session."""
@@ -162,7 +172,7 @@ class HttpFront:
             if identity in held.running:
                 held.running[identity].cancel()
         else:
-            await self._directory.tell(message.method or "", message.params)
+            self._directory.tell(message.method or "", message.params)
 
     async def _modern_post(
         self,
@@ -181,7 +191,7 @@ class HttpFront:
             mirrors = await self._desk.mirrors(text_of(params, "name"))
             check_arguments(headers, message, params, mirrors)
         session = self._modern.setdefault(
-            principal, Session(_NoStream(), principal=principal, modern=True)
+            principal, Session(_NoStream(), principal=principal, modern=True, shared=True)
         )
         stream = Stream(Questions())
         work = asyncio.create_task(self._answer(session, message, stream))

@@ -9,7 +9,7 @@ from upwell.gateway.inflight import PROGRESS, InFlight
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.peer import INTERNAL_ERROR, Message, PeerBabbled, PeerGone, error_body
-from upwell.wire.rawjson import NotJson, RawObject
+from upwell.wire.rawjson import NotJson, RawObject, check
 
 MOST_ASKED = 100
 """So many requests of a server may wait for a client at once; more are declined."""
@@ -98,14 +98,22 @@ class Inbound:
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
-        waiting = self._in_flight.clients()
-        client = self._in_flight.whose() if waiting else self._around.only_client()
+        waiting, only = self._in_flight.clients(), self._around.only_client()
+        client = self._in_flight.whose(only)
         if client is None:
-            why = "several clients wait, and it cannot be told whose request this is"
-            return declined(method, why if waiting else "no client is there to be asked")
+            why = "no client is there to be asked"
+            if len(waiting) > 1:
+                why = "several clients wait, and it cannot be told whose request this is"
+            elif waiting or only:
+                why = "it may be about a call that was given up, and nobody else is asked"
+            return declined(method, why)
         try:
             with self._in_flight.asking(client):
-                return await client.ask(method, message.params)
+                reply = await client.ask(method, message.params)
+            check(reply.error or reply.result)
+            return reply
+        except NotJson as error:
+            return declined(method, f"the client's answer is not JSON: {error}")
         except PeerGone:
             return declined(method, "the client is gone")
         except PeerBabbled as error:

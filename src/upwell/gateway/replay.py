@@ -12,6 +12,8 @@ MOST_KEPT = 1000
 """Messages kept of one stream; the oldest go first."""
 MAX_KEPT_BYTES = 512 * 1024
 """What was sent already and is kept, of one stream, and of all streams of a session that ended."""
+MOST_UNREAD_BYTES = 8 * 1024 * 1024
+"""What a client has not taken yet of one stream; beyond it the oldest go, but never the last."""
 MOST_STREAMS = 32
 OWN_STREAM = "0"
 """The stream that a client opens by GET, for what belongs to none of its requests."""
@@ -19,7 +21,7 @@ OWN_STREAM = "0"
 
 class Outbox:
     """Lines that go out on one stream, counted from 1. Any number of readers follow it, each from
-    where it stands; what no reader has taken yet is not dropped for its size."""
+    where it stands; what no reader has taken yet is dropped only where there is far too much."""
 
     def __init__(self, name: str = "") -> None:
         self.name = name
@@ -38,6 +40,8 @@ class Outbox:
         self._lines.append((self.count, line))
         self.size += len(line)
         if len(self._lines) > MOST_KEPT:
+            self._drop()
+        while self.size > MOST_UNREAD_BYTES and len(self._lines) > 1:
             self._drop()
         self._wake()
 

@@ -83,7 +83,7 @@ class Gateway:
         """Run these servers from now on; no call under way is lost. The list of tools is made anew:
         what was said about tools may have changed as well."""
         before, changed = self._catalog.listing, await self._fleet.exchange(servers)
-        self._catalog.rebuild()
+        await self._catalog.refresh(anew=True)
         if changed or self._catalog.listing != before:
             await self.desk.tools_changed()
         if changed:
@@ -119,7 +119,7 @@ class Gateway:
 
     async def _changed(self, upstream: Upstream) -> None:
         """A server came, went, or has other tools."""
-        self._catalog.rebuild()
+        await self._catalog.refresh()
         await self.desk.tools_changed()
         for kind in KINDS:
             if upstream.about.offers(kind) and self.directory.shown(kind):

@@ -10,6 +10,7 @@ from typing import Any
 
 from upwell.gateway.replay import Outbox
 from upwell.ground.types import Reply
+from upwell.wire.lines import framed
 from upwell.wire.peer import Message, PeerBabbled, PeerGone
 from upwell.wire.rawjson import dumps
 
@@ -181,10 +182,9 @@ async def follow(
 
 
 def event(line: bytes, identity: str = "") -> bytes:
-    """A message as a server-sent event. JSON has line ends only between its parts."""
-    flat = line.replace(b"\r", b" ").replace(b"\n", b" ")
+    """A message as a server-sent event: one line of data whatever is in it."""
     name = b"id: %b\n" % identity.encode() if identity else b""
-    return b"event: message\n%bdata: %b\n\n" % (name, flat)
+    return b"event: message\n%bdata: %b\n" % (name, framed(line))
 
 
 async def begin(send: Send, status: int, headers: Headers) -> None:

@@ -165,10 +165,10 @@ class Upstream:
         method = "resources/subscribe" if wanted else "resources/unsubscribe"
         return await self.call(method, _uri(uri), client)
 
-    async def tell(self, method: str, params: bytes) -> None:
-        """Pass a client's notification on, where the server is up."""
+    def tell(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on, where the server is up; without waiting."""
         if self._connection is not None and self.state is State.READY and not self.about.modern:
-            await self._connection.tell(method, params)
+            self._connection.tell(method, params)
 
     async def _called(
         self, method: str, params: RawObject, client: Client, patience: Patience, again: bool

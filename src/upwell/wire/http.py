@@ -16,10 +16,11 @@ from urllib.parse import urljoin, urlsplit
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.ground.veil import veiled_address
+from upwell.wire.inbox import Inbox
 from upwell.wire.lines import MAX_LINE_BYTES, Line
 from upwell.wire.logins import LoginNeeded
 from upwell.wire.mirrors import Mirrors
-from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
 from upwell.wire.rawjson import NotJson, RawObject
 from upwell.wire.sse import Event, read_events
 
@@ -79,7 +80,7 @@ class HttpLink:
         self._url = "" if endpoint.sse else endpoint.url
         self._found = asyncio.Event()
         self._session: dict[str, str] = {}
-        self._queue: asyncio.Queue[Line | None] = asyncio.Queue()
+        self._inbox = Inbox()
         self._posts: dict[bytes, _Post] = {}
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
@@ -92,10 +93,9 @@ class HttpLink:
     def sink(self) -> "HttpLink":
         return self
 
-    async def lines(self) -> AsyncIterator[Line]:
+    def lines(self) -> AsyncIterator[Line]:
         """Messages of the server until it is gone."""
-        while (line := await self._queue.get()) is not None:
-            yield line
+        return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
         """Send one message. Requests are answered in the background, anything else is sent first.
@@ -154,42 +154,61 @@ class HttpLink:
             "accept": f"{JSON}, {EVENTS}",
             **(modern or self._session),
         }
+        why = "it broke off"
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
             async with stream as response:
-                await self._take(response, message, identity)
-        except (httpx2.HTTPError, httpx2.InvalidURL, LoginNeeded) as error:
-            why = _why(self._endpoint.shown, error)
-            self._gone(why, locked_out=isinstance(error, LoginNeeded))
+                why = await self._take(response, message, identity)
+        except (
+            httpx2.ConnectError,
+            httpx2.ConnectTimeout,
+            httpx2.InvalidURL,
+            LoginNeeded,
+        ) as error:
+            gone = _why(self._endpoint.shown, error)
+            self._gone(gone, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
+        except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
+            why = f"{self._endpoint.shown} broke off: {_told(error)}"
+            LOG.info("%s", why)
+        finally:
+            if identity is not None and why and not self._why:
+                self._inbox.add(_unanswered(identity, why))
 
     async def _take(
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
-    ) -> None:
-        """Hand on what a POST was answered with."""
+    ) -> str:
+        """Hand on what a POST was answered with. Says what to tell whoever waits if that was no
+        answer; "" where it comes on another stream."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if response.status_code == 401 and not self._session:
+        status = response.status_code
+        greets = message.value("method") == "initialize"
+        if status == 401 and not self._session:
             self._gone("it does not let us in (HTTP 401)", locked_out=True)
-        elif response.status_code == 404 and _SESSION in response.request.headers:
+        elif status == 404 and _SESSION in response.request.headers:
             self._gone("the server has forgotten our session")
-        elif response.status_code >= 300:
-            body = await _body(response, self._max_bytes)
-            if identity is not None:
-                self._queue.put_nowait(Line(_refusal(identity, response.status_code, body.data)))
+        elif identity is None:
+            return ""
+        elif status >= 300:
+            body = await _body(response, self._max_bytes, identity)
+            self._inbox.add(Line(_refusal(identity, status, body.data)))
         elif kind == EVENTS:
-            await self._events(response, identity)
-        elif identity is not None and not self._endpoint.sse:
-            body = await _body(response, self._max_bytes)
-            if message.value("method") == "initialize":
+            await self._events(response, identity, greets=greets)
+        elif self._endpoint.sse:
+            return ""
+        else:
+            body = await _body(response, self._max_bytes, identity)
+            if greets:
                 _greeted(self._session, response, body.data)
-            self._queue.put_nowait(body)
+            await self._inbox.put(body)
+        return f"the server answered HTTP {status} and {kind or 'nothing'}, without a reply"
 
-    async def _events(self, response: "httpx2.Response", identity: bytes | None) -> None:
+    async def _events(self, response: "httpx2.Response", identity: bytes, *, greets: bool) -> None:
         """Messages of a stream; when it ends without the answer it is taken up where it was."""
-        read = await self._read(response, identity)
+        read = await self._read(response, identity, greets=greets)
         for _ in range(MOST_RETRIES):
-            if read.answered or identity is None or not read.last:
+            if read.answered or not read.last:
                 break
             await asyncio.sleep(read.wait_seconds)
             headers = {"accept": EVENTS, "last-event-id": read.last, **self._session}
@@ -197,19 +216,23 @@ class HttpLink:
                 if again.status_code != 200:
                     break
                 read = await self._read(again, identity)
-        if not read.answered and identity is not None:
-            self._queue.put_nowait(Line(_refusal(identity, 200, b"the stream ended")))
 
-    async def _read(self, response: "httpx2.Response", identity: bytes | None) -> "_Read":
+    async def _read(
+        self, response: "httpx2.Response", identity: bytes, *, greets: bool = False
+    ) -> "_Read":
         """Hand on the messages of a stream until it ends."""
         read = _Read()
         async for event in read_events(response.aiter_bytes(), self._max_bytes):
             read.last = event.id or read.last
             if event.retry_ms is not None:
                 read.wait_seconds = min(event.retry_ms / 1000, MOST_WAIT_SECONDS)
-            if event.data:
-                self._queue.put_nowait(Line(event.data, oversize=event.oversize))
-                _greeted(self._session, response, event.data)
+            if event.oversize:
+                read.answered = True
+                await self._inbox.put(_too_large(identity, event.oversize))
+            elif event.data:
+                await self._inbox.put(Line(event.data))
+                if greets:
+                    _greeted(self._session, response, event.data)
                 read.answered = read.answered or _answers(event, identity)
         return read
 
@@ -226,8 +249,10 @@ class HttpLink:
                     async for event in read_events(response.aiter_bytes(), self._max_bytes):
                         if event.id:
                             headers["last-event-id"] = event.id
-                        if event.data:
-                            self._queue.put_nowait(Line(event.data, oversize=event.oversize))
+                        if event.oversize:
+                            LOG.warning("%s: a notice is too large", self._endpoint.shown)
+                        elif event.data:
+                            await self._inbox.put(Line(event.data))
             except (httpx2.HTTPError, LoginNeeded) as error:
                 LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
@@ -247,7 +272,7 @@ class HttpLink:
                         self._url = _same_origin(self._endpoint.url, event.data.decode())
                         self._found.set()
                     elif event.data:
-                        self._queue.put_nowait(Line(event.data, oversize=event.oversize))
+                        await self._inbox.put(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
             why, locked_out = _why(self._endpoint.shown, error), isinstance(error, LoginNeeded)
         self._gone(why, locked_out=locked_out)
@@ -256,17 +281,18 @@ class HttpLink:
     def _gone(self, why: str, *, locked_out: bool = False) -> None:
         if not self._why:
             self._why, self.locked_out = why, locked_out
-            self._queue.put_nowait(None)
+            self._inbox.end()
 
 
 def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """In the modern era a request is taken back by closing its stream."""
+    """Nobody waits for its answer, so its POST ends; in the modern era nothing else is to be said.
+    Was that all?"""
     params = RawObject.parse(message.get("params") or b"{}")
     post = posts.get(params.get("requestId") or b"")
-    if post is None or not post.modern:
+    if post is None:
         return False
     post.task.cancel()
-    return True
+    return post.modern
 
 
 def open_link(
@@ -317,25 +343,36 @@ def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) 
         session[_SESSION] = name
 
 
-async def _body(response: "httpx2.Response", max_bytes: int) -> Line:
-    """The whole body, or its beginning and its size."""
+async def _body(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
+    """The whole body of what answers a request; one that is too large is read no further."""
     parts: list[bytes] = []
     size = 0
     async for chunk in response.aiter_bytes():
         size += len(chunk)
-        if size <= max_bytes or not parts:
-            parts.append(chunk)
-    whole = b"".join(parts)
-    return Line(whole[:4096], oversize=size) if size > max_bytes else Line(whole)
+        if size > max_bytes:
+            return _too_large(identity, size)
+        parts.append(chunk)
+    return Line(b"".join(parts))
 
 
-def _answers(event: Event, identity: bytes | None) -> bool:
+def _too_large(identity: bytes, size: int) -> Line:
+    """The line for an answer over the cap: it is that request's, whatever stands in it."""
+    return Line(b'{"id":%b' % identity, oversize=size)
+
+
+def _answers(event: Event, identity: bytes) -> bool:
     """Is this event the answer to that request?"""
     try:
-        message = RawObject.parse(event.data)
+        message = read_message(event.data)
     except NotJson:
         return False
-    return message.get("id") == identity and "method" not in message
+    return message.id == identity and message.method is None
+
+
+def _unanswered(identity: bytes, why: str) -> Line:
+    """The last word on a request, where it got no other."""
+    said = answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, why)))
+    return Line(said, unless=identity)
 
 
 def _refusal(identity: bytes, status: int, body: bytes) -> bytes:

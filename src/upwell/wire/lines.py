@@ -22,10 +22,12 @@ CLOSE_SECONDS = 0.5
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line without its newline. `oversize` is how many bytes there were when it had gone over
-    the cap: `data` is then only its beginning, and the rest is dropped as it comes."""
+    the cap: `data` is then only its beginning, and the rest is dropped as it comes. With `unless`,
+    the raw id of a request, it counts only while that one was not answered."""
 
     data: bytes
     oversize: int = 0
+    unless: bytes = b""
 
 
 class Source(Protocol):
@@ -90,6 +92,12 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
         yield Line(data)
 
 
+def framed(line: bytes) -> bytes:
+    """`line` and its newline, the only one whatever is in it: a second one would begin a message
+    that nobody sent. Some readers take a carriage return for one."""
+    return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+
+
 def _head(parts: Sequence[bytes]) -> bytes:
     """The first bytes of what `parts` are together, without putting it together."""
     head = b""
@@ -107,16 +115,18 @@ class PipeSink:
         self._writer = writer
 
     async def write(self, line: bytes) -> None:
-        await self.send(line + b"\n")
+        await self.send(framed(line))
 
     async def send(self, data: bytes) -> None:
-        """Send `data` as it is.
+        """Send `data` as it is, when what was sent before it was read. Who gives up waiting for
+        that has sent nothing.
 
         Raises:
             ConnectionError: nobody reads any more.
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side is gone")
+        await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
 
@@ -139,7 +149,7 @@ class FileSink:
         self._order = threading.Lock()
 
     async def write(self, line: bytes) -> None:
-        await asyncio.to_thread(self._write, line + b"\n")
+        await asyncio.to_thread(self._write, framed(line))
 
     async def aclose(self) -> None:
         return None

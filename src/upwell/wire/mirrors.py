@@ -112,7 +112,7 @@ class Mirrors:
         if not isinstance(version, str):
             return {}
         method = str(message.value("method"))
-        headers = {"mcp-protocol-version": version, "mcp-method": method}
+        headers = {"mcp-protocol-version": version, "mcp-method": encoded(method)}
         name = params.value(NAMED[method]) if method in NAMED else None
         if isinstance(name, str):
             headers["mcp-name"] = encoded(name)

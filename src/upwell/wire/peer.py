@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
 from upwell.wire.lines import Line, Sink
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -25,6 +25,8 @@ _ANSWER_HEAD = re.compile(
 _MARK = b"\xef\xbb\xbf"
 """A byte order mark, which some runtimes put before the first line that they write."""
 MOST_ID_BYTES = 1024
+MOST_LATE = 1_000
+"""So many answers that nobody waits for any more are still known when they come."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
@@ -53,13 +55,14 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Open one line. Of a large answer only the head is read: its `result` is whatever follows,
-    unopened, and whoever takes it has to look whether it is JSON.
+    """Open one message, which is one line from here on. Of a large answer only the head is read:
+    its `result` is whatever follows, unopened, and whoever takes it has to look whether it is JSON.
 
     Raises:
-        NotJson: it is not a JSON object, or its id is no text or number of 1 024 bytes at most.
+        NotJson: it is not a JSON object, a line ends inside a string, or its id is no text or
+            number of 1 024 bytes at most.
     """
-    data, repaired = data.removeprefix(_MARK), 0
+    data, repaired = one_line(data.removeprefix(_MARK).strip()), 0
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -147,6 +150,7 @@ class Peer:
         self._on_message = on_message
         self._complains = complains
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
         self._gone: Exception | None = None
 
@@ -172,8 +176,11 @@ class Peer:
             if not future.done():
                 future.set_exception(why)
 
-    async def request(self, method: str, params: bytes) -> Reply:
-        """Ask and wait. When the wait is cancelled the other side is told.
+    async def request(
+        self, method: str, params: bytes, late: Callable[[], None] | None = None
+    ) -> Reply:
+        """Ask and wait. When the wait is cancelled the other side is told; `late` hears of an
+        answer that comes all the same.
 
         Raises:
             PeerGone: the conversation ended first.
@@ -192,6 +199,7 @@ class Peer:
             )
             return await future
         except asyncio.CancelledError:
+            self._given_up(identity, late)
             await self._cancel(identity)
             raise
         finally:
@@ -211,6 +219,12 @@ class Peer:
         except (ConnectionError, OSError) as error:
             raise PeerGone(f"the connection is closed: {error}") from error
 
+    def _given_up(self, identity: bytes, late: Callable[[], None] | None) -> None:
+        if late is not None:
+            self._late[identity] = late
+        if len(self._late) > MOST_LATE:
+            del self._late[next(iter(self._late))]
+
     async def _cancel(self, identity: bytes) -> None:
         if self._gone is not None:
             return
@@ -222,6 +236,8 @@ class Peer:
             LOG.debug("could not send a cancellation: %s", error)
 
     async def _take(self, line: Line) -> None:
+        if line.unless and not self._waits(line.unless):
+            return
         if line.oversize:
             self._refuse(line)
             if self._complains and (found := _ID.search(line.data)):
@@ -248,8 +264,14 @@ class Peer:
             else:
                 LOG.warning("a message of %d bytes with neither method nor id", len(data))
 
+    def _waits(self, identity: bytes) -> bool:
+        future = self._waiting.get(identity)
+        return future is not None and not future.done()
+
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
+        if late := self._late.pop(identity, None):
+            late()
         if future is None or future.done():
             LOG.warning("an answer that nobody waits for, id %r", identity[:40])
             return

@@ -19,6 +19,7 @@ _SPACE = re.compile(rb"[ \t\r\n]*+")
 _KEY = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
 _SCALAR = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\":]++)", re.DOTALL)
 _MARK = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
 _CLOSING = frozenset(b"]}")
 
@@ -40,17 +41,33 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Is this JSON all the way down? What is nested too deeply to be looked at passes.
+    """Is this JSON all the way down? What is nested too deeply to be looked at passes, and numbers
+    may have any length.
 
     Raises:
         NotJson: it is not.
     """
     try:
-        json.loads(raw)
+        json.loads(raw, parse_int=float)
     except RecursionError:
         return
     except ValueError as error:
         raise NotJson(str(error)) from error
+
+
+def one_line(raw: bytes) -> bytes:
+    """`raw` without line ends, which JSON has only between its parts: there a space says the same.
+    Who reads message by message, line by line, must not find one inside another.
+
+    Raises:
+        NotJson: a line ends inside a string.
+    """
+    if b"\n" not in raw and b"\r" not in raw:
+        return raw
+    quotes = raw.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NOT_QUOTES)
+    if b'"' in quotes.replace(b'""', b""):
+        raise NotJson("a line ends inside a string")
+    return raw.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
 def depth(raw: bytes) -> int:

@@ -4,10 +4,14 @@ WHATWG HTML, section 9.2.6. An event whose data is over the cap is given with it
 beginning.
 """
 
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 _HEAD_BYTES = 4096
+_ID = re.compile(rb"[\x21-\x7e]{1,1024}")
+"""Ids that can go back in a header; any other is passed over."""
+_RETRY = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(slots=True)
@@ -39,9 +43,9 @@ class _Building:
                 self.parts = [b"\n".join([*self.parts, value])[:_HEAD_BYTES]]
         elif name == b"event":
             self.event.name = value.decode(errors="replace")
-        elif name == b"id" and b"\0" not in value:
-            self.event.id = value.decode(errors="replace")
-        elif name == b"retry" and value.isdigit():
+        elif name == b"id" and _ID.fullmatch(value):
+            self.event.id = value.decode()
+        elif name == b"retry" and _RETRY.fullmatch(value):
             self.event.retry_ms = int(value)
 
     def done(self, max_bytes: int) -> Event:

@@ -207,9 +207,10 @@ class Talker(Server):
 
 
 def ask(call: Call) -> str:
-    """Ask the client as the era has it, and say what it answered."""
+    """Ask the client as the era has it, after a while, and say what it answered."""
     server = call.server
     assert isinstance(server, Talker)
+    pause(float(call.args.get("after", 0)))
     method, params = ASKED[call.name]
     if server.era == LEGACY:
         return answered(call, server.request(f"{call.name}-{call.id}", method, params))

@@ -25,10 +25,15 @@ def sessions(*names: str) -> tuple[list[Session], list[Ear]]:
     return [Session(ear, principal=Principal(n)) for ear, n in zip(ears, names, strict=True)], ears
 
 
-async def test_a_log_message_goes_to_those_who_wait_when_they_are_one_principal() -> None:
+async def test_a_log_message_goes_to_the_one_agent_that_waits() -> None:
     waiting, ears = sessions("ada", "ada")
-    await Audience().heard(LOGGED, waiting)
-    assert [len(ear.heard) for ear in ears] == [1, 1]
+    audience = Audience()
+    for session in waiting:
+        audience.join(session)
+    await audience.heard(LOGGED, waiting[:1])
+    assert [len(ear.heard) for ear in ears] == [1, 0]
+    await audience.heard(LOGGED, waiting)
+    assert [len(ear.heard) for ear in ears] == [1, 0], "whose call it is cannot be told"
 
 
 async def test_a_log_message_that_may_be_another_principal_s_is_heard_by_nobody() -> None:

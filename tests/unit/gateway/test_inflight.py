@@ -1,6 +1,8 @@
+import asyncio
 from contextlib import ExitStack
 
 from upwell.gateway.client import Caller, Session
+from upwell.gateway.eras import Envelope
 from upwell.gateway.inflight import InFlight
 from upwell.ground.types import Reply
 from upwell.wire.rawjson import RawObject
@@ -54,3 +56,34 @@ def test_between_two_people_nothing_is_guessed() -> None:
         in_flight.begun(RawObject(), theirs),
     ):
         assert in_flight.whose() is None
+
+
+def test_requests_of_a_shared_session_are_each_one_s_own() -> None:
+    in_flight, session = InFlight(), Session(Away(), modern=True, shared=True)
+    one, other = (Caller(session, Away(), Envelope("2026-07-28", b"{}")) for _ in range(2))
+    with in_flight.begun(RawObject(), one):
+        assert in_flight.whose() is one
+        with in_flight.begun(RawObject(), other):
+            assert in_flight.whose() is None
+            assert in_flight.clients() == [one, other]
+
+
+def test_calls_of_one_connection_are_one_agent_s() -> None:
+    in_flight, session = InFlight(), Session(Away())
+    one, other = (Caller(session, Away(), None) for _ in range(2))
+    with in_flight.begun(RawObject(), one), in_flight.begun(RawObject(), other):
+        assert in_flight.whose() is other
+
+
+async def test_a_call_that_was_given_up_is_nobody_else_s_until_it_is_answered() -> None:
+    in_flight, gone, here = InFlight(), caller(), caller()
+    left = in_flight.begun(RawObject(), gone)
+    call = left.__enter__()
+    call.sent = True
+    left.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+    assert in_flight.whose(here) is None
+    assert in_flight.whose(gone) is gone
+    with in_flight.begun(RawObject(), here):
+        assert in_flight.whose() is None
+        in_flight.answered(call)
+        assert in_flight.whose() is here

@@ -4,7 +4,14 @@ import asyncio
 
 import pytest
 
-from upwell.gateway.replay import MAX_KEPT_BYTES, MOST_KEPT, MOST_STREAMS, Outbox, Streams
+from upwell.gateway.replay import (
+    MAX_KEPT_BYTES,
+    MOST_KEPT,
+    MOST_STREAMS,
+    MOST_UNREAD_BYTES,
+    Outbox,
+    Streams,
+)
 
 
 def said(outbox: Outbox, *lines: bytes) -> Outbox:
@@ -90,3 +97,12 @@ def test_a_stream_that_is_under_way_is_kept_and_an_answer_without_one_is_not() -
     plain = said(streams.begin(), b"a")
     streams.ended(plain, used=False)
     assert streams.find(plain.identity(1)) is None
+
+
+def test_a_client_that_does_not_read_costs_so_many_bytes_and_gets_the_last_word() -> None:
+    outbox = Outbox("1")
+    for _ in range(100):
+        outbox.put(b"x" * 1_000_000)
+    assert outbox.size <= MOST_UNREAD_BYTES
+    outbox.put(b"answer" * 10_000_000)
+    assert outbox.after(0) == [(101, b"answer" * 10_000_000)]

@@ -95,6 +95,7 @@ async def test_who_has_the_token_is_answered() -> None:
         (421, {"host": ""}),
         (403, {"origin": "https://evil.example"}),
         (403, {"origin": "null"}),
+        (403, {"origin": "http://["}),
         (403, {"origin": "http://localhost.evil.example:8765"}),
         (400, {"content-length": "-1"}),
         (400, {"content-length": "\xb2"}),

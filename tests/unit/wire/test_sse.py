@@ -38,3 +38,10 @@ async def test_what_is_too_large_is_told_with_its_size(step: int, size: int) -> 
     assert large.data.startswith(b'{"id":1,')
     assert len(large.data) <= 4096
     assert (after.data, after.oversize) == (b"after", 0)
+
+
+@pytest.mark.parametrize(
+    "odd", [b"id: \xc3\xa9", b"id: a\rb", b"retry: " + b"5" * 5000, b"id: \x7f"]
+)
+async def test_what_cannot_be_used_is_passed_over(odd: bytes) -> None:
+    assert await events(odd + b"\ndata: on\n\n", 64) == [Event(data=b"on")]

@@ -1,0 +1,66 @@
+"""What a server of the handshake era asks goes to the client whose call it is, or to nobody."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.doors.address import Address, said, serving
+from tests.doors.agent import CAPABILITIES
+from tests.doors.conftest import script, write_config
+from tests.doors.peer import ENVELOPE, MODERN
+
+QUESTION = 2.0
+LATER = 6.0
+
+
+@pytest.fixture
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+    folder = tmp_path_factory.mktemp("whose")
+    limits = {"call_timeout_seconds": 60.0, "connect_timeout_seconds": 20.0}
+    write_config(folder / "home", {"talk": script("talk", "--era", "legacy")}, gateway=limits)
+    with serving(folder / "home", folder / "serve.log") as address:
+        address.modern("tools/list", {})
+        yield address
+
+
+class Asking(threading.Thread):
+    """A client of the modern era whose call makes the server ask for roots, after a while."""
+
+    def __init__(self, address: Address, after: float) -> None:
+        super().__init__(daemon=True)
+        self.address = address
+        self.after = after
+        self.result: dict[str, Any] = {}
+        self.start()
+
+    def run(self) -> None:
+        meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
+        call = {"name": "talk__roots", "arguments": {"after": self.after}, "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call"}
+        self.result = self.address.send("POST", body, Mcp_Name="talk__roots", **given)[2]["result"]
+
+
+def test_a_question_is_not_put_to_another_client_of_the_same_person(address: Address) -> None:
+    one, other = Asking(address, QUESTION), Asking(address, LATER)
+    one.join(30)
+    assert "several clients wait" in said(one.result)
+    assert other.is_alive(), "it was asked nothing"
+    other.join(30)
+    assert len(other.result["inputRequests"]) == 1, "its own question, when it alone waits"
+
+
+def test_a_question_about_a_call_that_was_given_up_is_put_to_nobody(address: Address) -> None:
+    gone = address.begin()
+    call = {"name": "talk__roots", "arguments": {"after": QUESTION}}
+    asking = threading.Thread(target=gone.post, args=("tools/call", 7, call), daemon=True)
+    asking.start()
+    other = Asking(address, LATER)
+    asking.join(0.5)
+    assert gone.post("notifications/cancelled", None, {"requestId": 7})[0] == 202
+    other.join(QUESTION + 1)
+    assert other.is_alive(), "it was asked nothing"
+    other.join(30)
+    assert len(other.result["inputRequests"]) == 1

@@ -1,0 +1,33 @@
+"""What arrives waits for room, and nothing that arrived is lost."""
+
+import asyncio
+
+from upwell.wire.inbox import Inbox
+from upwell.wire.lines import Line
+
+
+async def test_who_puts_waits_while_there_is_too_much() -> None:
+    inbox, taken = Inbox(most_bytes=10), []
+
+    async def put_all() -> None:
+        for number in range(20):
+            await inbox.put(Line(b"%d" % number * 4))
+        inbox.end()
+
+    putting = asyncio.create_task(put_all())
+    await asyncio.sleep(0)
+    assert inbox.size <= 10
+    assert not putting.done()
+    async for line in inbox.lines():
+        taken.append(line.data)
+        await asyncio.sleep(0)
+        assert inbox.size <= 10
+    assert taken == [b"%d" % number * 4 for number in range(20)]
+
+
+async def test_one_that_is_too_large_alone_passes_and_our_own_never_wait() -> None:
+    inbox = Inbox(most_bytes=10)
+    await asyncio.wait_for(inbox.put(Line(b"x" * 100)), 5)
+    inbox.add(Line(b"last word"))
+    inbox.end()
+    assert [len(line.data) async for line in inbox.lines()] == [100, 9]
