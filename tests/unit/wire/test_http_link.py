@@ -1,5 +1,6 @@
 """A server on HTTP is sent what is configured, and what is said of it tells no key."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,10 +49,11 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 async def test_cookies_are_not_kept(server: ThreadingHTTPServer) -> None:
     link = open_link(Endpoint(url=f"http://127.0.0.1:{server.server_port}/mcp"))
-    lines = link.lines()
-    for _ in range(2):
-        await link.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
-        await anext(lines)
+    for sent in (1, 2):
+        await link.write(b'{"jsonrpc":"2.0","id":%d,"method":"initialize"}' % sent)
+        async with asyncio.timeout(30):
+            while link._posts:
+                await asyncio.sleep(0.01)
     assert Sticky.seen == [None, None]
     await link.stop()
 
