@@ -15,7 +15,7 @@ from upwell.gateway.server import Gateway
 from upwell.gateway.upstream import State
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.metrics import Metric, gauge
-from upwell.web.routes import LOOPBACK, health_routes, hook_routes, http_app
+from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
 from upwell.web.token import token_of
 from upwell.web.tokens import Tokens
@@ -40,8 +40,6 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     tokens = Tokens(token_of(home.token_file), home.tokens_file)
     hosts = [host, *app.config.gateway.hosts]
     server = http_server(http_app(routes, tokens.principal_of, hosts))
-    if host not in LOOPBACK:
-        LOG.warning("tokens and answers are not encrypted at %s: put TLS in front", host)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)

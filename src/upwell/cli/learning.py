@@ -8,7 +8,7 @@ import typer
 from upwell.cli.output import note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.times import iso
-from upwell.ground.errors import UsageError
+from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.types import Feedback, Rating
 
@@ -99,6 +99,8 @@ def tune(
 
 async def _reset(app: "App", memory: str | None) -> int:
     gone = await app.lessons.learned.reset(memory)
+    if memory and not gone and await app.memory.get(memory) is None:
+        raise StoreError(f"no memory {memory!r}", hint="`upwell tune` and `upwell recall` show ids")
     return gone if memory else gone + await app.budgets.forget()
 
 

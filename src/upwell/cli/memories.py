@@ -17,6 +17,7 @@ from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Surfa
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.memory.base import Added
     from upwell.memory.documents import Progress
     from upwell.memory.topics import Topic
 
@@ -60,19 +61,28 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added = with_app(lambda app: app.memory.add(memory))
+    added, same = with_app(lambda app: _kept(app, memory))
     for rule in added.redacted:
         note(f"upwell: a secret was masked before it was kept ({rule})")
     for other in added.duplicates:
         if other != memory.supersedes:
+            says = "holds this very text already" if other in same else "says nearly the same"
             note(
-                f"upwell: memory {other} says the same or nearly the same; both are kept, "
-                f"`upwell forget {added.id}` undoes this one"
+                f"upwell: memory {other} {says}; both are kept: "
+                f"`upwell forget {added.id}` or `upwell forget {other}` removes one"
             )
     if as_json:
         say_json({"id": added.id, "redacted": added.redacted, "duplicates": added.duplicates})
     else:
         say(added.id)
+
+
+async def _kept(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
+    """What became of the memory, and the ids of those that hold the same text."""
+    added = await app.memory.add(memory)
+    kept = await app.memory.get(added.id)
+    others = [await app.memory.get(other) for other in added.duplicates]
+    return added, {one.id for one in others if one and kept and one.text == kept.text}
 
 
 def recall(
@@ -252,6 +262,8 @@ async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
     if cue.door == Door.ASK and not app.config.memory_context.enabled:
         say(NOTHING_IS_SEARCHED)
         return
+    if app.pause.holds(cue.session):
+        note("upwell: it is off: agents are told nothing unasked until `upwell on`")
     outcome = await app.surfacer.surface(cue)
     for place in outcome.missing:
         note(f"upwell: searched without {place}")

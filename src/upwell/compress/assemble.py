@@ -2,12 +2,13 @@
 
 import math
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from upwell.compress.fitted import Fitted, Room
 from upwell.compress.meaning import Meaning
 from upwell.compress.relevance import Question, lowered, places, rarity
 from upwell.compress.spend import order
-from upwell.compress.units.base import Units
+from upwell.compress.units.base import LINES, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types import Omission
@@ -38,7 +39,7 @@ def assemble(
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
     limit = min(room.chars, room.tokens * 8.0) * 1.5
     wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
-    note = _note(units, len(units), key)
+    note = _note(_whole(text, units), key)
     purse = room.without(note)
     bought: list[list[int]] = []
     chars = tokens = 0.0
@@ -156,21 +157,52 @@ def _buy(
 def _write(units: Units, text: str, kept: set[int], key: str) -> Fitted:
     starts, ends = units.starts, units.ends
     parts: list[str] = []
+    gaps: list[tuple[int, int]] = []
     following = 0
     for unit in sorted(kept):
         if unit > following:
+            gaps.append((following, unit))
             parts.append(_gap(text, units, following, unit))
         parts.append(text[starts[unit] : ends[unit]])
         following = unit + 1
     if following < len(units):
+        gaps.append((following, len(units)))
         parts.append(_gap(text, units, following, len(units)))
     body = "".join(parts)
-    missing = len(units) - len(kept)
-    if not missing:
+    if not gaps:
         return Fitted(body, ())
-    omission = Omission(what=units.noun, count=missing, total=len(units))
+    omission = _omission(text, units, gaps)
     end = "" if body.endswith("\n") or not body else "\n"
-    return Fitted(body + end + _note(units, missing, key), (omission,))
+    return Fitted(body + end + _note(omission, key), (omission,))
+
+
+def _whole(text: str, units: Units) -> Omission:
+    """What is missing where nothing is kept: no note is longer than that of this."""
+    characters = Omission(what="characters", count=len(text), total=len(text))
+    return max(_omission(text, units, [(0, len(units))]), characters, key=lambda one: len(str(one)))
+
+
+def _omission(text: str, units: Units, gaps: Sequence[tuple[int, int]]) -> Omission:
+    """What is missing in these gaps, each from one unit to before another. Lines are counted as
+    they stand in the text, those of which nothing is left; characters where every line has
+    something left."""
+    if units.noun != LINES:
+        missing = sum(after - first for first, after in gaps)
+        return Omission(what=units.noun, count=missing, total=len(units))
+    spans = [(units.starts[first], units.ends[after - 1]) for first, after in gaps]
+    lines = sum(_whole_lines(text, start, end) for start, end in spans)
+    if lines:
+        return Omission(what=LINES, count=lines, total=_whole_lines(text, 0, len(text)))
+    missing = sum(end - start for start, end in spans)
+    return Omission(what="characters", count=missing, total=len(text))
+
+
+def _whole_lines(text: str, start: int, end: int) -> int:
+    """How many lines stand in a stretch of `text` from their first character to their last."""
+    if start and text[start - 1] != "\n":
+        start = text.find("\n", start, end) + 1 or end
+    unended = end == len(text) and start < end and text[end - 1] != "\n"
+    return text.count("\n", start, end) + unended
 
 
 def _gap(text: str, units: Units, first: int, after: int) -> str:
@@ -187,10 +219,9 @@ def _gap(text: str, units: Units, first: int, after: int) -> str:
     return f" […{len(missing)} chars] " + ("\n" if missing.endswith("\n") else "")
 
 
-def _note(units: Units, missing: int, key: str) -> str:
+def _note(omission: Omission, key: str) -> str:
     where = f'; all of it: key="{key}"' if key else ""
-    noun = units.noun
-    return f"[{missing:,} of {len(units):,} {noun} left out{where}]"
+    return f"[{omission.count:,} of {omission.total:,} {omission.what} left out{where}]"
 
 
 def _without_marks(units: Units, text: str, wanted: list[int], room: Room) -> Fitted:
@@ -201,8 +232,8 @@ def _without_marks(units: Units, text: str, wanted: list[int], room: Room) -> Fi
         whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
         body = _piece(whole, room)
         kept = int(body == whole)
-    missing = Omission(what=units.noun, count=len(units) - kept, total=len(units))
-    return Fitted(body, (missing,))
+    gaps = [(0, wanted[0]), (wanted[0] + 1, len(units))] if kept else [(0, len(units))]
+    return Fitted(body, (_omission(text, units, [gap for gap in gaps if gap[0] < gap[1]]),))
 
 
 def _piece(whole: str, room: Room) -> str:

@@ -23,6 +23,8 @@ DEFAULT_RESULT_TOKENS = 4000
 NOTICE_TOKENS = 120
 CONTENTS_TOKENS = 600
 SHORT_BYTES = 4096
+TAIL_CHARS = 200
+"""Where a text says for itself what is missing."""
 READ_MORE = "upwell__read_more"
 _LEAST_SHARE = 64
 
@@ -318,8 +320,9 @@ def _contents(text: str, done: Compressed) -> str:
 def notice(
     tokens_before: int, done: Compressed, *, private: str = "", reading: Reading = by_tool
 ) -> str:
-    """One line: how much was left out, and how to get it."""
-    left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:3])
+    """One line: how much was left out, where the text does not end with that, and how to get it."""
+    counts = [f"{one.count:,} of {one.total:,} {one.what}" for one in done.omitted[:3]]
+    left = "; ".join(count for count in counts if count not in done.text[-TAIL_CHARS:])
     said = f"[upwell] Shortened from {tokens_before:,} to {done.tokens:,} tokens ({done.strategy})."
     if left:
         said += f" Left out: {left}."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from upwell.ground.text.anchors import (
     COMMON_STEMS,
+    DATA_EXTENSIONS,
     PROJECT_FILES,
     file_stem,
     path_parts,
@@ -151,7 +152,8 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
 
     A path from inside the project is whole; of any other one it is not known where the
     repository begins, so each of its tails of two parts or more may be the whole path. Of a
-    pattern (`**/*name*`) only what it spells out of the file's name counts.
+    pattern (`**/*name*`) only what it spells out of the file's name counts. A file of data shares
+    no stem with code: `nothere.txt` says nothing of `nothere.py`.
     """
     if any(sign in path for sign in "*?"):
         return _pattern_forms(path)
@@ -168,7 +170,9 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
     if len(parts) > 1:
         forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]
     if stem not in COMMON_STEMS:
-        forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME), (f"t:{stem}", STEM)]
+        forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME)]
+        if parts[-1].rpartition(".")[2] not in DATA_EXTENSIONS:
+            forms.append((f"t:{stem}", STEM))
     if stem in PROJECT_FILES or parts[-1].startswith("."):
         return [(key, worth * EVERYWHERE) for key, worth in forms]
     return forms

@@ -43,7 +43,7 @@ class Imports:
         `folder`.
 
         Raises:
-            UsageError: there is nothing to import, or something wrong in it.
+            UsageError: there is nothing to import, something wrong in it, or far too much.
             StoreError: it was not kept.
         """
         if not path.exists():
@@ -52,10 +52,18 @@ class Imports:
         if form != "markdown":
             copied = await bring_in(self._library, path, form, progress)
             return Imported(path=str(path), format=form, kept=copied.kept, redacted=copied.redacted)
+        _refuse_everything(path)
         source = source_at(path, folder)
+        known = source.path in [one.path for one in await self._sources.all()]
         await self._sources.add(source)
         state = await self._documents.refresh(progress=progress)
         files, chunks = await self._documents.counts(source)
+        if not files and not known and not any(source.holds(one.path) for one in state.problems):
+            await self._sources.remove(source.path)
+            raise UsageError(
+                f"no Markdown file was found in {path}, and it is not watched",
+                hint="import a folder that has *.md files, or a file with --format",
+            )
         return Imported(
             path=source.path,
             format=form,
@@ -75,3 +83,17 @@ class Imports:
                 await self._documents.refresh()
                 return
         raise UsageError(f"{path} is not imported", hint="`upwell import` shows what is")
+
+
+def _refuse_everything(path: Path) -> None:
+    """A home, or what is above it, holds far more Markdown than anybody wrote as notes.
+
+    Raises:
+        UsageError: `path` is such a folder.
+    """
+    folder = path.resolve()
+    if folder == Path.home().resolve() or folder in Path.home().resolve().parents:
+        raise UsageError(
+            f"{path} holds everything of yours, not only notes",
+            hint="import the folders that have them, like `upwell import ~/notes`",
+        )

@@ -38,6 +38,11 @@ class NotesOptions:
     retention_days: int = 35
     max_results: int = 3
 
+    @property
+    def most(self) -> int:
+        """How many notes a search gives at most."""
+        return max(1, self.max_results)
+
 
 class LtmTransport(StrEnum):
     """How another memory server is reached."""

@@ -12,12 +12,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
+from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
-from upwell.ground.types import Memory, Ping, Provenance, Trust
+from upwell.ground.types import Memory, Provenance, Trust
 from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
 from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
@@ -70,11 +70,6 @@ class ShortTerm:
     @property
     def path(self) -> Path:
         return self.file.path
-
-    @property
-    def most(self) -> int:
-        """How many notes a search gives at most."""
-        return max(1, self.options.max_results)
 
     @property
     def trash(self) -> Path:
@@ -132,7 +127,7 @@ class ShortTerm:
             for raw in self._seen_by(project)
             if (not wanted[1] or raw["id"] == wanted[1]) and (day is None or _made_on(raw, day))
         ]
-        best = _ranked(found, wanted[0])[: self.most]
+        best = _ranked(found, wanted[0])[: self.options.most]
         if best:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
@@ -156,7 +151,7 @@ class ShortTerm:
 
         def put_aside(notes: list[Any]) -> list[Any]:
             gone[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
-            self._throw_away(gone)
+            _throw_away(NotesFile(self.trash, self._clock), gone, self._clock.now())
             return [raw for raw in notes if raw not in gone]
 
         self.file.change(put_aside)
@@ -170,24 +165,6 @@ class ShortTerm:
     def memories(self) -> list[Memory]:
         """Every note as a memory, for whoever indexes them. Looking so is not viewing."""
         return [_memory(_entry(raw), origin) for raw, origin in self._counting()]
-
-    def is_strangers(self) -> bool:
-        """Does everything in the file come from somebody else?"""
-        try:
-            return self.path.is_symlink() or bool(self.file.read() and not self._counting())
-        except StoreError:
-            return True
-
-    def ping(self) -> Ping:
-        """Can the file be read, and which notes are left out?"""
-        ping = self.file.ping()
-        left = self.ignored or self.path
-        strange = 0 if self.ignored or not ping.ok else len(self.file.read()) - len(self.entries())
-        if not self.ignored and not strange:
-            return ping
-        which = f"{strange} in it are" if strange else f"{left} is"
-        said = f"{which} not of this home and not used: `upwell import --format stm {left}` does"
-        return replace(ping, detail=f"{ping.detail}; {said}")
 
     def _counting(self) -> list[tuple[Raw, Origin]]:
         """The notes of the file that count, each with its origin."""
@@ -212,23 +189,20 @@ class ShortTerm:
         except StoreUnwritable as error:
             LOG.warning("that notes were viewed was not noted: %s", error)
 
-    def _throw_away(self, old: Sequence[Raw]) -> None:
-        trash = NotesFile(self.trash, self._clock)
-        now = self._clock.now()
-        thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
-
-        def add(notes: list[Any]) -> list[Any]:
-            kept = [
-                raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY
-            ]
-            return [*kept, *thrown]
-
-        trash.change(add)
-
     def _forget_origins(self, ids: set[str]) -> None:
         if self._origins is not None:
             with writing(self.path):
                 self._origins.drop(ids)
+
+
+def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+    thrown = [raw | {"cleared_at": _stamp(now)} for raw in old]
+
+    def add(notes: list[Any]) -> list[Any]:
+        kept = [raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY]
+        return [*kept, *thrown]
+
+    trash.change(add)
 
 
 def _memory(entry: Entry, origin: Origin) -> Memory:

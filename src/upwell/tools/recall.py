@@ -100,7 +100,9 @@ def search_tool(
         query = args["query"].strip()
         if not query:
             raise UsageError("memory_search needs a query that is not empty")
-        limit = min(max(1, args.get("max_results", DEFAULT_RESULTS)), MAX_RESULTS)
+        limit = min(args.get("max_results", DEFAULT_RESULTS), MAX_RESULTS)
+        if limit < 1:
+            raise UsageError(f"max_results is {limit}: nothing can be found", hint="give 1 or more")
         hits = await memories.search(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )

@@ -10,7 +10,7 @@ import pytest
 from upwell.capture.entries import MAX_BYTES
 from upwell.capture.git import proposals_from
 from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.rules import said_by_agent, said_by_user
+from upwell.capture.rules import gives_reasons, said_by_agent, said_by_user
 from upwell.capture.transcript import proposals_in
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types import Trust
@@ -51,6 +51,25 @@ def test_an_agents_findings_are_found_and_its_chatter_is_not() -> None:
     assert [one.text for one in said_by_agent(said)] == [
         "The root cause was a stale lock in the cache folder."
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "Retry 5xx and 409 only. A declined card was retried five times and the bank blocked "
+            "the merchant, so only 5xx and 409 are retried now.",
+            True,
+        ),
+        ("Pin the parser; newer ones are due to a change of licence", True),
+        ("The queue lost its order, which is why there is one worker", True),
+        ("Add colours, fonts and so on to the settings page of the app", False),
+        ("Rename the folder, so far nothing reads it from anywhere else", False),
+        ("Sort imports so they are sorted", False),
+    ],
+)
+def test_a_reason_may_stand_in_the_middle_of_a_sentence(said: str, why: bool) -> None:
+    assert gives_reasons(said) is why
 
 
 def entry(role: str, content: object) -> str:

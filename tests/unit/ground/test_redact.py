@@ -7,7 +7,9 @@ import base64
 import random
 import subprocess
 import sys
+import sysconfig
 import time
+from pathlib import Path
 
 import pytest
 import re2
@@ -120,3 +122,58 @@ def test_the_cost_is_bounded_on_base64_one_line_and_code() -> None:
 def test_importing_it_compiles_nothing() -> None:
     check = "import sys, upwell.ground.redact; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+WORD = "hunter2" + "hunter"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        f"password={WORD}",
+        f"the staging DB_PASSWORD: {WORD} since May",
+        f"export API_KEY='{WORD}'",
+        f'{{"secret": "{WORD}", "n": 1}}',
+        f"token := {WORD};",
+        'passwd = "correct' + 'horsebattery"',
+    ],
+)
+def test_a_literal_that_is_given_to_a_password_is_masked(said: str) -> None:
+    masked, rules = redact(said)
+    assert WORD not in masked
+    assert "horsebattery" not in masked
+    assert set(rules) & {"assigned-secret", "quoted-password"}
+    assert redact(masked) == (masked, ())
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "password=${DB_PASSWORD1}",
+        "password=<your-password1>",
+        "token = getenv('TOKEN12345')",
+        "secret: changeme123",
+        'the_secret="changeme"',
+        "api_key=your-key-12345",
+        "token=self.token2",
+        "password=user2_password",
+        "password=xxxxxxxx1",
+        "max_tokens: 4000000",
+        "password: at least 8 characters",
+        '{"password": "Passwort vergessen1"}',
+        "secret=/run/secrets/db1",
+        "password=short1",
+    ],
+)
+def test_what_only_stands_for_a_password_is_left(said: str) -> None:
+    assert redact(said) == (said, ())
+
+
+def test_the_standard_library_has_hardly_a_password() -> None:
+    """Less than one in a megabyte: what has a secret in it is not kept on the disk."""
+    files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    found = [rule for text in texts for rule in redact(text)[1]]
+    ours = [rule for rule in found if rule in ("assigned-secret", "quoted-password")]
+    assert len(texts) > 100
+    assert len(ours) <= sum(map(len, texts)) / 1e6

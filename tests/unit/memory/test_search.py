@@ -139,3 +139,17 @@ def test_stems_agree_with_the_index() -> None:
 
 def test_no_signals_are_not_relevant() -> None:
     assert 0.0 < probability({}) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("path", "speaks"),
+    [("/tmp/x/nothere.txt", False), ("tests/nothere.py", True), ("/repo/src/nothere.py", True)],
+)
+async def test_a_file_of_data_brings_up_no_code_of_its_name(
+    library: Library, path: str, speaks: bool
+) -> None:
+    await library.add_many([{"text": known} for known in KNOWN])
+    await library.add({"text": "The parser gives up after tries", "paths": ["src/nothere.py"]})
+    query = Query(texts=(), paths=(path,), limit=5)
+    hits = await library.store.search(query, Deadline.after(5))
+    assert any("parser" in hit.memory.text and hit.score >= 0.5 for hit in hits) is speaks

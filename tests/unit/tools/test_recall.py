@@ -8,7 +8,7 @@ import pytest
 from upwell.ground.errors import UsageError
 from upwell.ground.types import Hit, Memory
 from upwell.tools.base import Toolbox
-from upwell.tools.recall import MAX_READ_CHARS, get_tool, numbered
+from upwell.tools.recall import MAX_READ_CHARS, get_tool, numbered, search_tool
 
 ROWS = [f"line {n}" for n in range(1, 201)]
 
@@ -82,3 +82,10 @@ def test_a_long_document_says_where_to_read_on():
 
 def test_what_acts_on_a_terminal_is_made_harmless():
     assert "\x1b" not in numbered("a.md", ["\x1b[2J"], None, None)
+
+
+@pytest.mark.parametrize("most", [0, -3])
+async def test_a_search_for_nothing_is_refused(most: int):
+    box = Toolbox([search_tool(Shelf(), "/mine")])
+    reply = await box.call("memory_search", {"query": "x", "max_results": most}, "")
+    assert b"give 1 or more" in reply.result

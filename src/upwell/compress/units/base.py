@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from upwell.ground.text.safe import boundary
 
+LINES = "lines"
 LONG_LINE = 480
 PIECE = 240
 """A line longer than `LONG_LINE` characters is taken in pieces of about `PIECE`."""
@@ -20,7 +21,7 @@ class Units:
     each side a match lends some of its worth to; 0 for units that stand for themselves.
     """
 
-    noun: str = "lines"
+    noun: str = LINES
     reach: int = 2
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)

@@ -21,6 +21,11 @@ EXTENSIONS = frozenset(
     tf tfvars thrift tmpl toml ts tsv tsx txt v vb vim vue xml xsd yaml yml zig zsh
     """.split()
 )
+DATA_EXTENSIONS = frozenset(
+    """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
+    png jpg jpeg gif svg zip gz""".split()
+)
+"""Files that are no part of a program: their names are alike by chance."""
 BARE_FILES = frozenset(
     """
     brewfile caddyfile cmakelists codeowners containerfile dockerfile gemfile jenkinsfile

@@ -54,7 +54,7 @@ def test_a_users_words_count_beside_those_that_ship(tmp_path: Path):
     assert read.not_applicable("Howdy, partner!") == "greeting"
     assert read.not_applicable("Guten Morgen") == "greeting"
     assert read.not_applicable("hello there") == "greeting"
-    assert read.not_applicable("next") == "1 words and no question"
+    assert read.not_applicable("next") == "1 word and no question"
     assert read.names("Sprint review with Eva") == ["Eva"]
     assert read.queries("ist das Haus der Eva fertig?")[1:] == ("fertig", "Haus Eva")
     intents = Detector(words)
