@@ -5,7 +5,7 @@ import time
 from tests.doors.conftest import QUICK, Gateway, script
 from tests.doors.peer import text_of
 
-MOST = 2_000
+MOST = 6_000
 TURNS = 5
 
 

@@ -25,6 +25,7 @@ from upwell.gateway.eras import (
 )
 from upwell.gateway.inbound import Inbound, Surroundings
 from upwell.gateway.inflight import Call, InFlight, Patience
+from upwell.gateway.listing import MOST_LISTED, MOST_TOOLS, read_page, without_huge
 from upwell.gateway.notices import Notices
 from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
@@ -45,17 +46,12 @@ from upwell.wire.peer import (
     PeerBabbled,
     PeerGone,
 )
-from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, kind_of
+from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
 
 if TYPE_CHECKING:
     from upwell.wire.oauth import LoginAuth
 
 _MAX_PAGES = 1000
-MOST_TOOLS = 2_000
-"""So many tools of one server are listed, and no more is read of its list."""
-MOST_LISTED = 10_000
-"""So many of anything else."""
-MOST_TOOL_BYTES = 256 * 1024
 DISCOVER_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
@@ -112,7 +108,7 @@ class Connection:
             UpstreamError: as `every`.
         """
         found = await self.every("tools/list", "tools", most=MOST_TOOLS)
-        tools = tuple(tool for tool in found if _size(tool) <= MOST_TOOL_BYTES)
+        tools = without_huge(found)
         if len(tools) < len(found):
             LOG.warning("upstream %s: tools of more than 256 KiB are left out", self._server.name)
         speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
@@ -137,7 +133,7 @@ class Connection:
                     return ()
                 raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
-                items, cursor = await _page(reply.result, member, most + 1 - len(found))
+                items, cursor = await read_page(reply.result, member, most + 1 - len(found))
                 found.extend(items)
             except NotJson as error:
                 raise self._babble(f"its list of {member} cannot be read: {error}") from error
@@ -331,29 +327,6 @@ async def _also_speaks(peer: Peer) -> str:
         return ""
     both = isinstance(known, list) and MODERN_VERSIONS[-1] in known
     return MODERN_VERSIONS[-1] if both else ""
-
-
-async def _page(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
-    """The first entries of one page of a list, and the cursor of the next. A large one is read
-    beside the loop.
-
-    Raises:
-        NotJson: it cannot be read.
-    """
-    if len(raw) < LARGE_BYTES:
-        return _opened(raw, member, most)
-    return await asyncio.to_thread(_opened, raw, member, most)
-
-
-def _opened(raw: bytes, member: str, most: int) -> tuple[Sequence[RawObject], bytes]:
-    page = RawObject.parse(raw)
-    items = RawArray.parse(page.get(member) or b"[]").items
-    objects = [RawObject.parse(item) for item in items[:most] if kind_of(item) == "object"]
-    return objects, page.get("nextCursor") or b""
-
-
-def _size(entry: RawObject) -> int:
-    return sum(len(key) + len(value) for key, value in entry.members)
 
 
 def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:
