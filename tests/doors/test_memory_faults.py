@@ -4,6 +4,7 @@ One clear line with a hint, or an answer from what is left; what was acknowledge
 when the fault is over.
 """
 
+import json
 import os
 import random
 import resource
@@ -192,3 +193,27 @@ def test_no_query_ends_an_agents_session(gateway: Gateway, filled: Path) -> None
         )
         assert "result" in said
     assert FACT in everything(peer.call("upwell__memory_search", query="which kettle is blue"))
+
+
+def test_a_damaged_memory_is_told_with_the_way_back(upwell: Upwell, home: Path) -> None:
+    assert upwell("remember", FACT).code == 0
+    (copy,) = (home / "backups").glob("memory-*.db")
+    os.utime(copy, (copy.stat().st_mtime - 86_400,) * 2)
+    for suffix in ("-wal", "-shm"):
+        (home / f"memory.db{suffix}").unlink(missing_ok=True)
+    (home / "memory.db").write_bytes(b"a letter" * 5_000)
+    met = upwell("recall", "kettle")
+    assert met.code == 0
+    (aside,) = home.glob("memory.db.corrupt-*")
+    for said in (str(aside), "0 rows saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
+        assert said in met.err
+    assert "damaged" not in upwell("recall", "kettle").err
+    doctor = upwell("doctor", "--json")
+    assert doctor.code == 1
+    part = json.loads(doctor.out)["parts"]["damage"]
+    assert str(aside) in part["detail"]
+    command = part["hint"].partition("then: ")[2].partition(";")[0]
+    subprocess.run(command, shell=True, check=True)
+    assert FACT in upwell("recall", "kettle").out
+    aside.unlink()
+    assert "damage" not in upwell("doctor", "--json").json["parts"]

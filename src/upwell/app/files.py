@@ -41,6 +41,7 @@ from upwell.memory.sources import OWNER as SOURCES_OWNER
 from upwell.memory.sources import Sources
 from upwell.memory.sqlite import SqliteStore
 from upwell.memory.stm import ShortTerm
+from upwell.memory.strangers import is_strangers
 from upwell.memory.vectors import OWNER as VECTORS_OWNER
 from upwell.wire.logins import Logins
 
@@ -151,7 +152,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
     theirs = open_at(folder / notes.path.name, root=project)
-    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not theirs.is_strangers():
+    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_strangers(theirs):
         return theirs
     LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
     notes.ignored = theirs.path

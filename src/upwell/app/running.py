@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from upwell.app.damage import damage
 from upwell.app.files import Files, connecting, open_originals, open_shelf, private_shelf, tools_of
 from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
@@ -158,6 +159,7 @@ async def examine(cwd: str | None = None) -> dict[str, Ping]:
         parts = {
             "config": Ping(ok=True, detail=str(config.home.config_file)),
             **await app.pings(),
+            **({"damage": met} if (met := damage(config.home)) else {}),
             "documents": await _documents(app),
             "hooks": await asyncio.to_thread(_hooks, config.home),
         }

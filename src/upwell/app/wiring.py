@@ -49,6 +49,7 @@ from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embeddings import Embeddings
 from upwell.memory.qmd import FallBack
+from upwell.memory.strangers import ping_of
 from upwell.memory.topics import Topics
 from upwell.surface.engine import Surfacer
 from upwell.surface.opening import LOOKED_AT
@@ -257,7 +258,7 @@ class App:
         meaning = await self.embeddings.ping()
         return {
             "memory": await self.memory.ping(),
-            "notes": await asyncio.to_thread(self.notes.ping),
+            "notes": await asyncio.to_thread(ping_of, self.notes),
             "documents": await self.documents.ping(),
             **qmd,
             **ltm,

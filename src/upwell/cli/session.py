@@ -2,11 +2,15 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+from upwell.cli.output import note
+
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.ground.home import Home
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
@@ -16,6 +20,7 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
     async def whole() -> T:
         from upwell.app import Settings, build
 
+        began = time.time()
         app = await build(Settings(cwd=folder(), tolerant=tolerant))
         try:
             result = await work(app)
@@ -23,8 +28,17 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
             return result
         finally:
             await app.aclose()
+            _tell_damage(app.config.home, began)
 
     return asyncio.run(whole())
+
+
+def _tell_damage(home: "Home", since: float) -> None:
+    """A memory that was found damaged meanwhile is no small thing."""
+    from upwell.app.damage import damage
+
+    if met := damage(home, since):
+        note(f"upwell: {met.detail} ({met.hint})")
 
 
 def folder() -> str | None:

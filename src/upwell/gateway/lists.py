@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upwell.gateway.options import ServerOptions
-from upwell.ground.files import write_whole
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.redact import has_secret
 from upwell.ground.trace import LOG
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps
@@ -57,7 +57,7 @@ class ToolLists:
 
     def _read(self) -> RawObject:
         try:
-            return RawObject.parse(self._path.read_bytes() if self._path else b"{}")
+            return RawObject.parse(read_whole(self._path) if self._path else b"{}")
         except (OSError, NotJson):
             return RawObject()
 

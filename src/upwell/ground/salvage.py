@@ -6,12 +6,15 @@ itself be locked, its write lock is held until the new file stands in its place,
 process can acknowledge a row that would be left behind.
 """
 
+import json
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+from upwell.ground.files import read_whole, write_whole
 from upwell.ground.sqlite_file import CORRUPT, Plan, connect, migrate
 from upwell.ground.trace import LOG
 
@@ -34,9 +37,43 @@ def replace_damaged(plan: Plan) -> None:
         saved = _bring_over(damaged, fresh, plan)
         aside = _move_aside(plan.path)
         fresh.replace(plan.path)
+        _note(plan.path, aside, saved)
         LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, aside.name, saved)
     finally:
         damaged.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Salvage:
+    """What was done about a damaged file: where it is now, the rows that were brought over, and
+    when (epoch seconds)."""
+
+    aside: Path
+    rows: int
+    at: float
+
+
+def last_salvage(path: Path) -> Salvage | None:
+    """The last of the database at `path`, as long as the damaged file lies beside it: who has
+    removed or moved that knows."""
+    try:
+        noted = json.loads(read_whole(_noted_at(path)))
+        aside = path.with_name(str(noted["aside"]))
+        found = Salvage(aside, int(noted["rows"]), float(noted["at"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if aside.exists() else None
+
+
+def _noted_at(path: Path) -> Path:
+    return path.with_name(f"{path.name}.salvaged.json")
+
+
+def _note(path: Path, aside: Path, rows: int) -> None:
+    """For whoever asks later. That it cannot be written costs that."""
+    said = json.dumps({"aside": aside.name, "rows": rows, "at": time.time()})
+    with suppress(OSError):
+        write_whole(_noted_at(path), said + "\n")
 
 
 def is_sound(db: sqlite3.Connection) -> bool:

@@ -12,12 +12,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
+from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
-from upwell.ground.types import Memory, Ping, Provenance, Trust
+from upwell.ground.types import Memory, Provenance, Trust
 from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
 from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
@@ -165,24 +165,6 @@ class ShortTerm:
     def memories(self) -> list[Memory]:
         """Every note as a memory, for whoever indexes them. Looking so is not viewing."""
         return [_memory(_entry(raw), origin) for raw, origin in self._counting()]
-
-    def is_strangers(self) -> bool:
-        """Does everything in the file come from somebody else?"""
-        try:
-            return self.path.is_symlink() or bool(self.file.read() and not self._counting())
-        except StoreError:
-            return True
-
-    def ping(self) -> Ping:
-        """Can the file be read, and which notes are left out?"""
-        ping = self.file.ping()
-        left = self.ignored or self.path
-        strange = 0 if self.ignored or not ping.ok else len(self.file.read()) - len(self.entries())
-        if not self.ignored and not strange:
-            return ping
-        which = f"{strange} in it are" if strange else f"{left} is"
-        said = f"{which} not of this home and not used: `upwell import --format stm {left}` does"
-        return replace(ping, detail=f"{ping.detail}; {said}")
 
     def _counting(self) -> list[tuple[Raw, Origin]]:
         """The notes of the file that count, each with its origin."""

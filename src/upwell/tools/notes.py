@@ -62,7 +62,8 @@ def search_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
             "Look into the short notes of earlier work, when something is needed to understand "
             "what is going on or to answer. Give a query of descriptive keywords, or the id of a "
             "note, or the day it was made; what is given all applies. Gives the "
-            f"{notes.options.most} that fit best, whole: most occurrences first, then newest. What is found stays; a note "
+            f"{notes.options.most} that fit best, whole: most occurrences first, then newest. "
+            "What is found stays; a note "
             f"that nobody finds is forgotten after {notes.options.retention_days} days."
         ),
         properties={

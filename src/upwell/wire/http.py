@@ -85,7 +85,7 @@ class HttpLink:
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
         self.locked_out = False
-        self.mirrors = Mirrors(endpoint.url)
+        self.mirrors = Mirrors(endpoint.shown)
         if endpoint.sse:
             self._background.append(asyncio.create_task(self._sse()))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.config import masked
+from upwell.ground.settings import masked
 from upwell.ground.veil import names_secret, veiled_address, veiled_words
 
 KEY = "AKIA" + "Q3EGRDAZ5MFXN2WB"

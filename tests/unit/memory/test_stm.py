@@ -12,6 +12,7 @@ from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
 from upwell.ground.types import Trust
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.stm import ShortTerm
+from upwell.memory.strangers import is_strangers, ping_of
 
 DAY = 86_400.0
 NOW = 1_753_012_800.0
@@ -269,14 +270,14 @@ def test_in_a_projects_file_only_what_was_written_for_it_counts(path: Path) -> N
         {**note(2, "kettle", "2020-07-20T00:00:00Z"), "id": elsewhere.id},
     )
     notes = ShortTerm(path, origins=origins, root="/repo")
-    assert notes.is_strangers()
+    assert is_strangers(notes)
     assert notes.search(query="kettle") == [] == notes.memories()
     mine, _ = notes.add("kettle mine")
     assert [one.id for one in notes.search(query="kettle")] == [mine.id]
     assert [(one.id, one.project) for one in notes.memories()] == [(mine.id, "/repo")]
     assert notes.clear() == 0
-    assert not notes.is_strangers()
-    assert "2 in it are not of this home" in notes.ping().detail
+    assert not is_strangers(notes)
+    assert "2 in it are not of this home" in ping_of(notes).detail
 
 
 def test_what_was_put_aside_is_kept_for_thirty_days(
