@@ -15,10 +15,10 @@ from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
 from upwell.config import Config, load
 from upwell.gateway.cache import KIND
-from upwell.gateway.connection import probe
 from upwell.gateway.fit import Cut, Fitter
 from upwell.gateway.greeting import Hello
 from upwell.gateway.options import Auth, ServerOptions
+from upwell.gateway.probe import probe
 from upwell.gateway.server import Gateway
 from upwell.gateway.workshop import work
 from upwell.ground.backup import Backups

@@ -28,22 +28,19 @@ from upwell.gateway.inflight import Call, InFlight, Patience
 from upwell.gateway.notices import Notices
 from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
 from upwell.ground.errors import (
-    UpstreamError,
     UpstreamLocked,
     UpstreamProtocolError,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
-from upwell.ground.types import Ping, Reply
+from upwell.ground.types import Reply
 from upwell.wire.child import CannotStart, Command, start
 from upwell.wire.lines import Line, Link, read_lines
 from upwell.wire.logins import Logins
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
-    Message,
     Peer,
     PeerBabbled,
     PeerGone,
@@ -313,38 +310,12 @@ Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[C
 """`connect`, with what is the same for every server and does not change."""
 
 
-class _Alone:
-    """Around a server that is only tried out."""
-
-    def declared(self) -> bytes:
-        return b"{}"
-
-    async def heard(self, message: Message, clients: list[Client]) -> None:
-        return None
-
-    def only_client(self) -> Client | None:
-        return None
-
-
 def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
     if server.auth is not Auth.OAUTH or logins is None:
         return None
     from upwell.wire.oauth import LoginAuth
 
     return LoginAuth(logins, server.name, server.url)
-
-
-async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
-    """Start a server, ask for its tools, end it: is it fit for service?"""
-    try:
-        connection = await connecting(server, options, _Alone())
-        try:
-            tools = await connection.greet(options.connect_timeout_seconds)
-        finally:
-            await connection.aclose()
-    except UpstreamError as error:
-        return Ping(ok=False, detail=error.message, hint=error.hint)
-    return Ping(ok=True, detail=counted(len(tools), "tool"))
 
 
 async def _also_speaks(peer: Peer) -> str:
