@@ -17,6 +17,8 @@ from upwell.ground.types import Memory
 from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.memory.schema import TOKENIZER
 
+_STATES, _FEW = frozenset({"down", "off", "out"}), 2
+"""What a service or a switch can be: said of so few other words, it is half of what was asked."""
 MAX_CACHED_STEMS = 200_000
 MAX_WORD_CHARS = 64
 """Longer runs (hashes, base64) are no words; they are left to the exact text."""
@@ -133,7 +135,8 @@ def counted(text: str) -> Counter[str]:
 
 def query_words(text: str) -> list[str]:
     """The words of a query that say something, in order: stop words out, identifiers and CJK
-    runs cut as in the index. Where nothing is left, the stop words themselves."""
+    runs cut as in the index. Where few are left, those that say how something is (`down`) count as
+    well; where nothing is left, the stop words themselves."""
     clean = sound(text)
     found = word_list(clean)
     for match in _IDENTIFIER.finditer(clean):
@@ -141,7 +144,11 @@ def query_words(text: str) -> list[str]:
             found += split_identifier(match.group())
     for match in _CJK.finditer(clean):
         found += cjk_terms(match.group())
-    return informative(found) or list(dict.fromkeys(found))
+    said = informative(found)
+    if 0 < len(said) <= _FEW:
+        kept = {*said, *_STATES}
+        return list(dict.fromkeys(word for word in found if word in kept))
+    return said or list(dict.fromkeys(found))
 
 
 def names_in(text: str) -> set[str]:

@@ -16,7 +16,7 @@ from upwell.memory.rows import visible_scopes
 from upwell.memory.schema import OWNER
 from upwell.memory.signals import SIGNALS
 from upwell.memory.sqlite import SqliteStore
-from upwell.memory.terms import names_in, speaker, stemmer
+from upwell.memory.terms import names_in, query_words, speaker, stemmer
 
 KNOWN = [
     "We pinned urllib3 below 2 because botocore breaks with 2.x behind our proxies",
@@ -153,3 +153,23 @@ async def test_a_file_of_data_brings_up_no_code_of_its_name(
     query = Query(texts=(), paths=(path,), limit=5)
     hits = await library.store.search(query, Deadline.after(5))
     assert any("parser" in hit.memory.text and hit.score >= 0.5 for hit in hits) is speaks
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("payments are down, what do we do?", ["payments", "down"]),
+        ("how do we turn the flag off?", ["turn", "flag", "off"]),
+        ("write down how the billing service retries webhooks", None),
+        ("what is it about?", ["what", "is", "it", "about"]),
+    ],
+)
+def test_where_few_words_are_left_down_is_one(asked: str, words: list[str] | None) -> None:
+    said = query_words(asked)
+    assert said == words if words else "down" not in said
+
+
+async def test_a_runbook_for_what_is_down_is_found(library: Library) -> None:
+    down = "Payments down: check the queue depth, then restart payments-worker"
+    await library.add_many([*({"text": known} for known in KNOWN), {"text": down}])
+    assert await best(library, "payments are down, what do we do?") >= 0.5
