@@ -12,6 +12,7 @@ import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +67,7 @@ class Value:
     origin: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Config:
     """Everything that was configured. `values` are the settings that are not defaults."""
 
@@ -94,7 +95,7 @@ class Config:
     def surfacing(self) -> Options:
         """What the surfacing pipeline obeys."""
         return Options(
-            surface=self._scaled(),
+            surface=self._scaled,
             intent=self.intent,
             memory_context=self.memory_context,
             lexicon=self.lexicon,
@@ -117,7 +118,7 @@ class Config:
         """`surface.*` beside one tool: `server__tool`, or an agent's own as it calls it."""
         server, separator, _ = tool.partition("__")
         overriding = self._overriding("surface", server if separator else "", tool)
-        scaled = self._scaled()
+        scaled = self._scaled
         return dataclasses.replace(scaled, **overriding) if overriding else scaled
 
     def shown(self) -> dict[str, Value]:
@@ -130,6 +131,7 @@ class Config:
         shown.update(self.values)
         return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
 
+    @cached_property
     def _scaled(self) -> SurfaceOptions:
         """`surface.*` with sizes by the agent's window, where the user set none."""
         scaled: dict[str, Any] = {

@@ -89,4 +89,5 @@ class Options:
         """What holds for a cue beside this tool; `server__tool`, or as its host calls it."""
         if tool is None or self.of_tool is None:
             return self
-        return replace(self, surface=self.of_tool(tool))
+        surface = self.of_tool(tool)
+        return self if surface is self.surface else replace(self, surface=surface)
