@@ -235,7 +235,7 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        asked = intent.source == "keyword"
+        asked = bool(cue.text) and intent.source == "keyword"
         settled = self._classifier.settled(cue.text, intent, self._seconds) if asked else None
         settling = asyncio.create_task(settled) if settled is not None else None
         found, missing = await self._found(query)
