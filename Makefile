@@ -12,7 +12,7 @@ test: .venv/.ready .tools/npm/.ready    # everything but the long suites
 	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow"
 
 test-slow: .venv/.ready .tools/npm/.ready
-	@$(PYTEST) -q -m slow
+	@$(PYTEST) -q -n 2 --dist worksteal -m slow
 
 lint: .venv/.ready
 	@$(BIN)/ruff check --output-format concise .
