@@ -1,12 +1,12 @@
 """config show|check · cache clear · backup · doctor"""
 
-import asyncio
 import json
 from typing import Annotated, Any
 
 import typer
 
 from upwell.cli.output import note, say, say_json, table
+from upwell.cli.session import folder, run
 from upwell.ground.text.counts import counted
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -27,7 +27,7 @@ def backup(as_json: Json = False) -> None:
     """Copy the memory now, while everything goes on. A copy a day is made anyway."""
     from upwell.app import back_up
 
-    copies = asyncio.run(back_up())
+    copies = run(back_up())
     if as_json:
         say_json({"backup": str(copies[0]), "kept": [str(path) for path in copies]})
         return
@@ -45,7 +45,7 @@ def clear() -> None:
     """Forget them all."""
     from upwell.app import forget_answers
 
-    say(f"forgot {counted(asyncio.run(forget_answers()), 'kept answer')}")
+    say(f"forgot {counted(run(forget_answers()), 'kept answer')}")
 
 
 @config.command("show")
@@ -82,9 +82,8 @@ def doctor(as_json: Json = False) -> None:
     """Look at every part and say what is wrong and what to do."""
 
     from upwell.app import examine
-    from upwell.cli.session import folder
 
-    findings = asyncio.run(examine(folder()))
+    findings = run(examine(folder()))
     if as_json:
         say_json(
             {

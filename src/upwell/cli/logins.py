@@ -1,12 +1,12 @@
 """login · logout"""
 
-import asyncio
 import time
 from typing import Annotated
 
 import typer
 
 from upwell.cli.output import note, say
+from upwell.cli.session import run
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,7 @@ def login(
         if not no_browser:
             await in_browser(address)
 
-    made = asyncio.run(log_in(name, show, client_id=client_id, port=port))
+    made = run(log_in(name, show, client_id=client_id, port=port))
     say(f"logged in at {name} ({made.described(time.time())})")
 
 
@@ -44,5 +44,5 @@ def logout(name: Annotated[str, typer.Argument()]) -> None:
     """Forget the login at a server."""
     from upwell.app.login import log_out
 
-    found = asyncio.run(log_out(name))
+    found = run(log_out(name))
     say(f"the login at {name} is forgotten" if found else f"nobody is logged in at {name}")

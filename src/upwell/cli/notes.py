@@ -1,6 +1,5 @@
 """stm add|search|delete|clear"""
 
-import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +38,7 @@ def add(
     origin = Origin(project=repository_of(os.getcwd()))
 
     async def work(app: "App") -> None:
-        entry, rules = await asyncio.to_thread(app.notes.add, said, origin)
+        entry, rules = app.notes.add(said, origin)
         for rule in rules:
             note(f"upwell: a secret was masked before it was kept ({rule})")
         _tell(app, ADDED)
@@ -62,9 +61,7 @@ def search(
     from upwell.tools.notes import NOTHING_FOUND, described
 
     async def work(app: "App") -> None:
-        found = await asyncio.to_thread(
-            lambda: app.notes.search(query=query, id=note_id, date=date)
-        )
+        found = app.notes.search(query=query, id=note_id, date=date)
         _tell(app, "" if found else NOTHING_FOUND)
         if as_json:
             say_json(described(found))
@@ -80,7 +77,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
     from upwell.tools.notes import DELETED
 
     async def work(app: "App") -> None:
-        if not await asyncio.to_thread(app.notes.delete, note_id):
+        if not app.notes.delete(note_id):
             raise StoreError(f"no note {note_id!r}", hint="`upwell stm search` shows ids")
         _tell(app, DELETED)
         say(note_id)
@@ -93,7 +90,7 @@ def clear() -> None:
     """Put aside what nobody has looked at for 35 days. Runs by itself once a day."""
 
     async def work(app: "App") -> None:
-        gone = await asyncio.to_thread(app.notes.clear)
+        gone = app.notes.clear()
         _tell(app, "")
         aside = f"; for 30 days in {app.notes.trash}" if gone else ""
         say(

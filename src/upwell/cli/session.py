@@ -1,10 +1,9 @@
 """One command's life: build the app, do the work, close it."""
 
-import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any
 
 from upwell.cli.output import note
 
@@ -30,7 +29,14 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
             await app.aclose()
             _tell_damage(app.config.home, began)
 
-    return asyncio.run(whole())
+    return run(whole())
+
+
+def run[T](work: Coroutine[Any, Any, T]) -> T:
+    """Do the work on an event loop of its own, which is loaded only now: `--help` needs none."""
+    import asyncio
+
+    return asyncio.run(work)
 
 
 def _tell_damage(home: "Home", since: float) -> None:

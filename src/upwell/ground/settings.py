@@ -76,7 +76,7 @@ def _veiled_command(value: Any) -> Any:
     if isinstance(value, str):
         return veiled_words([value])[0]
     if isinstance(value, list | tuple) and all(isinstance(word, str) for word in value):
-        return type(value)(veiled_words(value))
+        return veiled_words(value)
     return value
 
 
