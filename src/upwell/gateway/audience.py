@@ -60,11 +60,9 @@ class Audience:
             await hearer.hear(method, params)
 
     async def _logged(self, params: RawObject, clients: list[Client]) -> None:
-        """To the agent whose calls are under way; else to every agent of the handshake era. Where
-        several agents wait, or idle ones are not all the same principal's, it cannot be told whose
-        it is, and nobody hears it."""
-        if len({client.agent for client in clients}) > 1:
-            return
+        """To the agents whose calls are under way; else to every agent of the handshake era. Where
+        these are not all the same principal's it cannot be told whose it is, and nobody hears
+        it."""
         waiting = {client.session for client in clients}
         idle = [one for one in self._handshaken() if one.id not in waiting and not waiting]
         if len({client.principal for client in (*clients, *idle)}) > 1:
