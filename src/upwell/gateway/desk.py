@@ -208,7 +208,7 @@ class Desk:
         target = self._catalog.resolve(name)
         if target is not None and target.upstream and target.upstream.state is State.STARTING:
             await target.upstream.settled()
-            self._catalog.rebuild()
+            await self._catalog.refresh()
             target = self._catalog.resolve(name)
         if target is None:
             server = server_of(name)

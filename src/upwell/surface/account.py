@@ -56,9 +56,10 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
         late = ", too late for this one: it is offered with the next" if decision["late"] else ""
         head = f"spoke, {_count(len(said))}{late} ({decision['id']})"
     else:
-        reason = SkipReason(decision["outcome"])
+        reason = decision["outcome"]
         more = f", {decision['detail']}" if decision["detail"] else ""
-        head = f"silent: {REASONS[reason]} ({reason}{more})"
+        why = REASONS.get(reason, "for a reason that this version does not know")
+        head = f"silent: {why} ({reason}{more})"
     lines = [f"{decision['tool'] or decision['door']}: {head}"]
     for memory_id, score in said:
         text = texts.get(memory_id)

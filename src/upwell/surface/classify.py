@@ -83,6 +83,14 @@ class Classifier:
         self._busy = 0
         self._threads: ThreadPoolExecutor | None = None
 
+    def settling(
+        self, prompt: str, keyword: Intent, seconds: float
+    ) -> "asyncio.Task[Intent] | None":
+        """`settled`, beside other work; None where there is nothing or nobody to ask."""
+        if self._chat is None or keyword.source != "keyword" or not prompt.strip():
+            return None
+        return asyncio.create_task(self.settled(prompt, keyword, seconds))
+
     async def settled(self, prompt: str, keyword: Intent, seconds: float) -> Intent:
         """`keyword`, or what the model makes of it within `seconds` and its own time. Never
         raises for a fault of the model: that is logged and counted."""

@@ -235,9 +235,7 @@ class Surfacer:
         left_over = await self._left_over(cue, query, intent)
         if left_over:
             return await self._speak(cue, query, intent, left_over, left_over)
-        asked = bool(cue.text) and intent.source == "keyword"
-        settled = self._classifier.settled(cue.text, intent, self._seconds) if asked else None
-        settling = asyncio.create_task(settled) if settled is not None else None
+        settling = self._classifier.settling(cue.text, intent, self._seconds)
         found, missing = await self._found(query)
         if isinstance(found, Skip):
             if settling is not None:
