@@ -1,9 +1,10 @@
 """Gateways as subprocesses, and the servers behind them."""
 
 import json
+import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,19 @@ Server = Sequence[str] | Mapping[str, Any]
 def script(name: str, *args: str) -> list[str]:
     """The command line of one of the test upstreams."""
     return [sys.executable, str(SERVERS / f"{name}.py"), *args]
+
+
+@contextmanager
+def listening(name: str) -> Iterator[str]:
+    """The address of one of the test servers on HTTP, while it runs."""
+    running = subprocess.Popen(script(name), stdout=subprocess.PIPE, text=True)
+    assert running.stdout
+    try:
+        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
+    finally:
+        running.terminate()
+        running.wait(10)
+        running.stdout.close()
 
 
 def toml(value: Any) -> str:

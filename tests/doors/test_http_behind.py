@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Upwell
-from tests.doors.conftest import QUICK, Gateway, script
+from tests.doors.conftest import QUICK, Gateway, listening, script
 from tests.doors.peer import Peer, text_of
 from tests.doors.reading import complaint
 
@@ -20,14 +19,8 @@ SECRET = "s3cret-of-this-server"
 @pytest.fixture
 def web() -> Iterator[str]:
     """The address of a server."""
-    running = subprocess.Popen(script("web"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout
-    try:
-        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
-    finally:
-        running.terminate()
-        running.wait(10)
-        running.stdout.close()
+    with listening("web") as url:
+        yield url
 
 
 @pytest.fixture

@@ -2,14 +2,13 @@
 
 import http.client
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.doors.address import BOTH, Address, said, serving
-from tests.doors.conftest import Gateway, script, write_config
+from tests.doors.conftest import Gateway, listening, write_config
 from tests.doors.peer import ENVELOPE, MODERN, text_of
 from tests.doors.reading import complaint
 
@@ -19,14 +18,8 @@ HEADERS = {"Mcp_Param_Region": "=?base64?w6kgd2VzdA==?=", "Mcp_Param_Zone": "7"}
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    running = subprocess.Popen(script("mirror"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout
-    try:
-        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
-    finally:
-        running.terminate()
-        running.wait(10)
-        running.stdout.close()
+    with listening("mirror") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")

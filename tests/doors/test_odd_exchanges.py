@@ -2,13 +2,12 @@
 fails, and nothing that a server writes becomes a message of its own."""
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.doors.conftest import QUICK, Gateway, script
+from tests.doors.conftest import QUICK, Gateway, listening, script
 from tests.doors.peer import Peer, text_of
 from tests.doors.reading import complaint
 from tests.doors.test_soak import rss_mb
@@ -20,14 +19,8 @@ AT_ONCE = 20.0
 
 @pytest.fixture
 def odd() -> Iterator[str]:
-    running = subprocess.Popen(script("odd_web"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout
-    try:
-        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
-    finally:
-        running.terminate()
-        running.wait(10)
-        running.stdout.close()
+    with listening("odd_web") as url:
+        yield url
 
 
 @pytest.fixture

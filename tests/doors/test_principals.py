@@ -15,7 +15,7 @@ import pytest
 
 from tests.doors.address import Address, Conversation, said, serving
 from tests.doors.agent import CAPABILITIES
-from tests.doors.conftest import script, write_config
+from tests.doors.conftest import listening, script, write_config
 from tests.doors.peer import ENVELOPE, MODERN
 from tests.doors.reading import everything
 
@@ -51,14 +51,8 @@ def run(home: Path, *args: str) -> str:
 
 @pytest.fixture(scope="module")
 def web() -> Iterator[str]:
-    running = subprocess.Popen(script("web"), stdout=subprocess.PIPE, text=True)
-    assert running.stdout
-    try:
-        yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
-    finally:
-        running.terminate()
-        running.wait(10)
-        running.stdout.close()
+    with listening("web") as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
