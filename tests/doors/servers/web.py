@@ -22,6 +22,11 @@ def said(value: str) -> str:
     return json.dumps({"content": [{"type": "text", "text": value}]})
 
 
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128
+    """Fifty clients may come at once; of more than five, the default, some would be turned away."""
+
+
 class Web(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -115,7 +120,7 @@ class Web(BaseHTTPRequestHandler):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=0)
-    server = ThreadingHTTPServer(("127.0.0.1", parser.parse_args().port), Web)
+    server = Server(("127.0.0.1", parser.parse_args().port), Web)
     sys.stdout.write(f"{server.server_port}\n")
     sys.stdout.flush()
     server.serve_forever()
