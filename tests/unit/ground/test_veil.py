@@ -50,7 +50,7 @@ def test_of_a_command_is_shown_what_it_runs() -> None:
 
 def test_settings_are_shown_without_them() -> None:
     assert masked("server.a.url", "https://a.example/?key=s3cret") == "https://a.example/?key=***"
-    assert masked("server.a", {"args": ("--token", "s3cret")}) == {"args": ("--token", "***")}
+    assert masked("server.a", {"args": ("--token", "s3cret")}) == {"args": ["--token", "***"]}
     assert masked("llm.base_url", "http://u:s3cret@h/v1") == "http://***@h/v1"
     assert masked("mcp_servers.a.args", "--token=s3cret") == "--token=***"
     assert masked("surface.min_score", 0.5) == 0.5
