@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 inbox = typer.Typer(help="What was proposed to be remembered. Nothing of it is surfaced.")
 learn = typer.Typer(help="Propose memories from what is there.", no_args_is_help=True)
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which.")]
 All = Annotated[bool, typer.Option("--all", help="Every one.")]
 
 
