@@ -72,6 +72,8 @@ class Watcher:
         try:
             self._shell.stdin.write(b"".join(b"%b %d\n" % (verb.encode(), one) for one in groups))
         except BrokenPipeError:
+            self._shell.stdin.close()
+            self._shell.kill()
             self._shell.wait()
             self._begin()
 
