@@ -371,8 +371,7 @@ def _answers(event: Event, identity: bytes) -> bool:
 
 def _unanswered(identity: bytes, why: str) -> Line:
     """The last word on a request, where it got no other."""
-    said = answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, why)))
-    return Line(said, unless=identity)
+    return Line(b"", lost=identity, why=why)
 
 
 def _refusal(identity: bytes, status: int, body: bytes) -> bytes:

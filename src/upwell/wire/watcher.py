@@ -5,7 +5,7 @@ half a megabyte holds the end of a pipe: it is told of every process group that 
 and when the pipe closes, as it does however we end, it kills the groups that are left.
 """
 
-import subprocess
+import os
 import sys
 from collections.abc import Iterable
 
@@ -30,15 +30,17 @@ class Watcher:
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
-        self._shell: subprocess.Popen[bytes] | None = None
+        self.shell = 0
+        """Its process; 0: there is none."""
+        self._pipe = -1
 
     def watch(self, group: int) -> None:
         """Have this process group ended with us."""
         self._groups.add(group)
-        if self._shell is None:
-            self._begin()
-        else:
+        if self.shell:
             self._tell("+", [group])
+        elif sys.platform.startswith("linux"):
+            self._begin()
 
     def release(self, group: int) -> None:
         """It is gone: its number may soon be another's."""
@@ -46,35 +48,43 @@ class Watcher:
             self._groups.discard(group)
             self._tell("-", [group])
 
+    def close(self) -> None:
+        """As when we end: the groups that are left are ended, and so is the shell."""
+        if self.shell:
+            os.close(self._pipe)
+            os.waitpid(self.shell, 0)
+            self.shell = 0
+
     def _begin(self) -> None:
-        if not sys.platform.startswith("linux"):
-            return
+        ours, self._pipe = os.pipe()
         try:
-            self._shell = subprocess.Popen(
-                [SHELL, "-c", _SCRIPT, "upwell-watcher"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-                env={},
-                bufsize=0,
+            self.shell = os.posix_spawn(
+                SHELL,
+                ["sh", "-c", _SCRIPT, "upwell-watcher"],
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, ours, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
             )
         except OSError as error:
             LOG.warning("nobody watches what servers start: %s", error)
+            os.close(self._pipe)
             return
+        finally:
+            os.close(ours)
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:
         """A shell that somebody ended is replaced, and told everything."""
-        if self._shell is None or self._shell.stdin is None:
+        if not self.shell:
             return
         try:
-            self._shell.stdin.write(b"".join(b"%b %d\n" % (verb.encode(), one) for one in groups))
+            os.write(self._pipe, b"".join(b"%b %d\n" % (verb.encode(), one) for one in groups))
         except BrokenPipeError:
-            self._shell.stdin.close()
-            self._shell.kill()
-            self._shell.wait()
+            self.close()
             self._begin()
 
 

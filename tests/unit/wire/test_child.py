@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -29,11 +28,6 @@ def sleeper() -> subprocess.Popen[bytes]:
     return subprocess.Popen(["sleep", "1000"], start_new_session=True)
 
 
-def shell_of(watcher: Watcher) -> subprocess.Popen[bytes]:
-    assert watcher._shell is not None
-    return watcher._shell
-
-
 def ended(process: subprocess.Popen[bytes], within_seconds: float = 20.0) -> bool:
     try:
         return process.wait(within_seconds) == -signal.SIGKILL
@@ -51,12 +45,8 @@ def test_only_the_groups_that_are_left_are_ended():
         watcher.watch(one.pid)
     for released in (1, 3):
         watcher.release(sleepers[released].pid)
-    shell = shell_of(watcher)
-    assert shell.stdin is not None
-    shell.stdin.close()
-    shell.wait(20)
+    watcher.close()
     assert [ended(sleepers[n]) for n in (0, 2)] == [True, True]
-    time.sleep(0.1)
     assert [sleepers[n].poll() for n in (1, 3)] == [None, None]
     for released in (1, 3):
         sleepers[released].kill()
@@ -68,14 +58,11 @@ def test_a_shell_that_somebody_ended_is_replaced():
     watcher = Watcher()
     first, second = sleeper(), sleeper()
     watcher.watch(first.pid)
-    shell = shell_of(watcher)
-    shell.kill()
-    shell.wait()
+    shell = watcher.shell
+    os.kill(shell, signal.SIGKILL)
+    os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)
     watcher.watch(second.pid)
-    again = shell_of(watcher)
-    assert again.pid != shell.pid
-    assert again.stdin is not None
-    again.stdin.close()
+    assert watcher.shell not in (0, shell)
+    watcher.close()
     assert ended(first)
     assert ended(second)
-    again.wait(20)
