@@ -9,7 +9,15 @@ from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query
 from upwell.memory.background import Background, load
 from upwell.memory.calibrate import probability, relevance
-from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
+from upwell.memory.candidates import (
+    Filter,
+    Join,
+    by_anchors,
+    by_words,
+    keeping,
+    neighbours,
+    wanted_joins,
+)
 from upwell.memory.meaning import Meaning
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
@@ -70,7 +78,7 @@ def search(
     within = corpus(db, visible_scopes(db, query.scope))
     if not within.memories:
         return []
-    keep = Filter(query.scope.namespaces, now)
+    keep = keeping(db, query.scope.namespaces, now)
     pool = gather(db, query, within, keep, deadline, asked)
     if deadline.passed():
         return []
