@@ -83,9 +83,9 @@ Stamp = tuple[tuple[int, int, int], ...]
 """Of a database's files: inode, size, and when they were written."""
 
 
-def _written(path: Path) -> tuple[int, int, int]:
+def _written(path: str) -> tuple[int, int, int]:
     try:
-        found = path.stat()
+        found = os.stat(path)
     except OSError:
         return (0, 0, 0)
     return (found.st_ino, found.st_size, found.st_mtime_ns)
@@ -115,8 +115,8 @@ class Sources:
         question to the database."""
         if self._database is None:
             return ()
-        path = self._database.path
-        return tuple(_written(Path(f"{path}{end}")) for end in ("", "-wal"))
+        path = str(self._database.path)
+        return _written(path), _written(f"{path}-wal")
 
     async def add(self, source: Source) -> None:
         """Put it on the list, in place of what had its path.
