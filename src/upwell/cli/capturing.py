@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 inbox = typer.Typer(help="What was proposed to be remembered. Nothing of it is surfaced.")
 learn = typer.Typer(help="Propose memories from what is there.", no_args_is_help=True)
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which.")]
 All = Annotated[bool, typer.Option("--all", help="Every one.")]
 
 
@@ -67,7 +67,9 @@ def refuse(ids: Ids = None, everything: All = False) -> None:
 
 @learn.command("git")
 def git(
-    path: Annotated[Path, typer.Argument(help="A folder in the repository.")] = Path("."),
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder in the repository.")
+    ] = Path("."),
     commits: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 1000,
 ) -> None:
     """Propose memories from commit messages that say why, with the files they touched."""

@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 def feedback(
     surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="Its id, s_….")],
-    rating: Annotated[str, typer.Argument(help=" · ".join(Rating))],
+    rating: Annotated[str, typer.Argument(metavar="RATING", help=" · ".join(Rating))],
     memory: Annotated[
         str | None, typer.Option(help="One memory of it; all of them without.")
     ] = None,

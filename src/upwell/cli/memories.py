@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def remember(
     text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="What to remember. `-` reads stdin.")
+        list[str], typer.Argument(metavar="TEXT", help="What to remember. `-` reads stdin.")
     ],
     namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
@@ -88,9 +88,7 @@ async def _kept(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
 def recall(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[QUERY]...", help="What to look for; without it everything is listed."
-        ),
+        typer.Argument(metavar="QUERY", help="What to look for; without it everything is listed."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -232,7 +230,7 @@ def context(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MESSAGE]...",
+            metavar="MESSAGE",
             help="What the user said, `-` reads stdin; with --door session, nothing.",
         ),
     ] = None,

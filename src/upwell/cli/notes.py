@@ -27,7 +27,9 @@ def register(app: typer.Typer) -> None:
 
 @stm.command()
 def add(
-    content: Annotated[str, typer.Argument(help="What to note. `-` reads stdin.")],
+    content: Annotated[
+        str, typer.Argument(metavar="CONTENT", help="What to note. `-` reads stdin.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Keep a note. Prints its id."""
@@ -52,7 +54,9 @@ def add(
 
 @stm.command()
 def search(
-    query: Annotated[str | None, typer.Argument(help="Words that the note contains.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="Words that the note contains.")
+    ] = None,
     note_id: Annotated[str | None, typer.Option("--id")] = None,
     date: Annotated[str | None, typer.Option(help="The day it was made: YYYY-MM-DD, UTC.")] = None,
     as_json: Json = False,

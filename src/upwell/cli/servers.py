@@ -33,7 +33,9 @@ def serve(
 
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The prefix of its tools: NAME__tool.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The prefix of its tools: NAME__tool.")
+    ] = "",
     env: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
     ] = None,
@@ -120,7 +122,7 @@ def list_servers(
         table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
 
 
-def remove(name: Annotated[str, typer.Argument()]) -> None:
+def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Take an MCP server out of the gateway."""
     from upwell.setup.servers import remove_server
 

@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def compress(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="What to fit; stdin when left out.")
+        Path | None, typer.Argument(metavar="FILE", help="What to fit; stdin when left out.")
     ] = None,
     strategy: Annotated[str, typer.Option(help="How; auto chooses.")] = "auto",
     max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
@@ -61,7 +61,7 @@ def compress(
 
 
 def read(
-    key: Annotated[str, typer.Argument(help="The key that a notice names.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that a notice names.")],
 ) -> None:
     """Print the whole original kept under a key."""
     raw(with_app(lambda app: app.original(key)))

@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def bring_in(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="None: show what is imported."),
+        typer.Argument(metavar="PATH", help="None: show what is imported."),
     ] = None,
     form: Annotated[
         str, typer.Option("--format", help="auto, markdown, stm or jsonl; auto goes by the name.")
