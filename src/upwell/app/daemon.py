@@ -13,6 +13,7 @@ from upwell import __version__
 from upwell.app.cold import take_up
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.files import Stamp, stamp
 from upwell.ground.trace import LOG, export_spans
 from upwell.hook.control import Running, daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
@@ -34,7 +35,7 @@ class Warm:
         self._home = home
         self._app: App | None = None
         self._door: HookDoor | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Stamp | None = None
         self._chores: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._port = 0
@@ -54,20 +55,20 @@ class Warm:
         """
         self._app = await build(Settings(home=self._home, tolerant=True))
         self._door = self._app.hooks()
-        self._stamp = self._seen()
+        self._stamp = stamp(self.app.config.home.config_file)
         self._chores = asyncio.create_task(self._keep_house())
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
     ) -> bytes:
-        assert self._door is not None
-        return await self._door.answer(host, name, body, left_ms=left_ms, parent=parent)
+        return await self.door.answer(host, name, body, left_ms=left_ms, parent=parent)
 
     async def refresh(self) -> None:
         """Take up a changed configuration."""
-        if self._seen() == self._stamp:
+        now = stamp(self.app.config.home.config_file)
+        if now == self._stamp:
             return
-        self._stamp = self._seen()
+        self._stamp = now
         try:
             fresh = await build(Settings(home=self._home, tolerant=True))
         except (ConfigError, StoreError) as error:
@@ -132,16 +133,6 @@ class Warm:
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)
-
-    def _seen(self) -> tuple[int, int] | None:
-        """What tells that the configuration was written."""
-        if self._app is None:
-            return None
-        try:
-            found = self._app.config.home.config_file.stat()
-        except OSError:
-            return (0, 0)
-        return (found.st_mtime_ns, found.st_size)
 
 
 def _nobody_listens() -> None:

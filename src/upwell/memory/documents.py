@@ -12,7 +12,7 @@ from pathlib import Path
 
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
-from upwell.ground.files import is_there
+from upwell.ground.files import Stamp, is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.redact import redact
 from upwell.ground.text.counts import counted
@@ -32,7 +32,7 @@ from upwell.memory.scan import (
     scan,
     text_of,
 )
-from upwell.memory.sources import Form, Source, Sources, Stamp
+from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
@@ -85,7 +85,7 @@ class Documents:
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._looked: dict[str | None, tuple[float, float]] = {}
-        self._empty: Stamp | None = None
+        self._empty: tuple[Stamp | None, ...] | None = None
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The chunks and notes that bear on `query`, most probable first, each citing the lines

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.files import clear_halves, read_whole, write_whole
-from upwell.ground.sqlite_file import exclusively
+from upwell.ground.files import clear_halves, exclusively, read_whole, write_whole
 from upwell.ground.types import Trust
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from upwell.ground.db import Database, Owner
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import repository_of
 
 
@@ -79,18 +80,6 @@ def _is_text(name: str) -> bool:
     return True
 
 
-Stamp = tuple[tuple[int, int, int], ...]
-"""Of a database's files: inode, size, and when they were written."""
-
-
-def _written(path: Path) -> tuple[int, int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
-
-
 class Sources:
     """The list of them. A path stands in it once. Without a database it is empty for good."""
 
@@ -110,13 +99,13 @@ class Sources:
         )
         return [Source(path, cited, project or None) for path, cited, project in rows]
 
-    def stamp(self) -> Stamp:
+    def stamp(self) -> tuple[Stamp | None, ...]:
         """Differs from last time when somebody may have changed the list: two looks at files, no
         question to the database."""
         if self._database is None:
             return ()
         path = self._database.path
-        return tuple(_written(Path(f"{path}{end}")) for end in ("", "-wal"))
+        return tuple(stamp(f"{path}{end}") for end in ("", "-wal"))
 
     async def add(self, source: Source) -> None:
         """Put it on the list, in place of what had its path.

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.files import writing
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types import Memory, Provenance, Trust
-from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
+from upwell.memory.notes_file import NotesFile, Raw, is_note
 from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.rows import content_hash

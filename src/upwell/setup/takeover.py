@@ -14,6 +14,7 @@ from typing import Any
 import tomlkit
 
 from upwell.ground.errors import ConfigError, UpwellError, UsageError
+from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, OWN_SERVER, check_server_name
 from upwell.hosts.base import Where
@@ -21,7 +22,7 @@ from upwell.hosts.clients import ServerFile, clients
 from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Hooks, Plan
-from upwell.setup.servers import locked, read_document, write_document, written
+from upwell.setup.servers import read_document, write_document, written
 
 _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
@@ -105,7 +106,7 @@ class Clients:
         """
         if not takeover.config.changes:
             return
-        with locked(self._home):
+        with exclusively(self._home.config_file):
             path = takeover.config.path
             document = read_document(path)
             now = tomlkit.dumps(document) if path.exists() else None
