@@ -284,12 +284,12 @@ async def connect(
     """
     try:
         if server.url:
-            from upwell.wire.http import Endpoint, open_link
+            from upwell.wire.http import Address, open_link
 
             sse = server.transport is Transport.SSE
-            endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
+            address = Address(url=server.url, headers=server.headers, sse=sse)
             auth = _auth(server, logins)
-            link = open_link(endpoint, options.max_line_bytes, auth)
+            link = open_link(address, options.max_line_bytes, auth)
             return Connection(server, link, link.lines(), around, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
