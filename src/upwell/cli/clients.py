@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import note, raw, say, say_json
+from upwell.cli.output import Json, note, raw, say, say_json
 
 if TYPE_CHECKING:
     from upwell.hosts.install import Plan
@@ -18,7 +18,6 @@ Project = Annotated[
     bool, typer.Option("--project", help="Also what this folder configures for agents.")
 ]
 NO_AGENT = "no agent that upwell knows is here; any other one takes the command `upwell serve`"
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
@@ -13,7 +13,6 @@ from upwell.ground.project import repository_of
 if TYPE_CHECKING:
     from upwell.app import App
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 stm = typer.Typer(
     help="Short notes, in stm.json. One that nobody looks at is forgotten after 35 days.",

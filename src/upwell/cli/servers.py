@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.ground.errors import UsageError
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -94,7 +94,7 @@ def add(
 
 
 def list_servers(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the MCP servers behind the gateway."""
     from upwell.config import load

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.learning import demoted
-from upwell.cli.output import say, say_json
+from upwell.cli.output import Json, say, say_json
 from upwell.cli.session import with_app
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 def stats(
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today.")] = 7,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it kept silent."""
     found, against = with_app(lambda app: _counted(app, days))

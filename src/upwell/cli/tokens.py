@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 
 token = typer.Typer(help="Who may use `upwell serve --http`.", no_args_is_help=True)
 
@@ -33,7 +33,7 @@ def add(
 
 @token.command("list")
 def list_tokens(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Who has a token, beside the owner of this home."""
     from upwell.ground.home import Home, default_home

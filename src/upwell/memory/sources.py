@@ -14,6 +14,7 @@ from upwell.ground.db import Database, Owner
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import repository_of
+from upwell.memory.rows import is_text
 
 
 class Form(StrEnum):
@@ -63,21 +64,13 @@ def source_at(path: Path, folder: Path) -> Source:
         ) from error
     if not (real.is_dir() or real.is_file()):
         raise UsageError(f"cannot import {path}: it is no file and no folder")
-    if "\n" in str(real) or not _is_text(str(real)):
+    if "\n" in str(real) or not is_text(str(real)):
         raise UsageError(f"cannot import {str(path)!a}: its name is not plain text")
     named = Path(os.path.abspath(path))
     inside = named.is_relative_to(folder)
     cited = str(named.relative_to(folder)) if inside else str(named)
     project = repository_of(str(real if real.is_dir() else real.parent))
     return Source(str(real), "" if cited == "." else cited, project)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 class Sources:

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.ground.errors import UsageError
+from upwell.ground.text.times import iso
 from upwell.ground.types import Trust
 from upwell.memory.origins import Origin
 from upwell.memory.stm import Entry, ShortTerm
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
-from upwell.tools.recall import iso
 from upwell.wire.rawjson import dumps
 
 ADDED = "STM entry added"

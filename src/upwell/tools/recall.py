@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.principal import OWNER, Principal
+from upwell.ground.text.times import iso
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.frame import harmless
@@ -277,10 +277,3 @@ def entry(hit: Hit) -> dict[str, Any]:
         "superseded": bool(hit.signals.get(SUPERSEDED)),
         "expires_at": iso(memory.expires_at),
     }
-
-
-def iso(at: float | None) -> str | None:
-    """Seconds since the epoch as ISO-8601 UTC with Z."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

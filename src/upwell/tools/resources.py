@@ -10,11 +10,11 @@ from urllib.parse import unquote_plus
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
 from upwell.ground.principal import OWNER, Principal
+from upwell.ground.text.times import iso
 from upwell.ground.types import Hit, Memory
 from upwell.memory.successors import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
-from upwell.tools.recall import iso
 from upwell.wire.rawjson import dumps
 
 SEARCH_URI = "upwell://search/"

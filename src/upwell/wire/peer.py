@@ -119,6 +119,11 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
     return dumps(body)
 
 
+def error_code(error: bytes) -> object:
+    """The code of a raw JSON-RPC error; None where there is no error."""
+    return RawObject.parse(error).value("code") if error else None
+
+
 def answer_line(identity: bytes, reply: Reply) -> bytes:
     """The line that answers a request with a result or an error."""
     name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
