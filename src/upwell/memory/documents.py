@@ -14,6 +14,7 @@ from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
 from upwell.ground.files import Stamp, is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.project import is_seen
 from upwell.ground.redact import redact
 from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
@@ -210,7 +211,7 @@ class Documents:
         imported = await self._sources.all()
         self._empty = None if imported else stamp
         every = [*imported, *self._reader.sources()]
-        within = [one for one in every if project is None or one.project in (None, project)]
+        within = [one for one in every if is_seen(one.project, project)]
         paths = [one.path for one in every]
         known = await self.catalog.known() if self.catalog.exists else {}
         began = self._clock.monotonic()

@@ -22,10 +22,6 @@ class Origin:
     trust: Trust = Trust.USER
     session: str = ""
 
-    def is_seen_by(self, project: str | None) -> bool:
-        """A project sees its own notes and the global ones; None sees all."""
-        return project is None or self.project in (None, project)
-
 
 class Origins:
     """Note id → origin, in one JSON file. Its methods block; writing raises OSError."""

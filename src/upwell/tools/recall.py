@@ -8,6 +8,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.principal import OWNER, Principal
+from upwell.ground.project import is_seen
 from upwell.ground.text.times import iso
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
@@ -27,7 +28,7 @@ NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = 
 
 
 class Memories(Protocol):
-    """The part of the library that these tools use."""
+    """The part of the library that our tools and resources use."""
 
     async def search(
         self,
@@ -160,9 +161,8 @@ def get_tool(
         return text_result(numbered(path, rows, first, count))
 
     async def _full_text(memory_id: str) -> str:
-        memory = await memories.get(memory_id)
-        elsewhere = memory and project and memory.project not in (None, project)
-        if memory is None or elsewhere or not principal.sees(memory.namespace):
+        memory = await seen(memories, memory_id, project, principal)
+        if memory is None:
             raise UsageError(
                 f"no memory {memory_id!r}",
                 hint="memory_search finds ids; it may have been deleted",
@@ -184,6 +184,16 @@ def get_tool(
         annotations=READ_ONLY,
         run=run,
     )
+
+
+async def seen(
+    memories: Memories, memory_id: str, project: str | None, principal: Principal
+) -> Memory | None:
+    """The memory of this id, where this project and principal may see it."""
+    memory = await memories.get(memory_id)
+    if memory is None or not principal.sees(memory.namespace):
+        return None
+    return memory if is_seen(memory.project, project) else None
 
 
 def _without(places: Sequence[str]) -> list[str]:
