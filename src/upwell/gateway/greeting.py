@@ -59,7 +59,6 @@ class Hello:
 
     modern: bool = False
     capabilities: bytes = b"{}"
-    greeted: bool = False
 
 
 def known_now(upstreams: Iterable[Introduced]) -> Known:
@@ -142,7 +141,7 @@ async def greeted(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator
         params = RawObject.parse(message.params)
         if message.method == "initialize" and message.id is not None and not first.oversize:
             result = dumps(handshake(params, remembered(Home(default_home()))))
-            hello = Hello(capabilities=params.get("capabilities") or b"{}", greeted=True)
+            hello = Hello(capabilities=params.get("capabilities") or b"{}")
             await sink.write(answer_line(message.id, Reply(result=result)))
             return lines, hello
         envelope = envelope_of(params)

@@ -112,7 +112,6 @@ class Stream:
         self,
         send: Send,
         work: "asyncio.Task[bytes]",
-        headers: Headers = (),
         *,
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
@@ -128,13 +127,13 @@ class Stream:
                 )
             if events or not work.done() or self._spoke:
                 self.used = True
-                await follow(self._outbox, send, 0, headers, primed=self._primed)
+                await follow(self._outbox, send, 0, primed=self._primed)
                 return
             last = b"" if work.cancelled() else work.result()
             if last:
-                await respond(send, status(last), last, [*_JSON, *headers])
+                await respond(send, status(last), last, _JSON)
             else:
-                await respond(send, 202, b"", headers)
+                await respond(send, 202)
         finally:
             said.cancel()
 
@@ -152,17 +151,10 @@ class Stream:
             self._outbox.put(line)
 
 
-async def follow(
-    outbox: Outbox,
-    send: Send,
-    number: int,
-    headers: Headers = (),
-    *,
-    primed: bool = False,
-) -> None:
+async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = False) -> None:
     """Send what is said after a number as a stream of events, until its end or until we are
     cancelled."""
-    await begin(send, 200, [*_EVENTS, *headers])
+    await begin(send, 200, _EVENTS)
     body = b": open\n\n"
     if primed:
         body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
