@@ -7,6 +7,7 @@ import typer
 from upwell.cli.learning import demoted
 from upwell.cli.output import Json, say, say_json
 from upwell.cli.session import with_app
+from upwell.ground.text.counts import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -99,7 +100,7 @@ def _speech(found: "Stats", since: str) -> list[str]:
         f"upwell looked {_times(found.decisions)} {since} and spoke {_times(found.surfaced)} "
         f"({share}).",
         "",
-        f"  said       {_memories(found.memories)}: {found.used:,} seen in use, "
+        f"  said       {counted(found.memories, 'memory', 'memories')}: {found.used:,} seen in use, "
         f"{found.ignored:,} left no trace",
     ]
     if found.late:
@@ -148,10 +149,6 @@ def _savings(found: "Stats") -> list[str]:
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
-
-
-def _memories(number: int) -> str:
-    return "1 memory" if number == 1 else f"{number:,} memories"
 
 
 def _bar(number: int, most: int) -> str:

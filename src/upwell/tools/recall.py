@@ -84,14 +84,10 @@ def context_tool(
     )
 
 
-def nowhere() -> Sequence[str]:
-    return ()
-
-
 def search_tool(
     memories: Memories,
     project: str | None,
-    missing: Callable[[], Sequence[str]] = nowhere,
+    missing: Callable[[], Sequence[str]] = lambda: (),
     principal: Principal = OWNER,
 ) -> Tool:
     """`memory_search(query, max_results?)`; `missing` says which places the search just made did
@@ -134,15 +130,11 @@ def search_tool(
     )
 
 
-def unheard(session: str, memory_id: str) -> None:
-    return None
-
-
 def get_tool(
     memories: Memories,
     document: Document,
     project: str | None,
-    opened: Callable[[str, str], None] = unheard,
+    opened: Callable[[str, str], None] = lambda session, memory_id: None,
     principal: Principal = OWNER,
 ) -> Tool:
     """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
