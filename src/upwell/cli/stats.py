@@ -100,8 +100,8 @@ def _speech(found: "Stats", since: str) -> list[str]:
         f"upwell looked {_times(found.decisions)} {since} and spoke {_times(found.surfaced)} "
         f"({share}).",
         "",
-        f"  said       {counted(found.memories, 'memory', 'memories')}: {found.used:,} seen in use, "
-        f"{found.ignored:,} left no trace",
+        f"  said       {counted(found.memories, 'memory', 'memories')}: "
+        f"{found.used:,} seen in use, {found.ignored:,} left no trace",
     ]
     if found.late:
         lines.append(
