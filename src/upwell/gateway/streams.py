@@ -11,8 +11,7 @@ from typing import Any
 from upwell.gateway.replay import Outbox
 from upwell.ground.types import Reply
 from upwell.wire.lines import framed
-from upwell.wire.peer import Message, PeerBabbled, PeerGone
-from upwell.wire.rawjson import dumps
+from upwell.wire.peer import Message, PeerGone, line_of, settle
 
 Sent = MutableMapping[str, Any]
 Send = Callable[[Sent], Awaitable[None]]
@@ -26,13 +25,6 @@ _EVENTS: Headers = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-
-
-def line_of(method: str, params: bytes, identity: bytes = b"") -> bytes:
-    """A request or a notification as one line of JSON."""
-    head = b'"id":%b,' % identity if identity else b""
-    tail = b',"params":%b' % params if params else b""
-    return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
 
 
 class Questions:
@@ -66,15 +58,8 @@ class Questions:
     def answered(self, message: Message) -> None:
         """An answer came; one that nobody waits for is left alone."""
         future = self._waiting.get(message.id or b"")
-        if future is None or future.done():
-            return
-        error, result = message.body.get("error"), message.body.get("result")
-        if error is not None:
-            future.set_result(Reply(error=error))
-        elif result is not None:
-            future.set_result(Reply(result=result))
-        else:
-            future.set_exception(PeerBabbled("an answer with neither result nor error"))
+        if future is not None and not future.done():
+            settle(future, message)
 
     def close(self) -> None:
         for future in self._waiting.values():
