@@ -134,7 +134,7 @@ class SqliteShelf:
             )
             return {row[0]: _item(row) for row in rows}
 
-        return await self._database.read(look)
+        return await self._database.glance(look)
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
         now = self._clock.now()

@@ -90,9 +90,9 @@ def from_row(row: Sequence[Any]) -> Memory:
         id=row[1],
         namespace=row[2],
         text=text_of(row[3]),
-        tags=tuple(json.loads(row[4])),
-        paths=tuple(json.loads(row[5])),
-        symbols=tuple(json.loads(row[6])),
+        tags=_names(row[4]),
+        paths=_names(row[5]),
+        symbols=_names(row[6]),
         project=row[7] or None,
         source=row[8],
         lines=None if row[9] is None else (row[9], row[10]),
@@ -106,6 +106,10 @@ def from_row(row: Sequence[Any]) -> Memory:
         updated_at=row[21],
         viewed_at=row[22],
     )
+
+
+def _names(column: str) -> tuple[str, ...]:
+    return () if column == "[]" else tuple(json.loads(column))
 
 
 def text_of(value: str | bytes) -> str:

@@ -58,6 +58,9 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
+NO_JOIN: Mapping[str, float] = dict.fromkeys(
+    ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
+)
 MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
 """The names that stand in `Hit.signals`: the first always, the others where a model tells what
 texts mean; `superseded` may be beside them (`successors.py`)."""
@@ -136,6 +139,12 @@ def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
     return found
 
 
+def holds(candidate: Candidate, reading: Reading) -> bool:
+    """Does any word of the query stand in the candidate?"""
+    stems = reading.idf.keys()
+    return not (stems.isdisjoint(candidate.body) and stems.isdisjoint(candidate.extra))
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """A candidate, and how often it holds each stem of one query."""
@@ -210,14 +219,11 @@ def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequen
 
 def join_signals(
     joins: Mapping[str, Join], within: Corpus, candidate: Candidate
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """What the exact joins say about one candidate: of files and of symbols the best each."""
-    signals = dict.fromkeys(
-        ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"),
-        0.0,
-    )
     if not joins:
-        return signals
+        return NO_JOIN
+    signals = dict(NO_JOIN)
     for key in candidate.keys:
         join = joins.get(key)
         if join is None:

@@ -97,8 +97,8 @@ class Sources:
         question to the database."""
         if self._database is None:
             return ()
-        path = self._database.path
-        return tuple(stamp(f"{path}{end}") for end in ("", "-wal"))
+        path = str(self._database.path)
+        return stamp(path), stamp(f"{path}-wal")
 
     async def add(self, source: Source) -> None:
         """Put it on the list, in place of what had its path.

@@ -56,7 +56,8 @@ class Stemmer:
         try:
             return [known[word] for word in listed]
         except KeyError:
-            learned = self._learn({word for word in listed if word not in known})
+            unknown = {word for word in listed if word not in known and not _is_own_stem(word)}
+            learned = self._learn(unknown) if unknown else {}
             return [learned.get(word) or known.get(word) or fold(word) for word in listed]
 
     def close(self) -> None:
@@ -78,6 +79,11 @@ class Stemmer:
                 self._stems = {}
             self._stems.update(learned)
         return learned
+
+
+def _is_own_stem(word: str) -> bool:
+    """What ends in a digit has no ending that a stem could be without (Porter 1980)."""
+    return word.isascii() and word[-1:].isdigit()
 
 
 @lru_cache(maxsize=1)
