@@ -18,11 +18,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from upwell.ground.errors import StoreCorrupt, StoreError, UsageError
+from upwell.ground.files import exclusively
 from upwell.ground.sqlite_file import (
     Owner,
     Plan,
     Synchronous,
-    exclusively,
     finish,
     from_sqlite,
     prepare,

@@ -190,7 +190,7 @@ def _pattern_forms(path: str) -> list[tuple[str, float]]:
     return [*exact, (f"t:{file_stem(name)}", PATTERN)]
 
 
-def neighbours(db: sqlite3.Connection, numbers: Iterable[int]) -> set[int]:
+def neighbours(numbers: Iterable[int]) -> set[int]:
     """The numbers before and after these, in the same scope."""
     near: set[int] = set()
     for n in numbers:

@@ -114,7 +114,7 @@ def gather(
         found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys(), wanted), keep)
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
-        near = neighbours(db, turns) - found.keys()
+        near = neighbours(turns) - found.keys()
         found |= _seen(candidates(db, near, wanted), keep)
     background = load(db, query.scope, within)
     return Pool(found, joins, readings, within, background, likeness)
@@ -131,7 +131,7 @@ def _alike(
     db: sqlite3.Connection, asked: Asked, within: Corpus, keep: Filter, found: Iterable[int]
 ) -> "Likeness | None":
     others = set(found)
-    others |= neighbours(db, others)
+    others |= neighbours(others)
     return asked.meaning.look(db, asked.vector, within.scopes, keep.namespaces, others)
 
 
