@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from upwell.compress.units.base import LONG_LINE, Units, pieces
 from upwell.compress.units.plain import split as split_plain
+from upwell.compress.units.scaffold import Scaffold, scaffold
 from upwell.ground.text.language import language_in, language_of
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ GRAMMARS = {
 }
 _SCRIPT = """function_declaration class_declaration method_definition
     generator_function_declaration"""
-_C = "function_definition struct_specifier enum_specifier union_specifier type_definition"
+_C = "function_definition struct_specifier: enum_specifier: union_specifier: type_definition"
 _DEFINITIONS = {
     "python": "function_definition class_definition",
     "javascript": _SCRIPT,
@@ -37,8 +38,9 @@ _DEFINITIONS = {
     "java": "class_declaration interface_declaration method_declaration constructor_declaration "
     "enum_declaration record_declaration annotation_type_declaration",
     "c": _C,
-    "cpp": f"{_C} class_specifier namespace_definition",
+    "cpp": f"{_C} class_specifier: namespace_definition",
 }
+"""Kinds of nodes; with a colon those that define something only where they have a body."""
 _DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
 
 _MAX_CHARS = 2_000_000
@@ -65,9 +67,11 @@ def _tools(language: str) -> tuple[Any, Any]:
 
     module, entry = GRAMMARS[language]
     grammar = Language(getattr(import_module(module), entry)())
-    names = _DEFINITIONS[language].split()
-    query = Query(grammar, "\n".join(f"({name}) @definition" for name in names))
-    return Parser(grammar), query
+    kinds = [
+        f"({kind[:-1]} body: (_))" if kind[-1] == ":" else f"({kind})"
+        for kind in _DEFINITIONS[language].split()
+    ]
+    return Parser(grammar), Query(grammar, "\n".join(f"{kind} @definition" for kind in kinds))
 
 
 def split(text: str, name: str = "") -> Units:
@@ -78,7 +82,7 @@ def split(text: str, name: str = "") -> Units:
     rows = _row_starts(text)
     units = Units()
     units.reach = 2
-    _add_lines(units, text, rows, _definitions(text, language))
+    _add_lines(units, text, rows, definitions(scaffold(text, language), language))
     return units
 
 
@@ -94,24 +98,26 @@ def _row_starts(text: str) -> list[int]:
     return starts
 
 
-def _definitions(text: str, language: str) -> list[tuple[int, int, int]]:
+def definitions(source: Scaffold, language: str) -> list[tuple[int, int, int]]:
     """(first row, row after the signature, row after the end) of every definition, outer first."""
     from tree_sitter import QueryCursor
 
     parser, query = _tools(language)
-    tree = parser.parse(text.encode("utf-8", "replace"))
+    tree = parser.parse(source.text.encode("utf-8", "replace"))
     found = QueryCursor(query).captures(tree.root_node).get("definition", [])
-    spans = {_span(node) for node in found}
+    spans = {_span(node, source.rows) for node in found}
     return sorted(spans, key=lambda span: (span[0], -span[2]))
 
 
-def _span(node: "Node") -> tuple[int, int, int]:
-    first, last = node.start_point[0], node.end_point[0] + 1
+def _span(node: "Node", rows: list[int]) -> tuple[int, int, int]:
+    begin = node.start_point[0]
+    first, last = rows[begin], rows[node.end_point[0]] + 1
     body = node.child_by_field_name("body")
     head = last
     if body is not None:
         row = body.start_point[0]
-        head = row if row > first and _begins_row(node, body) else row + 1
+        above = row > begin and _begins_row(node, body)
+        head = rows[row - 1] + 1 if above else rows[row] + 1
     return first, min(max(head, first + 1), first + _SIGNATURE_LINES, last), last
 
 
