@@ -41,15 +41,18 @@ def assemble(
     wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
     note = _note(_whole(text, units), key)
     purse = room.without(note)
-    bought: list[list[int]] = []
-    chars = tokens = 0.0
-    for _ in range(_ROUNDS):
-        bought = _buy(units, text, wanted, purse, bought, chars, tokens)
-        result = _write(units, text, _all(bought), key)
+    bought = _buy(units, text, wanted, purse, [], 0.0, 0.0)
+    result = _write(units, text, _all(bought), key)
+    for _ in range(_ROUNDS - 1):
         if not room.holds(result.text):
             break
         chars = len(result.text) - len(note)
         tokens = weigh(result.text) - weigh(note) if room.tokens < math.inf else 0.0
+        more = _buy(units, text, wanted, purse, bought, chars, tokens)
+        if len(more) == len(bought):
+            break
+        bought = more
+        result = _write(units, text, _all(bought), key)
     while bought and not room.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
@@ -110,13 +113,13 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
             for other in (unit - step, unit + step):
                 if 0 <= other < size and worth > scores.get(other, 0.0):
                     scores[other] = worth
-    above: dict[tuple[int, ...], float] = {}
+    last: tuple[int, ...] = ()
+    worth = 0.0
     for unit, needs in enumerate(units.needs):
         if not needs:
             continue
-        worth = above.get(needs, -1.0)
-        if worth < 0.0:
-            worth = above[needs] = _UNDER * max([own.get(need, 0.0) for need in needs])
+        if needs is not last:
+            last, worth = needs, _UNDER * max([own.get(need, 0.0) for need in needs])
         if worth > 0.0:
             scores[unit] = scores.get(unit, 0.0) + worth
 

@@ -137,21 +137,24 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
                 score += weights[term] * more
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
-    nothing: dict[int, float] = {}
-    known: dict[tuple[int, int], float] = {}
+    around: dict[int, float] = {}
+    parent: Node | None = None
+    known: dict[int, dict[int, float]] = {}
+    here = known.setdefault(id(around), {})
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
-        path, own = first_like[node.path], hits.get(unit)
-        around = contexts.get(id(node.parent), nothing)
-        if own:
-            scores[unit] = worth(
-                path, {**around, **dict.fromkeys(own, 1.0)}, max(precision[path], 0.6)
-            )
+        if node.parent is not parent:
+            parent = node.parent
+            around = contexts[id(parent)]
+            here = known.setdefault(id(around), {})
+        path = first_like[node.path]
+        if unit in hits:
+            mine = {**around, **dict.fromkeys(hits[unit], 1.0)}
+            scores[unit] = worth(path, mine, max(precision[path], 0.6))
             continue
-        place = (path, id(around))
-        score = known.get(place)
+        score = here.get(path)
         if score is None:
-            score = known[place] = worth(path, around, precision[path])
+            score = here[path] = worth(path, around, precision[path])
         if score > 0.0:
             start, end = doc.starts[unit], doc.ends[unit]
             empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY

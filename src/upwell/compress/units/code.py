@@ -3,6 +3,7 @@
 import re
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from upwell.compress.units.base import LONG_LINE, Units, pieces
@@ -45,17 +46,22 @@ _DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
 
 _MAX_CHARS = 2_000_000
 _SIGNATURE_LINES = 6
-_SHORT_COMMENT = 13
+_COMMENT = r"""(?:\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})"""
 _LOOKS = re.compile(
-    r"""\s*+(?:(?P<empty>\S{0,2}\s*\Z)|(?P<comment>\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})
+    rf"""\n[^\S\n]*+(?:(?P<empty>\S{{0,2}}[^\S\n]*+(?=\n|\Z))
+    |(?P<remark>(?={_COMMENT})[^\n]{{0,12}}(?=\n|\Z))|(?P<comment>{_COMMENT})
     |(?P<imports>import\ |from\ |use\ |\#include|package\ |require|using\ )
-    |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*\s*
-    [A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S))
-    |(?P<telling>return|raise|throw|panic|assert|default|else|case\ ))""",
+    |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*[^\S\n]*
+    [A-Z][A-Z0-9_]{{2,}}\b.*(?:=|[^\S\n]\S))
+    |(?P<telling>return|raise|throw|panic|assert|default|else|case\ )|)""",
     re.X,
 )
+"""Matches every line once, by the line break before it."""
 _CALLABLE, _NAMED = 4.0, 3.0
-_WORTH = {"empty": -5.0, "comment": 1.0, "imports": -0.5, "constant": 2.0, "telling": 0.6}
+_WORTH = {
+    "empty": -5.0, "remark": -1.0, "comment": 1.0, "imports": -0.5, "constant": 2.0,
+    "telling": 0.6, None: 0.0,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=16)
@@ -136,6 +142,7 @@ def _add_lines(
     ahead = iter([*definitions, (len(rows), 0, 0)])
     following = next(ahead)
     row, count = 0, len(rows) - 1
+    looks = _looks(text)[:count]
     while row < count:
         while around and around[-1][0] <= row:
             around.pop()
@@ -152,21 +159,21 @@ def _add_lines(
             row = head
             continue
         stop = min(following[0], around[-1][0] if around else count, count)
-        _add_plain(units, text, rows[row : stop + 1], needs)
+        _add_plain(units, text, rows[row : stop + 1], looks[row:stop], needs)
         row = stop
 
 
-def _add_plain(units: Units, text: str, rows: list[int], needs: tuple[int, ...]) -> None:
+def _add_plain(
+    units: Units, text: str, rows: list[int], looks: list[float], needs: tuple[int, ...]
+) -> None:
     """The lines between two rows where a definition begins or ends."""
     depth = 0.3 * len(needs)
-    spans = list(pairwise(rows))
-    worth = [_weight(text, start, end) - depth for start, end in spans]
-    if max(end - start for start, end in spans) <= LONG_LINE:
-        units.add_row(rows, worth, needs)
+    if max(map(sub, rows[1:], rows)) <= LONG_LINE:
+        units.add_row(rows, [own - depth for own in looks], needs)
         return
-    for (start, end), own in zip(spans, worth, strict=True):
+    for (start, end), own in zip(pairwise(rows), looks, strict=True):
         for first, last in pieces(text, start, end):
-            units.add(first, last, own, needs)
+            units.add(first, last, own - depth, needs)
 
 
 def _signature(text: str, start: int, end: int) -> float:
@@ -174,11 +181,6 @@ def _signature(text: str, start: int, end: int) -> float:
     return _CALLABLE if text.find("(", start, end) >= 0 else _NAMED
 
 
-def _weight(text: str, start: int, end: int) -> float:
-    found = _LOOKS.match(text, start, end)
-    if found is None:
-        return 0.0
-    looks = found.lastgroup or ""
-    if looks == "comment" and end - found.start(looks) <= _SHORT_COMMENT:
-        return -1.0
-    return _WORTH[looks]
+def _looks(text: str) -> list[float]:
+    """What every line is worth by its looks."""
+    return [_WORTH[found.lastgroup] for found in _LOOKS.finditer("\n" + text)]
