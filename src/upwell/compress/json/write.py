@@ -8,7 +8,6 @@ from upwell.compress.json.rows import ABSENT, NONE, SIGN, Table, Tables
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
 from upwell.ground.types import Omission
 
-
 _START = attrgetter("start")
 
 
