@@ -21,6 +21,11 @@ _OPENS = re.compile(
 )
 """A line of a language with braces after which an inside may be missing."""
 _REMARKS = re.compile(r"(?:\n[ \t\r]*+(?:#[^\n]*+)?(?=\n))*+")
+_MANY_REMARKS = re.compile(
+    r"((?<=:)|(?<=:\r))?+\n[ \t]*+#[^\n]*+(?:\n[ \t]*+#[^\n]*+|\n[ \t\r]*+(?=\n)){2,}"
+)
+"""Lines of remarks in Python, which take its grammar longer than code does. The group says that
+they stand right below a signature and are shown with it."""
 _INDENT = re.compile(r"\n([ \t]*+)")
 _MAX_DEPTH = 6
 """How many insides with definitions may stand in one another; what is deeper stays whole."""
@@ -68,22 +73,50 @@ def scaffold(text: str, language: str) -> Scaffold:
     """`text` without insides that define nothing. In Python, which knows no empty body, a name
     stands where one was. Time is linear in the length of `text`."""
     led = "\n" + text
-    parts: list[str] = []
-    rows: list[int] = []
-    at, row = 1, 0
+    made = _Making(led)
     for start, end in _insides(led, language):
-        parts.append(led[at : start + 1])
-        kept = led.count("\n", at, start + 1)
-        rows.extend(range(row, row + kept))
-        row += kept + led.count("\n", start + 1, end)
+        made.keep(start + 1, remarks=language != "python")
+        made.skip(end + 1)
         if language == "python":
-            parts.append(_placeholder(led, start))
-            rows.append(row)
-        row += 1
-        at = end + 1
-    parts.append(led[at:])
-    rows.extend(range(row, row + led.count("\n", at) + 2))
-    return Scaffold("".join(parts), rows)
+            made.put(_placeholder(led, start))
+    made.keep(len(led), remarks=language != "python")
+    return Scaffold("".join(made.parts), [*made.rows, made.row])
+
+
+class _Making:
+    """A scaffold that is being made: what was kept of a text up to `at`, in its row `row`."""
+
+    def __init__(self, led: str) -> None:
+        self.parts: list[str] = []
+        self.rows: list[int] = []
+        self.row = 0
+        self._led = led
+        self._at = 1
+
+    def keep(self, end: int, *, remarks: bool) -> None:
+        """Take what comes before `end`, but for many lines of remarks where these need not be
+        read."""
+        for run in () if remarks else _MANY_REMARKS.finditer(self._led, self._at - 1, end):
+            if run[1] is None and '"""' not in run[0] and "'''" not in run[0]:
+                self._take(run.start() + 1)
+                self.skip(run.end() + 1)
+        self._take(end)
+
+    def _take(self, end: int) -> None:
+        after = self.row + self._led.count("\n", self._at, end)
+        self.parts.append(self._led[self._at : end])
+        self.rows.extend(range(self.row, after))
+        self.row, self._at = after, end
+
+    def skip(self, end: int) -> None:
+        """Leave out what comes before `end`."""
+        self.row += self._led.count("\n", self._at, end)
+        self._at = end
+
+    def put(self, line: str) -> None:
+        """Write a line that stands for the one that was left out last."""
+        self.parts.append(line)
+        self.rows.append(self.row - 1)
 
 
 def _placeholder(led: str, start: int) -> str:
@@ -102,16 +135,18 @@ def _insides(led: str, language: str) -> list[tuple[int, int]]:
         first, after, depth = todo.pop()
         for match in _INSIDE.finditer(led, first, after):
             start, end = match.span(3)
-            if begins.search(led, start, end):
+            if end - start < _LEAST_CHARS:
+                continue
+            if begins.search(led, start, end) or not _may_go(led, match, language):
                 if depth < _MAX_DEPTH:
                     todo.append((start, end, depth + 1))
-            elif end - start > _LEAST_CHARS and _may_go(led, match, language):
-                remarks = _REMARKS.match(led, start, end)
-                start = remarks.end() if remarks else start
-                said = start + len(led[start:end].rstrip())
-                if start < said:
-                    broken = led.find("\n", said, end)
-                    found.append((start, end if broken < 0 else broken))
+                continue
+            remarks = _REMARKS.match(led, start, end)
+            start = remarks.end() if remarks else start
+            said = start + len(led[start:end].rstrip())
+            if start < said:
+                broken = led.find("\n", said, end)
+                found.append((start, end if broken < 0 else broken))
     found.sort()
     return found
 
