@@ -71,19 +71,20 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
         number: question.terms[number].weight * rarity(len(units), len(found))
         for number, found in hits.items()
     }
-    own: dict[int, dict[int, float]] = {}
+    totals: dict[int, float] = {}
     for number, found in hits.items():
+        weight = weights[number]
         for unit in found:
-            own.setdefault(unit, {})[number] = weights[number]
+            totals[unit] = totals.get(unit, 0.0) + weight
     whole = sum(
         weights.get(number, rarity(len(units), 0))
         for number, term in enumerate(question.terms)
         if term.weight >= 1.0
     )
-    scores: dict[int, float] = {}
-    for unit, terms in own.items():
-        total = sum(terms.values())
-        scores[unit] = total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+    scores = {
+        unit: total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+        for unit, total in totals.items()
+    }
     best = max(scores.values(), default=0.0)
     _lend(units, scores, dict(scores))
     return scores, min(1.0, best / whole) if whole else 0.0
@@ -110,9 +111,11 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
         worth = score
         for step in range(1, units.reach + 1):
             worth *= _NEIGHBOUR
-            for other in (unit - step, unit + step):
-                if 0 <= other < size and worth > scores.get(other, 0.0):
-                    scores[other] = worth
+            before, behind = unit - step, unit + step
+            if before >= 0 and worth > scores.get(before, 0.0):
+                scores[before] = worth
+            if behind < size and worth > scores.get(behind, 0.0):
+                scores[behind] = worth
     last: tuple[int, ...] = ()
     worth = 0.0
     for unit, needs in enumerate(units.needs):
