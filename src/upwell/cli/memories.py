@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
-from upwell.cli.times import iso, seconds_of
+from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
+from upwell.ground.text.times import iso
 from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Surfacing
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from upwell.memory.topics import Topic
 
 MOST_FOUND, MOST_LISTED = 10, 100
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -177,7 +177,7 @@ def _row(hit: Hit) -> dict[str, str]:
         "id": memory.id,
         "score": f"{hit.score:.2f}" if hit.score else "",
         "namespace": memory.namespace,
-        "date": iso(memory.created_at)[:10],
+        "date": (iso(memory.created_at) or "")[:10],
         "where": citation(memory) if memory.source else os.path.basename(memory.project or ""),
         "text": " ".join([*(f"({mark})" for mark in marks), memory.text]),
     }

@@ -46,6 +46,7 @@ from upwell.wire.peer import (
     PeerBabbled,
     PeerGone,
     PeerLost,
+    error_code,
 )
 from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
 
@@ -133,7 +134,7 @@ class Connection:
         for _ in range(_MAX_PAGES):
             reply = await self.ask(method, params, client)
             if reply.error:
-                if _code(reply.error) == METHOD_NOT_FOUND:
+                if error_code(reply.error) == METHOD_NOT_FOUND:
                     return ()
                 raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
@@ -166,7 +167,7 @@ class Connection:
         with self._in_flight.begun(params, client, patience) as call:
             for _ in range(MOST_ROUNDS):
                 reply = await self._asked(method, call)
-                if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
+                if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
                     await self.tools()
                     reply = await self._asked(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
@@ -301,12 +302,12 @@ async def connect(
     """
     try:
         if server.url:
-            from upwell.wire.http import Endpoint, open_link
+            from upwell.wire.http import Address, open_link
 
             sse = server.transport is Transport.SSE
-            endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
+            address = Address(url=server.url, headers=server.headers, sse=sse)
             auth = _auth(server, logins)
-            link = open_link(endpoint, options.max_line_bytes, auth)
+            link = open_link(address, options.max_line_bytes, auth)
             return Connection(server, link, link.lines(), around, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
@@ -362,7 +363,3 @@ def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeou
         server=server.name,
         hint=f"try again, or raise call_timeout_seconds of [server.{server.name}]",
     )
-
-
-def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code") if error else None

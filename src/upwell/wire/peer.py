@@ -123,10 +123,33 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
     return dumps(body)
 
 
+def error_code(error: bytes) -> object:
+    """The code of a raw JSON-RPC error; None where there is no error."""
+    return RawObject.parse(error).value("code") if error else None
+
+
+def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
+    """A request, or without an id a notification, as one line of JSON."""
+    head = b'"id":%b,' % identity if identity else b""
+    tail = b',"params":%b' % params if params else b""
+    return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
+
+
 def answer_line(identity: bytes, reply: Reply) -> bytes:
     """The line that answers a request with a result or an error."""
     name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
+
+
+def settle(waiting: "asyncio.Future[Reply]", message: Message) -> None:
+    """Give whoever waits the answer that this message is."""
+    error, result = message.body.get("error"), message.body.get("result")
+    if error is not None:
+        waiting.set_result(Reply(error=error, repaired=message.repaired))
+    elif result is not None:
+        waiting.set_result(Reply(result=result, repaired=message.repaired))
+    else:
+        waiting.set_exception(PeerBabbled("an answer with neither result nor error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]
@@ -197,10 +220,7 @@ class Peer:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[identity] = future
         try:
-            await self._send(
-                b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}'
-                % (identity, dumps(method), params)
-            )
+            await self._send(line_of(method, params, identity))
             return await future
         except asyncio.CancelledError:
             self._given_up(identity, late)
@@ -210,8 +230,7 @@ class Peer:
             self._waiting.pop(identity, None)
 
     async def notify(self, method: str, params: bytes = b"") -> None:
-        tail = b',"params":' + params if params else b""
-        await self._send(b'{"jsonrpc":"2.0","method":%b%b}' % (dumps(method), tail))
+        await self._send(line_of(method, params))
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
         """Answer a request of the other side with a result or an error."""
@@ -283,13 +302,7 @@ class Peer:
         if future is None or future.done():
             LOG.warning("an answer that nobody waits for, id %r", identity[:40])
             return
-        error, result = message.body.get("error"), message.body.get("result")
-        if error is not None:
-            future.set_result(Reply(error=error, repaired=message.repaired))
-        elif result is not None:
-            future.set_result(Reply(result=result, repaired=message.repaired))
-        else:
-            future.set_exception(PeerBabbled("an answer with neither result nor error"))
+        settle(future, message)
 
     def _refuse(self, line: Line) -> None:
         """A line over the cap: fail the request it answers, or all when that cannot be told."""
