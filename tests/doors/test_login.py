@@ -208,6 +208,24 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     assert token(peer) in guarded.state["tokens"]
 
 
+def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
+    gateway: Gateway, guarded: Guarded, person: Person
+) -> None:
+    person.add(guarded.url)
+    assert person.log_in().code == 0
+    peer = gateway()
+    peer.wait_for_tools("x__whoami")
+    guarded.control('set?wider="notes:write%20notes:read"')
+    said = complaint(whoami(peer))
+    assert "more rights (notes:write notes:read)" in said
+    assert "upwell login x" in said
+    assert person.login() == "too narrow: log in again"
+    assert peer.ask("tools/list", {}, 10)["result"]["tools"], "the server is not given up"
+    assert person.log_in().code == 0
+    assert person.login() == "renewed by itself"
+    assert token(peer) in guarded.state["tokens"]
+
+
 def test_a_login_is_bound_to_its_address(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:

@@ -37,7 +37,9 @@ async def log_in(
             f"{name!r} is a program, not an address", hint="give it what it needs as env"
         )
     logins = Logins(config.home.prepare().logins_file)
-    wish = Wish(server=name, url=server.url, client_id=client_id, port=port)
+    before = logins.get(name, server.url)
+    scope = f"{before.scope} {before.wanted}" if before and before.wanted else ""
+    wish = Wish(server=name, url=server.url, client_id=client_id, port=port, scope=scope)
     login = await with_sdk(wish, show)
     logins.put(name, login)
     await forget_answers()

@@ -12,7 +12,7 @@ import webbrowser
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from upwell.ground.errors import UpstreamUnavailable
 from upwell.setup.callback import Callback
@@ -40,12 +40,14 @@ Show = Callable[[str], Awaitable[None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """A login to be made: the server's name and address, and who we are there if that was agreed on
-    beforehand (`client_id`), with the port of the redirect; else we register ourselves."""
+    beforehand (`client_id`), with the port of the redirect; else we register ourselves. `scope` is
+    asked for beside what the server asks for by itself."""
 
     server: str
     url: str
     client_id: str = ""
     port: int = 0
+    scope: str = ""
 
 
 async def in_browser(address: str) -> None:
@@ -105,7 +107,7 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
     async def redirect(address: str) -> None:
         _check(address, wish.url)
         callback.expect(parse_qs(urlsplit(address).query)["state"][0], wish.server)
-        await show(address)
+        await show(with_scope(address, wish.scope))
 
     async def came_back() -> AuthorizationCodeResult:
         given = await callback.answer()
@@ -140,6 +142,18 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
         redirect_handler=redirect,
         callback_handler=came_back,
     )
+
+
+def with_scope(address: str, scope: str) -> str:
+    """The address of an authorization request that asks for these scopes, too. The SDK asks for
+    what the server's metadata names, and for more only within a session of its own."""
+    if not scope:
+        return address
+    parts = urlsplit(address)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    asked = dict.fromkeys([*"".join(query.get("scope", [])).split(), *scope.split()])
+    query["scope"] = [" ".join(asked)]
+    return parts._replace(query=urlencode(query, doseq=True)).geturl()
 
 
 class _Nowhere:
@@ -179,7 +193,7 @@ def _login(wish: Wish, provider: "OAuthClientProvider") -> Login:
         client_secret=client.client_secret or "",
         auth_method=client.token_endpoint_auth_method or "none",
         resource=context.get_resource_url() if with_resource else "",
-        scope=tokens.scope or "",
+        scope=" ".join(dict.fromkeys(f"{tokens.scope or ''} {wish.scope}".split())),
     )
 
 

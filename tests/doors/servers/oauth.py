@@ -28,10 +28,12 @@ STATE: dict[str, Any] = {
     "forge": False,
     "lifetime": 3600,
     "scopes": [],
+    "wider": "",
 }
 CLIENTS: dict[str, dict[str, Any]] = {"agreed-on": {"redirect_uris": None, "secret": ""}}
 CODES: dict[str, dict[str, str]] = {}
 ACCESS: set[str] = set()
+SCOPES: dict[str, str] = {}
 REFRESH: dict[str, str] = {}
 LOCK = threading.Lock()
 
@@ -166,6 +168,7 @@ class Oauth(BaseHTTPRequestHandler):
         name = self.client(body)
         if body.get("resource") != f"{self.own}/mcp":
             raise Refused("invalid_target")
+        scope = ""
         if body["grant_type"] == "authorization_code":
             asked = CODES.pop(body.get("code", ""), None)
             challenge = base64.urlsafe_b64encode(
@@ -178,6 +181,7 @@ class Oauth(BaseHTTPRequestHandler):
                 or asked["code_challenge"] != challenge.rstrip("=")
             ):
                 raise Refused("invalid_grant")
+            scope = asked.get("scope", "")
             STATE["exchanged"] += 1
         elif REFRESH.pop(body.get("refresh_token", ""), None) == name:
             STATE["refreshed"] += 1
@@ -186,6 +190,7 @@ class Oauth(BaseHTTPRequestHandler):
             raise Refused("invalid_grant")
         access, refresh = f"at-{secrets.token_urlsafe(24)}", f"rt-{secrets.token_urlsafe(24)}"
         ACCESS.add(access)
+        SCOPES[access] = scope
         REFRESH[refresh] = name
         said = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh}
         self.send(200, {**said, "expires_in": STATE["lifetime"]})
@@ -198,6 +203,11 @@ class Oauth(BaseHTTPRequestHandler):
             self.send(401, www_authenticate=f'Bearer resource_metadata="{metadata}"')
             return
         identity, method = body.get("id"), body["method"]
+        lacks = set(STATE["wider"].split()) - set(SCOPES.get(token, "").split())
+        if method == "tools/call" and lacks:
+            asked = f'Bearer error="insufficient_scope", scope="{STATE["wider"]}"'
+            self.send(403, {"error": "forbidden"}, www_authenticate=asked)
+            return
         if identity is None:
             self.send(202)
         elif method == "initialize":
