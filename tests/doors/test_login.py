@@ -226,6 +226,25 @@ def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
     assert token(peer) in guarded.state["tokens"]
 
 
+def test_a_machine_logs_in_with_a_secret_and_without_a_browser(
+    gateway: Gateway, guarded: Guarded, upwell: Upwell, home: Path
+) -> None:
+    assert upwell("add", "x", "--url", guarded.url, "--auth", "oauth").code == 0
+    args = ["login", "x", "--client-id", "robot", "--client-secret-env", "ROBOT"]
+    assert "--issuer" in upwell(*args, env={"ROBOT": "hush-robot"}).err
+    elsewhere = upwell(*args, "--issuer", "https://a.example", env={"ROBOT": "hush-robot"})
+    assert elsewhere.code == 1
+    assert guarded.state["machines"] == 0, "nobody else is told the secret"
+    done = upwell(*args, "--issuer", guarded.own, env={"ROBOT": "hush-robot"})
+    assert done.line == "logged in at x (renewed by itself)"
+    assert "hush-robot" not in done.out + done.err + (home / "config.toml").read_text()
+    peer = gateway()
+    peer.wait_for_tools("x__whoami")
+    guarded.control("expire")
+    assert token(peer) in guarded.state["tokens"]
+    assert guarded.state["machines"] == 2
+
+
 def test_a_login_is_bound_to_its_address(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:

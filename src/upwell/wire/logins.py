@@ -44,12 +44,18 @@ class Login:
     auth_method: str = "none"
     resource: str = ""
     scope: str = ""
+    is_machine: bool = False
+    """Made with a secret and no person (RFC 6749, section 4.4), and renewed in the same way."""
     wanted: str = ""
     """Scopes that the server asked for since: the next login asks for them too."""
 
     @property
     def holds(self) -> bool:
         return bool(self.access_token)
+
+    @property
+    def is_renewable(self) -> bool:
+        return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
         """Can it be used as it is?"""
@@ -62,8 +68,8 @@ class Login:
             return NEEDED
         if self.wanted:
             return "too narrow: log in again"
-        if self.refresh_token or self.expires_at is None:
-            return "renewed by itself" if self.refresh_token else "yes"
+        if self.is_renewable or self.expires_at is None:
+            return "renewed by itself" if self.is_renewable else "yes"
         until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
         return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 

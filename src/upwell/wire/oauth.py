@@ -102,7 +102,7 @@ class LoginAuth(httpx2.Auth):
                 lock.release()
 
     async def _renew(self, login: Login) -> Login:
-        if not (login.refresh_token and login.token_endpoint):
+        if not login.is_renewable:
             self._keep(login.over())
             raise LoginNeeded("its login is over")
         async with httpx2.AsyncClient(timeout=RENEW_SECONDS, follow_redirects=False) as client:
@@ -152,11 +152,10 @@ def _wanted_scope(response: httpx2.Response) -> str:
 
 
 def _request(login: Login) -> httpx2.Request:
-    data = {
-        "grant_type": "refresh_token",
-        "refresh_token": login.refresh_token,
-        "client_id": login.client_id,
-    }
+    data = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
+    if login.is_machine:
+        data = {"grant_type": "client_credentials", "scope": login.scope}
+    data = {name: value for name, value in data.items() if value} | {"client_id": login.client_id}
     headers = {"accept": "application/json"}
     if login.resource:
         data["resource"] = login.resource

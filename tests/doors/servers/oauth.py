@@ -22,6 +22,7 @@ STATE: dict[str, Any] = {
     "authorized": 0,
     "exchanged": 0,
     "refreshed": 0,
+    "machines": 0,
     "refused": 0,
     "strangers": [],
     "deny": False,
@@ -30,7 +31,10 @@ STATE: dict[str, Any] = {
     "scopes": [],
     "wider": "",
 }
-CLIENTS: dict[str, dict[str, Any]] = {"agreed-on": {"redirect_uris": None, "secret": ""}}
+CLIENTS: dict[str, dict[str, Any]] = {
+    "agreed-on": {"redirect_uris": None, "secret": ""},
+    "robot": {"redirect_uris": [], "secret": "hush-robot"},
+}
 CODES: dict[str, dict[str, str]] = {}
 ACCESS: set[str] = set()
 SCOPES: dict[str, str] = {}
@@ -183,6 +187,12 @@ class Oauth(BaseHTTPRequestHandler):
                 raise Refused("invalid_grant")
             scope = asked.get("scope", "")
             STATE["exchanged"] += 1
+        elif body["grant_type"] == "client_credentials" and name == "robot":
+            STATE["machines"] += 1
+            ACCESS.add(access := f"at-{secrets.token_urlsafe(24)}")
+            said = {"access_token": access, "token_type": "Bearer"}
+            self.send(200, {**said, "expires_in": STATE["lifetime"]})
+            return
         elif REFRESH.pop(body.get("refresh_token", ""), None) == name:
             STATE["refreshed"] += 1
         else:
