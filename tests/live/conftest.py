@@ -1,6 +1,7 @@
 """An agent from npm with upwell's hooks, in a home of its own, before a model that plays a part."""
 
 import json
+import os
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,7 +25,9 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.house = House(folder)
         self.folder = folder
-        Path(self.house.file("gauge.py")).write_text("def gauge():\n    return 3\n")
+        gauge = Path(self.house.file("gauge.py"))
+        gauge.write_text("def gauge():\n    return 3\n")
+        os.utime(gauge, (0, 0))
         subprocess.run(["git", "init", "-q", self.house.project], check=True)
         others = [
             {"text": f"Note {number}: the {word} of the {place} was changed"}
