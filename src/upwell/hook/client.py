@@ -39,7 +39,7 @@ MARGIN_SECONDS = 0.02
 """The daemon is told that much less, so that its answer comes in time."""
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
-SESSION_SECONDS = 2.0
+SESSION_SECONDS = 4.0
 """A session that begins waits that long for a daemon that is being started: once, and nothing else
 is going on then."""
 LOOK_SECONDS = 0.05

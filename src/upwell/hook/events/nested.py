@@ -7,6 +7,8 @@ from typing import Any
 
 from upwell.ground.sessions import within
 from upwell.hook.events.base import (
+    RESUMED,
+    STARTED,
     SUBAGENT,
     Event,
     EventKind,
@@ -38,9 +40,9 @@ def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedHost:
     """A host of that shape. `readers` map its tools that look at something to surfacing's names.
-    `made_up` is how a prompt begins that the host itself puts in, without the user. `own` and `put`
-    are how a tool's answer is taken and given, where the host lets it be
-    replaced."""
+    `made_up` is how a prompt begins that the host itself puts in, without the user; `restores`: a
+    session that it resumes has what hooks said as it began. `own` and `put` are how a tool's answer
+    is taken and given, where the host lets it be replaced."""
 
     name: str
     max_bytes: int
@@ -48,6 +50,7 @@ class NestedHost:
     readers: Mapping[str, str]
     servers: Sequence[str] = ("mcp__",)
     made_up: str = ""
+    restores: bool = False
     own: Own = never
     put: Put = nowhere
     reply_tokens: int | None = None
@@ -65,7 +68,7 @@ class NestedHost:
             if self.made_up and text.startswith(self.made_up):
                 return None
         elif kind is EventKind.SESSION:
-            text = SUBAGENT if _agent_in(payload) else text_of(payload.get("source"), 64)
+            text = SUBAGENT if _agent_in(payload) else self._why(payload)
         elif kind in _OVER:
             said = payload.get("last_assistant_message", payload.get("prompt_response"))
             text = text_of(said)
@@ -78,6 +81,10 @@ class NestedHost:
             transcript=_transcript_in(payload) if kind in _OVER else "",
             agent=_agent_in(payload),
         )
+
+    def _why(self, payload: Mapping[str, Any]) -> str:
+        why = text_of(payload.get("source"), 64)
+        return why if self.restores or why != RESUMED else STARTED
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return additional_context(event, text)
