@@ -24,6 +24,8 @@ from upwell.surface.rules import SILENT, Rules, rule_lines
 from upwell.surface.seen import Seen
 
 KIND = "opening"
+_UNSPOKEN = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
+"""Where nothing at all is said, what is owed waits."""
 HEADING = "Of this project, lately:"
 GOING_ON = "Of this session so far, and of this project:"
 COMPACTED = "compact"
@@ -115,7 +117,7 @@ class Opening:
         """`outcome` with what the session should have begun with, where that came too late."""
         if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
             return outcome
-        if isinstance(outcome, Skip) and outcome.reason in SILENT:
+        if isinstance(outcome, Skip) and outcome.reason in _UNSPOKEN:
             return outcome
         found = outcome.memories if isinstance(outcome, Surfacing) else ()
         said = {memory.id for memory in found}
