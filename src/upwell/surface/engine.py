@@ -175,7 +175,8 @@ class Surfacer:
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
-            await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
+            told, who = (cue.session, cue.principal.name) if cue else (session, "")
+            await self._seen.untold(surfacing.memories, told, who)
             if cue is not None and begins:
                 await self._opening.take_back(cue, surfacing)
             elif any(hit.memory.pinned for hit in surfacing.hits):
