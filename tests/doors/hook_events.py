@@ -1,5 +1,6 @@
 """Events of every host as their documentation and bundles show them (2026-09), to be filled in with
-a project, a file in it and a prompt."""
+a project, a file in it and a prompt. Those of Codex CLI (0.169.0), Gemini CLI (0.61.0) and OpenCode
+(1.18.33, by our plugin) are what the hosts themselves sent, with other paths and ids."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -61,37 +62,52 @@ def claude_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
     )
 
 
+def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
+    base = {
+        "session_id": "0199",
+        "turn_id": "01a20017-1a8b-7e61-aba5-bd6f4bd5dc13",
+        "transcript_path": f"{cwd}/.t/rollout-2026-11-21T21-50-43-0199.jsonl",
+        "cwd": cwd,
+        "hook_event_name": event,
+        "model": "gpt-5.4-codex",
+        "permission_mode": "bypassPermissions",
+    }
+    return {**base, **more}
+
+
 def codex_read(cwd: str, file: str, tool: str = "Bash") -> dict[str, Any]:
     """Codex has no tool that reads files: it runs a shell."""
-    return {
-        "cwd": cwd,
-        "hook_event_name": "PostToolUse",
-        "model": "gpt-5.4-codex",
-        "permission_mode": "default",
-        "session_id": "0199",
-        "tool_input": {"command": f"sed -n '1,120p' {file}"},
-        "tool_name": tool,
-        "tool_response": "x\n",
-        "tool_use_id": "call_1",
-        "transcript_path": None,
-        "turn_id": "2",
-    }
+    return codex(
+        cwd,
+        "PostToolUse",
+        tool_name=tool,
+        tool_input={"command": f"sed -n '1,120p' {file}"},
+        tool_response="x\n",
+        tool_use_id="call_1",
+    )
+
+
+def codex_begins(cwd: str, source: str = "startup") -> dict[str, Any]:
+    """No turn has begun yet."""
+    event = codex(cwd, "SessionStart", source=source)
+    return {key: value for key, value in event.items() if key != "turn_id"}
 
 
 def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
     base = {
         "session_id": "gem-1",
-        "transcript_path": f"{cwd}/.t/chat.json",
+        "transcript_path": f"{cwd}/.t/session-2026-11-21T21-56-1daf4fd8.jsonl",
         "cwd": cwd,
         "hook_event_name": event,
-        "timestamp": "2026-09-18T10:00:00.000Z",
+        "timestamp": "2026-11-21T21:56:55.747Z",
     }
     return {**base, **more}
 
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
-    reply = {"llmContent": "x", "returnDisplay": "", "error": None}
-    given = {"absolute_path": file}
+    """The path is the model's: absolute, or as here below the folder."""
+    reply = {"llmContent": "x", "returnDisplay": ""}
+    given = {"file_path": file.removeprefix(f"{cwd}/")}
     return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given, tool_response=reply)
 
 
@@ -153,8 +169,8 @@ HOSTS: dict[str, Documented] = {
     ),
     "codex": Documented(
         args=lambda _: [],
-        session=lambda cwd: claude_like("0199", cwd, "SessionStart", source="startup"),
-        prompt=lambda cwd, said: claude_like("0199", cwd, "UserPromptSubmit", prompt=said),
+        session=codex_begins,
+        prompt=lambda cwd, said: codex(cwd, "UserPromptSubmit", prompt=said),
         tool=codex_read,
         write=lambda cwd, file: codex_read(cwd, file, "apply_patch"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},

@@ -35,6 +35,7 @@ class Event:
     `reply_chars` is the size of the tool's answer where the event says it, `transcript` the file
     that the host keeps of the session. `reply` is what the tool answered, in the host's own shape,
     where the host would take something else in its place; None where it would not.
+    `tells_compactions`: each has an event of its own; else only the transcript shows them.
     """
 
     kind: EventKind
@@ -47,6 +48,7 @@ class Event:
     reply_chars: int | None = None
     transcript: str = ""
     reply: Any = None
+    tells_compactions: bool = True
 
 
 class Host(Protocol):

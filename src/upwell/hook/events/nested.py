@@ -24,6 +24,16 @@ Own = Callable[[str, Any], Any]
 Put = Callable[[Event, Any], Mapping[str, Any]]
 
 
+def as_given(prompt: str) -> str:
+    """The prompt is the user's own words."""
+    return prompt
+
+
+def always(payload: Mapping[str, Any]) -> bool:
+    """An event that the agent is about to forget means that it will."""
+    return True
+
+
 def never(tool: str, reply: Any) -> Any:
     """The host takes nothing in place of what a tool answered."""
     return None
@@ -37,7 +47,8 @@ def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
 class NestedHost:
     """A host of that shape. `readers` map its tools that look at something to surfacing's names.
     `own` and `put` are how a tool's answer is taken and given, where the host lets it be
-    replaced."""
+    replaced. `asked` takes out of a prompt what the host put into it, `forgets` says whether the
+    event before a compaction is one."""
 
     name: str
     max_bytes: int
@@ -47,25 +58,35 @@ class NestedHost:
     own: Own = never
     put: Put = nowhere
     reply_tokens: int | None = None
+    asked: Callable[[str], str] = as_given
+    forgets: Callable[[Mapping[str, Any]], bool] = always
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.events.get(name)
-        if kind is None:
+        if kind is None or (kind is EventKind.COMPACT and not self.forgets(payload)):
             return None
         session, cwd = session_of(payload.get("session_id")), folder_of(payload.get("cwd"))
         if kind is EventKind.TOOL:
             return self._call(name, payload, session, cwd)
         text = ""
         if kind is EventKind.PROMPT:
-            text = text_of(payload.get("prompt"))
+            text = self.asked(text_of(payload.get("prompt")))
         elif kind is EventKind.SESSION:
             text = text_of(payload.get("source"), 64)
         elif kind is EventKind.STOP:
             said = payload.get("last_assistant_message", payload.get("prompt_response"))
             text = text_of(said)
         kept = text_of(payload.get("transcript_path"), 4_096) if kind in _OVER else ""
-        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text, transcript=kept)
+        return Event(
+            kind=kind,
+            name=name,
+            session=session,
+            cwd=cwd,
+            text=text,
+            transcript=kept,
+            tells_compactions=self.forgets is always,
+        )
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return additional_context(event, text)
