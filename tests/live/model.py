@@ -95,7 +95,7 @@ class Model:
                 for cue, calls in self.script.items():
                     if cue in said[place].text:
                         made = sum(part.kind == "call" for part in said[place:])
-                        return calls[made] if made < len(calls) else DONE
+                        return calls[made].after(said) if made < len(calls) else DONE
         return DONE
 
 

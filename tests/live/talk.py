@@ -1,19 +1,11 @@
 """What every API of a model says in its own way: parts of a conversation, and calls of tools."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 DONE = "That is all."
-
-
-@dataclass(frozen=True)
-class Call:
-    """A tool that the model wants called."""
-
-    tool: str
-    args: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -22,6 +14,18 @@ class Said:
 
     kind: str
     text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """A tool that the model wants called; `args` may depend on what was said so far."""
+
+    tool: str
+    args: Mapping[str, Any] | Callable[[Sequence[Said]], Mapping[str, Any]]
+
+    def after(self, said: Sequence[Said]) -> "Call":
+        """The call with its arguments filled in."""
+        return Call(self.tool, self.args(said)) if callable(self.args) else self
 
 
 class Dialect(Protocol):

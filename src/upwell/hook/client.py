@@ -47,15 +47,20 @@ PEEKED_BYTES = 65_536
 START_AGAIN_SECONDS = 15.0
 NEUTRAL = b"{}\n"
 
-SESSIONS = frozenset({"SessionStart", "sessionStart", "session.created"})
-PROMPTS = frozenset({"UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt", "chat.message"})
+SESSIONS = frozenset({"SessionStart", "sessionStart", "session.created", "SubagentStart"})
+PROMPTS = frozenset(
+    """
+    UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted
+    """.split()
+)
 EVENTS = (
     SESSIONS
     | PROMPTS
     | frozenset(
         """
-    PostToolUse PreCompact Stop SessionEnd AfterTool PreCompress AfterAgent
-    sessionEnd postToolUse preCompact stop agentStop
+    PostToolUse PostToolUseFailure PreCompact Stop SubagentStop SessionEnd
+    AfterTool PreCompress AfterAgent
+    sessionEnd postToolUse postToolUseFailure preCompact stop agentStop
     tool.execute.after session.compacting session.idle
     """.split()
     )
@@ -69,7 +74,14 @@ IGNORED_TOOLS = frozenset(
     """.split()
 )
 """Tools that write, or say nothing about what is worked on; `events/` has the whole truth."""
-OWN_TOOLS = ("mcp__upwell__", "mcp_upwell_", "upwell__", "upwell_", "upwell-")
+OWN_TOOLS = (
+    "mcp__upwell__",
+    "mcp__plugin_upwell_upwell__",
+    "mcp_upwell_",
+    "upwell__",
+    "upwell_",
+    "upwell-",
+)
 
 
 def main(args: list[str]) -> int:

@@ -161,7 +161,10 @@ class HookDoor:
             await self._surfacer.take_back(outcome, cue, late=True)
 
     def _note(self, event: Event, parent: int) -> None:
-        """Write down, once, whose session this is; as it begins in any case."""
+        """Write down, once, whose session this is; as it begins in any case. A subagent's is not
+        that of the host's process."""
+        if event.agent:
+            return
         known = (event.session, event.cwd, parent)
         if known in self._told and event.kind is not EventKind.SESSION:
             return

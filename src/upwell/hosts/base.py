@@ -14,7 +14,7 @@ from upwell.hosts.jsonc import Node, parse, with_child, without_child
 CLIENT = "upwell/hook/client.py"
 COMMAND = "upwell"
 TOKEN_VARIABLE = "UPWELL_TOKEN"
-_OUR_URL = re.compile(r"http://127\.0\.0\.1:\d+/hook/(?:claude|copilot/postToolUse)")
+_OUR_URL = re.compile(r"http://127\.0\.0\.1:\d+/hook/(?:claude|copilot/postToolUse(?:Failure)?)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,10 @@ GOING_ON = "Of this session so far, and of this project:"
 COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Why a session may begin anew (`Cue.text`, in the hosts' words): the agent has forgotten."""
+RESUMED = "resume"
+"""Hosts that resume a session restore what it was told."""
+SUBAGENT = "subagent"
+"""Its task is given, so it gets the rules only."""
 LOOKED_AT = 200
 """Of a project's memories and the global ones so many are looked at, the newest."""
 MAX_NOTES = 6
@@ -73,21 +77,25 @@ class Opening:
         """The rules and notes for the session of this cue, or why there are none; without the
         memories that are `said` already.
 
-        Rules are said whenever it begins; notes once, unless the agent has forgotten them.
+        Rules are said whenever it begins, unless it is resumed and has them; notes once, unless the
+        agent has forgotten them.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
         room = _Room(self.options.session_max_bytes, surfacing_id)
-        rules = room.take_rules(await self.rules.of(cue))
+        resumed = cue.text == RESUMED and await self.rules.were_told(cue.session)
+        rules = room.take_rules([] if resumed else await self.rules.of(cue))
         repeated = cue.text not in FORGETFUL and await self._was_told(cue.session)
         before = await self._told_before(cue) if cue.text in FORGETFUL else []
         heading = GOING_ON if before else HEADING
-        worth = [] if repeated else distinct([*before, *await self._worth_saying(cue, now)])
+        rules_only = repeated or cue.text == SUBAGENT
+        worth = [] if rules_only else distinct([*before, *await self._worth_saying(cue, now)])
         notes = room.take_notes([hit for hit in worth if hit.memory.id not in said], heading)
         if not rules and not notes:
-            reason = SkipReason.REPEATED if repeated else SkipReason.NO_CANDIDATES
-            return Skip(reason=reason, detail="as this session began" if repeated else "")
+            known = repeated or resumed
+            reason = SkipReason.REPEATED if known else SkipReason.NO_CANDIDATES
+            return Skip(reason=reason, detail="as this session began" if known else "")
         await self._told(cue.session, notes)
         best = max(notes, key=lambda hit: hit.score, default=None)
         return Surfacing(
