@@ -1,9 +1,10 @@
 """Gemini CLI. Stdout must be JSON and nothing else. It documents no limit; we keep to 10 000 bytes.
 
 Without a terminal, what hooks say as a session begins is put before the first prompt, and comes
-back in that prompt's event. Before every request to its model it says that it may compress
-(`PreCompress`, `auto`); only what the user asked for (`manual`) is sure to be one, and of the
-others its transcript tells (`capture/rewritten.py`).
+back in that prompt's event. A session that is resumed has lost whatever began with it. Before every
+request to its model Gemini CLI says that it may compress (`PreCompress`, `auto`); only what the
+user asked for (`manual`) is sure to be one, and of the others its transcript tells
+(`capture/rewritten.py`).
 
 What a tool answered cannot be replaced: `decision: deny` makes a failed call of it ("Tool result
 blocked: …"), which the model would act on.
@@ -54,5 +55,6 @@ HOST = NestedHost(
     },
     servers=("mcp_",),
     asked=_asked,
+    sources={"resume": "startup"},
     forgets=_forgets,
 )

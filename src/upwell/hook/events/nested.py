@@ -2,7 +2,7 @@
 the top. Codex, Gemini CLI and VS Code took it over, each with names of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.sessions import within
@@ -49,9 +49,9 @@ def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
 class NestedHost:
     """A host of that shape. `readers` map its tools that look at something to surfacing's names.
     `made_up` is how a prompt begins that the host itself puts in, without the user; `asked` takes
-    out of another what the host put into it. `forgets` says whether the event before a compaction
-    is one. `own` and `put` are how a tool's answer is taken and given, where the host lets it be
-    replaced."""
+    out of another what the host put into it. `sources` are its words for why a session begins that
+    mean another. `forgets` says whether the event before a compaction is one. `own` and `put` are
+    how a tool's answer is taken and given, where the host lets it be replaced."""
 
     name: str
     max_bytes: int
@@ -63,6 +63,7 @@ class NestedHost:
     put: Put = nowhere
     reply_tokens: int | None = None
     asked: Callable[[str], str] = as_given
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
     forgets: Callable[[Mapping[str, Any]], bool] = always
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
@@ -78,7 +79,8 @@ class NestedHost:
             if self.made_up and text.startswith(self.made_up):
                 return None
         elif kind is EventKind.SESSION:
-            text = SUBAGENT if _agent_in(payload) else text_of(payload.get("source"), 64)
+            source = text_of(payload.get("source"), 64)
+            text = SUBAGENT if _agent_in(payload) else self.sources.get(source, source)
         elif kind in _OVER:
             said = payload.get("last_assistant_message", payload.get("prompt_response"))
             text = text_of(said)
