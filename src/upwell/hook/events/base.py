@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 MAX_SESSION_CHARS = 200
-SUBAGENT = "subagent"
-"""Why a session begins that is a subagent's: the word is ours."""
+STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
+"""Why a session begins; the last word is ours."""
 MAX_TEXT_CHARS = 20_000
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHELL_WRAPPERS = frozenset({"sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "/bin/zsh"})

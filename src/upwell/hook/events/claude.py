@@ -46,6 +46,7 @@ HOST = NestedHost(
         name: name
         for name in ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
     },
+    restores=True,
     made_up="<task-notification>",
     own=_own,
     put=_put,

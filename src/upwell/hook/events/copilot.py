@@ -1,8 +1,9 @@
 """GitHub Copilot CLI. Events in camelCase do not carry their name: the command line says it.
 
-Context is joined and capped at 10 KB. A subagent is a session of its own, whose task is a prompt.
-Source: the github/docs repository, and what version 1.0.102 did (`tests/live/`). `toolArgs` was
-JSON in a string before.
+Context is joined and capped at 10 KB. A session that is resumed has lost what it began
+with, so it begins anew. A subagent is a session of its own, whose task is a prompt. Source: the
+github/docs repository, and what version 1.0.102 did (`tests/live/`). `toolArgs` was JSON in a
+string before.
 """
 
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ import orjson
 
 from upwell.ground.sessions import within
 from upwell.hook.events.base import (
+    STARTED,
     Event,
     EventKind,
     folder_of,
@@ -65,7 +67,7 @@ class CopilotHost:
         if kind is EventKind.PROMPT:
             text = text_of(payload.get("prompt"))
         elif kind is EventKind.SESSION:
-            text = text_of(payload.get("source"), 64)
+            text = STARTED
         return Event(
             kind=kind,
             name=name,

@@ -55,6 +55,5 @@ HOST = NestedHost(
     },
     servers=("mcp_",),
     asked=_asked,
-    sources={"resume": "startup"},
     forgets=_forgets,
 )

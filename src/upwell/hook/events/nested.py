@@ -2,11 +2,13 @@
 the top. Codex, Gemini CLI and VS Code took it over, each with names of its own."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from upwell.ground.sessions import within
 from upwell.hook.events.base import (
+    RESUMED,
+    STARTED,
     SUBAGENT,
     Event,
     EventKind,
@@ -49,9 +51,9 @@ def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
 class NestedHost:
     """A host of that shape. `readers` map its tools that look at something to surfacing's names.
     `made_up` is how a prompt begins that the host itself puts in, without the user; `asked` takes
-    out of another what the host put into it. `sources` are its words for why a session begins that
-    mean another. `forgets` says whether the event before a compaction is one. `own` and `put` are
-    how a tool's answer is taken and given, where the host lets it be replaced."""
+    out of another what the host put into it. `restores`: a session that it resumes has what hooks
+    said as it began. `forgets` says whether the event before a compaction is one. `own` and `put`
+    are how a tool's answer is taken and given, where the host lets it be replaced."""
 
     name: str
     max_bytes: int
@@ -59,11 +61,11 @@ class NestedHost:
     readers: Mapping[str, str]
     servers: Sequence[str] = ("mcp__",)
     made_up: str = ""
+    restores: bool = False
     own: Own = never
     put: Put = nowhere
     reply_tokens: int | None = None
     asked: Callable[[str], str] = as_given
-    sources: Mapping[str, str] = field(default_factory=dict[str, str])
     forgets: Callable[[Mapping[str, Any]], bool] = always
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
@@ -79,8 +81,7 @@ class NestedHost:
             if self.made_up and text.startswith(self.made_up):
                 return None
         elif kind is EventKind.SESSION:
-            source = text_of(payload.get("source"), 64)
-            text = SUBAGENT if _agent_in(payload) else self.sources.get(source, source)
+            text = SUBAGENT if _agent_in(payload) else self._why(payload)
         elif kind in _OVER:
             said = payload.get("last_assistant_message", payload.get("prompt_response"))
             text = text_of(said)
@@ -94,6 +95,10 @@ class NestedHost:
             agent=_agent_in(payload),
             tells_compactions=self.forgets is always,
         )
+
+    def _why(self, payload: Mapping[str, Any]) -> str:
+        why = text_of(payload.get("source"), 64)
+        return why if self.restores or why != RESUMED else STARTED
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return additional_context(event, text)
