@@ -17,7 +17,9 @@ from upwell.hook.plain import Payload, Sure, about_file, by_words
 from upwell.hook.spool import leave
 from upwell.surface.frame import REMINDER, TAG, harmless_line
 
-PROMPTS = frozenset({"UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt", "chat.message"})
+PROMPTS = frozenset(
+    "UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted".split()
+)
 TOOLS = frozenset({"PostToolUse", "AfterTool", "postToolUse", "tool.execute.after"})
 READERS = frozenset({"read", "view", "read_file"})
 CHANGING = ("surface", "hook", "intent", "tool", "stm", "memory")
@@ -202,10 +204,8 @@ def _changed(home: str) -> bool:
     if os.path.lexists(os.path.join(home, "lexicon.toml")):
         return True
     path = os.path.join(home, "config.toml")
-    if not os.path.lexists(path):
-        return False
     if not os.path.isfile(path):
-        return True
+        return os.path.lexists(path)
     with open(path, "rb") as file:
         text = file.read()
     if b"\\" not in text and not any(name.encode() in text for name in CHANGING):
