@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow lint types examples bench conformance fix clean
+.PHONY: demo test test-slow live lint types examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -9,10 +9,13 @@ demo: .venv/.ready                      # the main job, no network and no keys
 	@$(BIN)/upwell demo
 
 test: .venv/.ready .tools/npm/.ready    # everything but the long suites
-	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow"
+	@$(PYTEST) -q -n 2 --dist worksteal -m "not slow and not live"
 
 test-slow: .venv/.ready .tools/npm/.ready
-	@$(PYTEST) -q -n 2 --dist worksteal -m slow
+	@$(PYTEST) -q -n 2 --dist worksteal -m "slow and not live"
+
+live: .venv/.ready                      # real agents from npm with our hooks, before a model that plays a part
+	@$(PYTEST) -q -n 0 -m live tests/live
 
 lint: .venv/.ready
 	@$(BIN)/ruff check --output-format concise .

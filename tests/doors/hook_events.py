@@ -1,10 +1,33 @@
-"""Events of every host as their documentation and bundles show them (2026-09), to be filled in with
-a project, a file in it and a prompt."""
+"""Events of every host, to be filled in with a project, a file in it and a prompt: as a host really
+sent them where one was run (`recorded/`), else as documentation and bundles show them (2026-09)."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+RECORDED = Path(__file__).with_name("recorded")
+"""A file of each host that was run: its name and version, then an event a line."""
+
+
+def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The recorded events of `host` by their names, as if its project were at `cwd`."""
+    lines = (RECORDED / f"{host}.jsonl").read_text().splitlines()[1:]
+    for line in lines:
+        event = json.loads(line.replace("$PROJECT", cwd).replace("$CONFIG", f"{cwd}/.config"))
+        yield event["event"], event["payload"]
+
+
+def recorded(host: str, name: str, cwd: str, **changed: Any) -> dict[str, Any]:
+    """The first recorded event of that name, with these keys in place of its own."""
+    return {**next(event for said, event in recordings(host, cwd) if said == name), **changed}
+
+
+def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) -> dict[str, Any]:
+    """The recorded event of the tool that reads a file."""
+    events = (event for said, event in recordings(host, cwd) if said == name)
+    return {**next(one for one in events if reading in one.values()), **changed}
 
 
 @dataclass(frozen=True)
@@ -49,50 +72,28 @@ def claude_like(session: str, cwd: str, event: str, **more: Any) -> dict[str, An
 
 
 def claude_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
-    return claude_like(
-        "8f14e45f",
-        cwd,
-        "PostToolUse",
-        tool_name=tool,
-        tool_input={"file_path": file},
-        tool_response={"type": "text", "file": {"filePath": file, "content": "x\n", "numLines": 1}},
-        tool_use_id="toolu_01",
-        duration_ms=12,
-    )
+    given = {"session_id": "8f14e45f", "tool_name": tool, "tool_input": {"file_path": file}}
+    return recorded_read("claude", "PostToolUse", cwd, "Read", **given)
+
+
+def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
+    return recorded("codex", event, cwd, session_id="0199", **more)
 
 
 def codex_read(cwd: str, file: str, tool: str = "Bash") -> dict[str, Any]:
     """Codex has no tool that reads files: it runs a shell."""
-    return {
-        "cwd": cwd,
-        "hook_event_name": "PostToolUse",
-        "model": "gpt-5.4-codex",
-        "permission_mode": "default",
-        "session_id": "0199",
-        "tool_input": {"command": f"sed -n '1,120p' {file}"},
-        "tool_name": tool,
-        "tool_response": "x\n",
-        "tool_use_id": "call_1",
-        "transcript_path": None,
-        "turn_id": "2",
-    }
+    given = {"command": f"sed -n '1,120p' {file}"}
+    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=given)
 
 
 def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
-    base = {
-        "session_id": "gem-1",
-        "transcript_path": f"{cwd}/.t/chat.json",
-        "cwd": cwd,
-        "hook_event_name": event,
-        "timestamp": "2026-09-18T10:00:00.000Z",
-    }
-    return {**base, **more}
+    return recorded("gemini", event, cwd, session_id="gem-1", **more)
 
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
-    reply = {"llmContent": "x", "returnDisplay": "", "error": None}
-    given = {"absolute_path": file}
-    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given, tool_response=reply)
+    """The path is the model's: absolute, or as here below the folder."""
+    given = {"file_path": file.removeprefix(f"{cwd}/")}
+    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given)
 
 
 def cursor(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -115,14 +116,8 @@ def cursor_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
 
 
 def copilot_read(cwd: str, file: str, tool: str = "view") -> dict[str, Any]:
-    return {
-        "sessionId": "cop-1",
-        "timestamp": 1_758_000_000_000,
-        "cwd": cwd,
-        "toolName": tool,
-        "toolArgs": {"path": file},
-        "toolResult": {"resultType": "success", "textResultForLlm": "x"},
-    }
+    given = {"sessionId": "cop-1", "toolName": tool, "toolArgs": {"path": file}}
+    return recorded_read("copilot", "postToolUse", cwd, "view", **given)
 
 
 def vscode_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
@@ -144,8 +139,10 @@ def opencode_read(cwd: str, file: str, tool: str = "read") -> dict[str, Any]:
 HOSTS: dict[str, Documented] = {
     "claude": Documented(
         args=lambda _: [],
-        session=lambda cwd: claude_like("8f14e45f", cwd, "SessionStart", source="startup"),
-        prompt=lambda cwd, said: claude_like("8f14e45f", cwd, "UserPromptSubmit", prompt=said),
+        session=lambda cwd: recorded("claude", "SessionStart", cwd, session_id="8f14e45f"),
+        prompt=lambda cwd, said: recorded(
+            "claude", "UserPromptSubmit", cwd, session_id="8f14e45f", prompt=said
+        ),
         tool=claude_read,
         write=lambda cwd, file: claude_read(cwd, file, "Write"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
@@ -153,8 +150,8 @@ HOSTS: dict[str, Documented] = {
     ),
     "codex": Documented(
         args=lambda _: [],
-        session=lambda cwd: claude_like("0199", cwd, "SessionStart", source="startup"),
-        prompt=lambda cwd, said: claude_like("0199", cwd, "UserPromptSubmit", prompt=said),
+        session=lambda cwd: codex(cwd, "SessionStart"),
+        prompt=lambda cwd, said: codex(cwd, "UserPromptSubmit", prompt=said),
         tool=codex_read,
         write=lambda cwd, file: codex_read(cwd, file, "apply_patch"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
@@ -162,7 +159,7 @@ HOSTS: dict[str, Documented] = {
     ),
     "gemini": Documented(
         args=lambda _: [],
-        session=lambda cwd: gemini(cwd, "SessionStart", source="startup"),
+        session=lambda cwd: gemini(cwd, "SessionStart"),
         prompt=lambda cwd, said: gemini(cwd, "BeforeAgent", prompt=said),
         tool=gemini_read,
         write=lambda cwd, file: gemini_read(cwd, file, "write_file"),
@@ -179,9 +176,13 @@ HOSTS: dict[str, Documented] = {
         text=flat("additional_context"),
     ),
     "copilot": Documented(
-        args=lambda kind: [{"session": "sessionStart"}.get(kind, "postToolUse")],
-        session=lambda cwd: {"sessionId": "cop-1", "timestamp": 1, "cwd": cwd, "source": "new"},
-        prompt=None,
+        args=lambda kind: [
+            {"session": "sessionStart", "prompt": "userPromptSubmitted"}.get(kind, "postToolUse")
+        ],
+        session=lambda cwd: recorded("copilot", "sessionStart", cwd, sessionId="cop-1"),
+        prompt=lambda cwd, said: recorded(
+            "copilot", "userPromptSubmitted", cwd, sessionId="cop-1", prompt=said
+        ),
         tool=copilot_read,
         write=lambda cwd, file: copilot_read(cwd, file, "edit"),
         words={},

@@ -14,6 +14,7 @@ TOPICS = {
     "codex": "glacier moraine sampling",
     "gemini": "orchard grafting calendar",
     "cursor": "lighthouse lens rotation",
+    "copilot": "quarry blasting schedule",
     "opencode": "vineyard frost sensors",
 }
 

@@ -93,6 +93,7 @@ def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> Non
         name: [one["type"] for g in groups for one in g["hooks"]] for name, groups in plain.items()
     }
     assert kinds.pop("PostToolUse") == ["http", "http"]
+    assert kinds.pop("PostToolUseFailure") == ["http"]
     assert set(map(tuple, kinds.values())) == {("command",)}
     ready(house)
     event = claude_read(str(house.project), house.file("kelp.py"))

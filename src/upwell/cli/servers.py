@@ -52,7 +52,7 @@ def add(
         bool, typer.Option("--project", help="With --from-clients: this folder's, too.")
     ] = False,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
+        list[str] | None, typer.Argument(metavar="-- CMD ARGS", help="What to run.")
     ] = None,
 ) -> None:
     """Put an MCP server behind the gateway. It is a command: upwell add NAME -- CMD ARGS…; an

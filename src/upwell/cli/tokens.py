@@ -18,7 +18,7 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for.")],
     namespace: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="What they see of the memory; all without it."),
+        typer.Option(metavar="NAMESPACE", help="What they see of the memory; all without it."),
     ] = None,
 ) -> None:
     """Make a token for somebody else, and print it: it is shown this once."""

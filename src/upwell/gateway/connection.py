@@ -45,6 +45,7 @@ from upwell.wire.peer import (
     Peer,
     PeerBabbled,
     PeerGone,
+    PeerLost,
     error_code,
 )
 from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
+PING_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
@@ -78,7 +80,9 @@ class Connection:
         self._listed = listed
         self._around = around
         self._in_flight = InFlight()
-        self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
+        self._inbound = Inbound(
+            server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
+        )
         self._peer = Peer(lines, link.sink, self._inbound.take)
         self._notices = Notices(server.name, self._peer.notify)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
@@ -182,6 +186,12 @@ class Connection:
             params = self._addressed(call.params, call.client)
             late = partial(self._in_flight.answered, call)
             reply = await self._peer.request(method, params, late)
+        except PeerLost as error:
+            raise UpstreamUnavailable(
+                f"upstream {self._server.name!r} did not answer: {error}",
+                server=self._server.name,
+                hint="check first whether the call had its effects",
+            ) from error
         except PeerGone as error:
             raise await self.obituary("ended before it answered") from error
         except PeerBabbled as error:
@@ -209,6 +219,16 @@ class Connection:
                 raise self._babble(f"the client did not answer: {reply.error.decode()[:200]}")
             answers[key] = reply.result
         return answered(params, opened, answers)
+
+    async def is_there(self) -> bool:
+        """Does the server say anything at all? Asked after an exchange with it broke off."""
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._peer.request("ping", b"{}")
+        except (TimeoutError, PeerGone, PeerBabbled) as error:
+            LOG.debug("upstream %s is not there: %s", self._server.name, error)
+            return False
+        return True
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""
@@ -251,9 +271,6 @@ class Connection:
         if discovered.error:
             raise self._babble(f"it refused the handshake: {reply.error.decode()[:200]}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
-
-    async def _answer(self, identity: bytes, reply: Reply) -> None:
-        await self._peer.answer(identity, reply)
 
     def _addressed(self, params: RawObject, client: Client) -> bytes:
         version = self.about.version_for(modern=client.modern and client is not NOBODY)

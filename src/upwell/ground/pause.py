@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from upwell.ground.files import is_there, writing
+from upwell.ground.sessions import outermost
 
 EVERYBODY = "*"
 
@@ -14,9 +15,10 @@ class Pause:
         self._path = path
 
     def holds(self, session: str) -> bool:
-        """Is this session paused now?"""
+        """Is this session paused now, or the one that it is a subagent of?"""
         paused = self._read()
-        return EVERYBODY in paused or (bool(session) and session in paused)
+        named = {session, outermost(session)} - {""}
+        return EVERYBODY in paused or not paused.isdisjoint(named)
 
     def anybody(self) -> bool:
         """Is anybody paused?"""

@@ -17,6 +17,7 @@ TTL_SECONDS = 86_400.0
 LOOK_SECONDS = 5.0
 _WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
 _MAX_WRAPPERS = 3
+_BELOW = "/subagent/"
 
 
 class HostSessions:
@@ -42,6 +43,21 @@ class HostSessions:
             if key in found:
                 return found[key].value.decode(errors="replace")
         return ""
+
+
+def within(session: str, agent: str) -> str:
+    """The session of a subagent that `session` started: what one is told the other does not see."""
+    return f"{session}{_BELOW}{agent}" if agent else session
+
+
+def is_subagents(session: str) -> bool:
+    """Is it the session of a subagent?"""
+    return _BELOW in session
+
+
+def outermost(session: str) -> str:
+    """The session that a subagent's belongs to; of any other, itself."""
+    return session.partition(_BELOW)[0]
 
 
 class Joined:

@@ -40,8 +40,9 @@ class Cue:
     """What the agent is doing right now: the one input of surfacing, whichever door it came by.
 
     `text` for messages, `tool` + `args` for calls; at the session door `text` is why it begins, in
-    the hosts' words (`startup`, `resume`, `clear`, `compact`). `annotations` are the tool's MCP
-    hints as its server gave them, `reply_chars` the size of the response where it is known already.
+    the hosts' words (`startup`, `resume`, `clear`, `compact`; ours: `subagent`). `annotations` are
+    the tool's MCP hints as its server gave them, `reply_chars` the size of the response where it is
+    known already.
     `cwd` is absolute and decides the project; without it a cue sees every project. Without a
     `session` nobody in particular is told: the ledger is read and not written.
     """

@@ -24,7 +24,9 @@ Payload = Mapping[str, object]
 Sure = tuple[int, float]
 """The number of a memory, and how sure it is that it bears on the event."""
 
-PROMPTS = frozenset({"UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt", "chat.message"})
+PROMPTS = frozenset(
+    "UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted".split()
+)
 TOOLS = frozenset({"PostToolUse", "AfterTool", "postToolUse", "tool.execute.after"})
 READERS = frozenset({"read", "view", "read_file"})
 FILE_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file")
@@ -374,10 +376,8 @@ def _changed(home: str) -> bool:
         if name.startswith("UPWELL_") and "__" in name and not name.endswith("_MS"):
             return True
     path = os.path.join(home, "config.toml")
-    if not os.path.lexists(path):
-        return False
     if not os.path.isfile(path):
-        return True
+        return os.path.lexists(path)
     with open(path, "rb") as file:
         text = file.read()
     if b"\\" not in text and not any(name.encode() in text for name in CHANGING):

@@ -15,7 +15,7 @@ from upwell.ground.sessions import HostSessions
 from upwell.ground.trace import LOG, new_trace_id, span
 from upwell.ground.types import Cue, Door, Skip, Surfacing
 from upwell.hook.events import HOSTS, Event, EventKind, Host
-from upwell.hook.once import Once
+from upwell.hook.once import Heard, Once
 from upwell.hook.options import HookOptions
 from upwell.hook.replies import Shorten, as_they_are, replaceable, shortened
 from upwell.surface.engine import Outcome, Surfacer
@@ -63,6 +63,7 @@ class HookDoor:
         self._once = Once(clock)
         self._behind: set[asyncio.Future[object]] = set()
         self._told: set[tuple[str, str | None, int]] = set()
+        self._heard = Heard()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         """What came of events, by host and outcome."""
 
@@ -86,6 +87,8 @@ class HookDoor:
                 return NEUTRAL
             until = asyncio.get_running_loop().time() + self._patience(event, left_ms)
             cue = _cue(event)
+            if self._heard.missed(event):
+                self._surfacer.missed(cue)
             shortening = self._shortening(known, event, cue)
             outcome = await self._raced(cue, event.name, until)
             self.outcomes[host, _name(outcome)] += 1
@@ -161,7 +164,10 @@ class HookDoor:
             await self._surfacer.take_back(outcome, cue, late=True)
 
     def _note(self, event: Event, parent: int) -> None:
-        """Write down, once, whose session this is; as it begins in any case."""
+        """Write down, once, whose session this is; as it begins in any case. A subagent's is not
+        that of the host's process."""
+        if event.agent:
+            return
         known = (event.session, event.cwd, parent)
         if known in self._told and event.kind is not EventKind.SESSION:
             return

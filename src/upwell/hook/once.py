@@ -5,7 +5,7 @@ import hashlib
 from collections import OrderedDict
 
 from upwell.ground.limits import Clock
-from upwell.hook.events import Event
+from upwell.hook.events import Event, EventKind
 
 TOGETHER_SECONDS = 5.0
 """Hosts run the hooks of one event side by side; the same prompt later is another event."""
@@ -34,6 +34,23 @@ class Once:
         while len(self._answered) > _KEPT:
             self._answered.popitem(last=False)
         return True
+
+
+class Heard:
+    """Remembers the sessions of which something was heard."""
+
+    def __init__(self) -> None:
+        self._sessions: OrderedDict[str, None] = OrderedDict()
+
+    def missed(self, event: Event) -> bool:
+        """Is a tool the first that is heard of this session? Then it began before the daemon was
+        there, and no prompt has made up for it."""
+        known = event.session in self._sessions
+        self._sessions[event.session] = None
+        self._sessions.move_to_end(event.session)
+        while len(self._sessions) > _KEPT:
+            self._sessions.popitem(last=False)
+        return event.kind is EventKind.TOOL and not known
 
 
 def _fingerprint(event: Event) -> bytes:

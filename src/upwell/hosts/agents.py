@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from upwell.hosts.base import HostFile, JsonHooks
 from upwell.hosts.opencode import HOST as OPENCODE
 
+_READING = "Read|Grep|Glob|LS|Bash|WebFetch|WebSearch|NotebookRead|mcp__.*"
 CLAUDE = JsonHooks(
     name="claude",
     variable="CLAUDE_CONFIG_DIR",
@@ -16,12 +17,14 @@ CLAUDE = JsonHooks(
     events={
         "SessionStart": "",
         "UserPromptSubmit": "",
-        "PostToolUse": "Read|Grep|Glob|LS|Bash|WebFetch|WebSearch|NotebookRead|mcp__.*",
-        "PreCompact": "",
+        "PostToolUse": _READING,
+        "PostToolUseFailure": _READING,
+        "SubagentStart": "",
+        "SubagentStop": "",
         "Stop": "",
         "SessionEnd": "",
     },
-    over_http=frozenset({"PostToolUse"}),
+    over_http=frozenset({"PostToolUse", "PostToolUseFailure"}),
     by_variable=True,
     todo="start Claude Code anew; `/hooks` shows them",
 )
@@ -49,11 +52,12 @@ GEMINI = JsonHooks(
         "BeforeAgent": "",
         "AfterTool": "read_.*|search_file_content|grep_search|glob|list_directory|"
         "run_shell_command|web_fetch|google_web_search|mcp_.*",
-        "PreCompress": "",
+        "PreCompress": "manual",
         "AfterAgent": "",
         "SessionEnd": "",
     },
     timeout=10_000,
+    label="upwell",
     todo="start Gemini CLI anew; `/hooks` shows them",
 )
 CURSOR = JsonHooks(
@@ -81,7 +85,9 @@ COPILOT = JsonHooks(
     file="hooks/upwell.json",
     events={
         "sessionStart": "",
+        "userPromptSubmitted": "",
         "postToolUse": "",
+        "postToolUseFailure": "",
         "preCompact": "",
         "agentStop": "",
         "sessionEnd": "",
@@ -91,8 +97,8 @@ COPILOT = JsonHooks(
     exec_form=True,
     named_event=True,
     head={"version": 1},
-    over_http=frozenset({"postToolUse"}),
-    todo="start Copilot CLI anew; it does not take context for prompts",
+    over_http=frozenset({"postToolUse", "postToolUseFailure"}),
+    todo="start Copilot CLI anew",
 )
 VSCODE = JsonHooks(
     name="vscode",

@@ -43,6 +43,10 @@ Use `{search}` directly instead when
 
 `{get}` gives the full text behind a citation.
 """
+_IN_THE_PLUGIN = """
+Where upwell came as a plugin, its tools begin with `mcp__plugin_upwell_upwell__` in place of
+`mcp__upwell__`.
+"""
 
 
 def exported(host: str, where: Where) -> dict[str, str]:
@@ -63,6 +67,8 @@ def instruction(host: str) -> str:
     text = _INSTRUCTION.format(
         context=name("memory_context"), search=name("memory_search"), get=name("memory_get")
     )
+    if host == "claude":
+        return text + _IN_THE_PLUGIN
     if host == "cursor":
         return f"---\ndescription: Memory\nalwaysApply: true\n---\n{text}"
     return text

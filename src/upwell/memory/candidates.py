@@ -107,7 +107,7 @@ def _by_rarity(db: sqlite3.Connection, reading: Reading, within: Corpus, keep: F
         for span in ranges(within.scopes):
             for (n,) in db.execute(sql, (clause.expression, *span, *keep.values)):
                 held[n] = held.get(n, 0.0) + rarity
-    return sorted(held, key=lambda n: (-held[n], -n))
+    return [n for _, n in sorted(((rarity, n) for n, rarity in held.items()), reverse=True)]
 
 
 def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:

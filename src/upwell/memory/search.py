@@ -29,6 +29,7 @@ from upwell.memory.signals import (
     holds,
     join_signals,
     meaning_signals,
+    name_stems,
     query_signals,
     word_signals,
 )
@@ -107,15 +108,23 @@ def gather(
     joins = wanted_joins(db, query.paths, query.symbols, within, query.scope.project)
     numbers.update(dict.fromkeys(by_anchors(db, joins, within, keep)))
     likeness = _alike(db, asked, within, keep, numbers) if asked else None
-    found = candidates(db, numbers)
+    wanted = _wanted(readings, joins)
+    found = candidates(db, numbers, wanted)
     if likeness:
-        found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys()), keep)
+        found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys(), wanted), keep)
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
         near = neighbours(turns) - found.keys()
-        found |= _seen(candidates(db, near), keep)
+        found |= _seen(candidates(db, near, wanted), keep)
     background = load(db, query.scope, within)
     return Pool(found, joins, readings, within, background, likeness)
+
+
+def _wanted(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
+    """The stems that are looked for in candidates."""
+    names = {join.name for join in joins.values() if not join.symbol}
+    asked = {stem for reading in readings for stem in reading.idf}
+    return asked.union(*map(name_stems, names))
 
 
 def _alike(

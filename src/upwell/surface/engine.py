@@ -36,7 +36,7 @@ from upwell.surface.intent import detector_of
 from upwell.surface.journal import Journal
 from upwell.surface.late import Late
 from upwell.surface.lessons import Lessons
-from upwell.surface.opening import Latest, Opening, nothing_lately
+from upwell.surface.opening import MISSED, Latest, Opening, nothing_lately
 from upwell.surface.options import Options
 from upwell.surface.ratings import rated
 from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
@@ -171,13 +171,21 @@ class Surfacer:
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
-            await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
+            told, who = (cue.session, cue.principal.name) if cue else (session, "")
+            await self._seen.untold(surfacing.memories, told, who)
             if cue is not None and begins:
                 await self._opening.take_back(cue, surfacing)
             elif any(hit.memory.pinned for hit in surfacing.hits):
                 await self._rules.untold(cue.session if cue else session)
         except UpwellError as error:
             LOG.warning("a surfacing could not be taken back: %s", error)
+
+    def missed(self, cue: Cue) -> None:
+        """Nobody answered when the session of this cue began: its rules come with what is said to
+        this cue, where it has not got them."""
+        if cue.session:
+            began = Cue(door=Door.SESSION, text=MISSED, session=cue.session, cwd=cue.cwd)
+            self._opening.owe(began)
 
     async def rate(self, feedback: Feedback) -> list[Rated]:
         """Learn from what was thought of a surfacing. Gives what was said of which memories.
@@ -203,18 +211,14 @@ class Surfacer:
 
     async def _outcome(self, cue: Cue) -> Outcome:
         if cue.door == Door.SESSION:
-            return await self._begun(cue)
+            if not self._options.surface.enabled:
+                return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+            if self._paused(cue.session):
+                return Skip(reason=SkipReason.PAUSED)
+            return await self._opening.begin(cue, self._clock.now())
         decided = await self._decide(cue)
         outcome = await self._opening.beside(cue, decided, self._clock.now())
         return await self._rules.beside(cue, outcome)
-
-    async def _begun(self, cue: Cue) -> Outcome:
-        """What a session begins with; nothing is searched."""
-        if not self._options.surface.enabled:
-            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
-        if self._paused(cue.session):
-            return Skip(reason=SkipReason.PAUSED)
-        return await self._opening.begin(cue, self._clock.now())
 
     async def _decide(self, cue: Cue) -> Outcome:
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT

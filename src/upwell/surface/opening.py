@@ -24,11 +24,19 @@ from upwell.surface.rules import SILENT, Rules, rule_lines
 from upwell.surface.seen import Seen
 
 KIND = "opening"
+_UNSPOKEN = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
+"""Where nothing at all is said, what is owed waits."""
 HEADING = "Of this project, lately:"
 GOING_ON = "Of this session so far, and of this project:"
 COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Why a session may begin anew (`Cue.text`, in the hosts' words): the agent has forgotten."""
+RESUMED = "resume"
+"""Hosts that resume a session restore what it was told."""
+MISSED = "missed"
+"""Ours: nobody was there to answer when it began. It gets the rules, where it has not got them."""
+SUBAGENT = "subagent"
+"""Ours: its task is given, so it gets the rules only."""
 LOOKED_AT = 200
 """Of a project's memories and the global ones so many are looked at, the newest."""
 MAX_NOTES = 6
@@ -73,21 +81,25 @@ class Opening:
         """The rules and notes for the session of this cue, or why there are none; without the
         memories that are `said` already.
 
-        Rules are said whenever it begins; notes once, unless the agent has forgotten them.
+        Rules are said whenever it begins, unless it is resumed and has them; notes once, unless the
+        agent has forgotten them.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
         room = _Room(self.options.session_max_bytes, surfacing_id)
-        rules = room.take_rules(await self.rules.of(cue))
+        has_rules = cue.text in (RESUMED, MISSED) and await self._has_rules(cue)
+        rules = room.take_rules([] if has_rules else await self.rules.of(cue))
         repeated = cue.text not in FORGETFUL and await self._was_told(cue.session)
         before = await self._told_before(cue) if cue.text in FORGETFUL else []
         heading = GOING_ON if before else HEADING
-        worth = [] if repeated else distinct([*before, *await self._worth_saying(cue, now)])
+        rules_only = repeated or cue.text in (MISSED, SUBAGENT)
+        worth = [] if rules_only else distinct([*before, *await self._worth_saying(cue, now)])
         notes = room.take_notes([hit for hit in worth if hit.memory.id not in said], heading)
         if not rules and not notes:
-            reason = SkipReason.REPEATED if repeated else SkipReason.NO_CANDIDATES
-            return Skip(reason=reason, detail="as this session began" if repeated else "")
+            known = repeated or has_rules
+            reason = SkipReason.REPEATED if known else SkipReason.NO_CANDIDATES
+            return Skip(reason=reason, detail="as this session began" if known else "")
         await self._told(cue.session, notes)
         best = max(notes, key=lambda hit: hit.score, default=None)
         return Surfacing(
@@ -105,23 +117,34 @@ class Opening:
         """`outcome` with what the session should have begun with, where that came too late."""
         if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
             return outcome
-        if isinstance(outcome, Skip) and outcome.reason in SILENT:
+        if isinstance(outcome, Skip) and outcome.reason in _UNSPOKEN:
             return outcome
         found = outcome.memories if isinstance(outcome, Surfacing) else ()
         said = {memory.id for memory in found}
         began = await self.begin(self.owed.pop(cue.session), now, said)
         return outcome if isinstance(began, Skip) else _joined(outcome, began)
 
+    def owe(self, cue: Cue) -> None:
+        """The session's next event is told what it should have begun with."""
+        self.owed[cue.session] = cue
+        if len(self.owed) > MAX_OWED:
+            self.owed.popitem(last=False)
+
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
         """It did not reach the agent: the session's next event is told it."""
         if not cue.session:
             return
-        self.owed[cue.session] = cue
-        if len(self.owed) > MAX_OWED:
-            self.owed.popitem(last=False)
+        self.owe(cue)
         await self.rules.untold(cue.session)
         await self.shelf.touch(KIND, cue.session, ttl_seconds=0)
         await self.seen.untold_here(surfacing.memories, cue.session)
+
+    async def _has_rules(self, cue: Cue) -> bool:
+        """Has the session heard them, or will it, as it goes on after a compaction? Codex resumes
+        and compacts in one."""
+        if cue.text == RESUMED and await self.compaction.is_due(cue.session):
+            return True
+        return await self.rules.were_told(cue.session)
 
     async def _was_told(self, session: str) -> bool:
         return bool(session) and session in await self.shelf.get(KIND, [session])

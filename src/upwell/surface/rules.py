@@ -54,6 +54,10 @@ class Rules:
         if session:
             await self._shelf.put(KIND, {session: b"told"}, ttl_seconds=self._ttl_seconds)
 
+    async def were_told(self, session: str) -> bool:
+        """Has this session heard them, and not forgotten?"""
+        return bool(session) and session in await self._shelf.get(KIND, [session])
+
     async def untold(self, session: str) -> None:
         """This session has forgotten them, or never heard them."""
         await self._shelf.touch(KIND, session, ttl_seconds=0)
@@ -76,7 +80,7 @@ class Rules:
             return False
         if isinstance(outcome, Skip) and outcome.reason in SILENT:
             return False
-        return cue.session not in await self._shelf.get(KIND, [cue.session])
+        return not await self.were_told(cue.session)
 
 
 def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing | Skip:

@@ -35,6 +35,10 @@ class PeerGone(ConnectionError):
     """The other side closed the conversation, or never opened it."""
 
 
+class PeerLost(PeerGone):
+    """An exchange broke off: the answer to this request will not come."""
+
+
 class PeerBabbled(ValueError):
     """The other side answered with something that is not an answer."""
 
@@ -206,7 +210,7 @@ class Peer:
         answer that comes all the same.
 
         Raises:
-            PeerGone: the conversation ended first.
+            PeerGone: the conversation ended first, or (PeerLost) this part of it.
             PeerBabbled: the answer has neither a result nor an error, or was too large.
         """
         if self._gone is not None:
@@ -255,15 +259,18 @@ class Peer:
             LOG.debug("could not send a cancellation: %s", error)
 
     async def _take(self, line: Line) -> None:
-        if line.unless and not self._waits(line.unless):
-            return
-        if line.oversize:
+        if line.lost:
+            self._lose(line)
+        elif line.oversize:
             self._refuse(line)
             if self._complains and (found := _ID.search(line.data)):
                 said = f"a line of {line.oversize:,} bytes or more is over the limit"
                 body = error_body(INVALID_REQUEST, said)
                 await self.answer(found.group(1), Reply(error=body))
-            return
+        else:
+            await self._open(line)
+
+    async def _open(self, line: Line) -> None:
         for data in _unbatched(line.data):
             try:
                 message = read_message(data)
@@ -283,9 +290,10 @@ class Peer:
             else:
                 LOG.warning("a message of %d bytes with neither method nor id", len(data))
 
-    def _waits(self, identity: bytes) -> bool:
-        future = self._waiting.get(identity)
-        return future is not None and not future.done()
+    def _lose(self, line: Line) -> None:
+        future = self._waiting.get(line.lost)
+        if future is not None and not future.done():
+            future.set_exception(PeerLost(line.why))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)

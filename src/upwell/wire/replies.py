@@ -42,8 +42,7 @@ def is_answer(event: Event, identity: bytes) -> bool:
 
 def unanswered(identity: bytes, why: str) -> Line:
     """The last word on a request, where it got no other."""
-    said = answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, why)))
-    return Line(said, unless=identity)
+    return Line(b"", lost=identity, why=why)
 
 
 def refused(identity: bytes, status: int, body: bytes) -> bytes:

@@ -33,11 +33,8 @@ def inspector() -> list[str]:
     return [node(), str(PACKAGES / "inspector" / "clients" / "launcher" / "build" / "index.js")]
 
 
-def install() -> None:
-    """`npm ci` exactly what the lock says; no install script of a package is run."""
-    PREFIX.mkdir(parents=True, exist_ok=True)
-    for name in ("package.json", "package-lock.json"):
-        shutil.copyfile(HERE / name, PREFIX / name)
+def npm(*args: str, folder: Path) -> None:
+    """Run npm in `folder`, with Node's own copy of it and a cache of our own."""
     binaries = Path(node()).parent
     env = os.environ | {
         "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -45,19 +42,27 @@ def install() -> None:
         "npm_config_cache": str(ROOT / ".tools" / "npm-cache"),
         "npm_config_update_notifier": "false",
     }
-    npm = binaries.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-    command = [node(), str(npm), "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    program = binaries.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+    quiet = ["--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(
-        [*command, "--loglevel=error"],
-        cwd=PREFIX,
+        [node(), str(program), *args, *quiet],
+        cwd=folder,
         env=env,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=300,
+        timeout=600,
     )
     if done.returncode:
-        sys.exit(f"npm ci failed:\n{done.stdout.decode(errors='replace')}")
+        sys.exit(f"npm {args[0]} failed:\n{done.stdout.decode(errors='replace')}")
+
+
+def install() -> None:
+    """`npm ci` exactly what the lock says; no install script of a package is run."""
+    PREFIX.mkdir(parents=True, exist_ok=True)
+    for name in ("package.json", "package-lock.json"):
+        shutil.copyfile(HERE / name, PREFIX / name)
+    npm("ci", folder=PREFIX)
     READY.touch()
 
 

@@ -3,14 +3,16 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from upwell.ground.limits import Deadline
+from upwell.ground.pause import Pause
 from upwell.ground.sessions import HostSessions, agent_of
 from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Door, Hit, Memory, Query
+from upwell.ground.types import Cue, Door, Hit, Memory, Query, Scope
 from upwell.hook.client import EVENTS, IGNORED_TOOLS
 from upwell.hook.door import HookDoor
 from upwell.hook.events import HOSTS, Event, EventKind
@@ -263,3 +265,90 @@ def test_arguments_get_the_names_that_surfacing_knows() -> None:
 def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
     assert size_of({"a": ["xx", {"b": "yyy"}], "n": 5}) == 5
     assert size_of(None) is None
+
+
+async def test_what_hooks_said_before_is_no_part_of_a_prompt() -> None:
+    """Gemini CLI puts it there, as it runs without a terminal."""
+    told = "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    host = HOSTS["gemini"]
+    for prompt, asked in (
+        (told + "How often?", "How often?"),
+        (told + told + "How often?", "How often?"),
+        ("What is <hook_context>?</hook_context>", "What is <hook_context>?</hook_context>"),
+        (told, ""),
+    ):
+        event = host.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
+        assert event is not None
+        assert event.text == asked
+
+
+RULE = Memory(text="Never commit to main", id="rule", content_hash="r", pinned=True)
+
+
+def called(tool: str = "Read", session: str = "s") -> bytes:
+    event = {"session_id": session, "cwd": "/p", "hook_event_name": "PostToolUse"}
+    given = {"tool_name": tool, "tool_input": {"file_path": "/p/a.py"}, "tool_response": "x"}
+    return json.dumps({**event, **given}).encode()
+
+
+def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
+    async def pinned(_: Scope) -> Sequence[Memory]:
+        return [RULE]
+
+    shelf = MemoryShelf()
+    surfacer = Surfacer(FakeRecall().search, shelf, Options(), pinned=pinned)
+    sessions = HostSessions(shelf)
+    return HookDoor(surfacer, sessions, HookOptions()), sessions
+
+
+async def test_a_session_that_nobody_began_gets_its_rules_with_its_first_tool() -> None:
+    door, _ = door_with_a_rule()
+    assert await door.answer("claude", "", called("mcp__fs__write_file")) == b"{}"
+    assert RULE.text.encode() in await door.answer("claude", "", called())
+    assert await door.answer("claude", "", called("Grep")) == b"{}"
+
+
+async def test_one_that_was_told_its_rules_does_not() -> None:
+    door, _ = door_with_a_rule()
+    begun = {"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "startup"}
+    assert RULE.text.encode() in await door.answer("claude", "", json.dumps(begun).encode())
+    assert await door.answer("claude", "", called()) == b"{}"
+    resumed = json.dumps({**begun, "source": "resume"}).encode()
+    assert await door.answer("claude", "", resumed) == b"{}"
+
+
+async def test_a_subagent_gets_the_rules_and_is_not_the_hosts_session() -> None:
+    door, sessions = door_with_a_rule()
+    begun = {"session_id": "s", "agent_id": "a1", "cwd": "/p", "hook_event_name": "SubagentStart"}
+    assert RULE.text.encode() in await door.answer("claude", "", json.dumps(begun).encode())
+    again = json.dumps({**begun, "agent_id": "a2"}).encode()
+    assert RULE.text.encode() in await door.answer("claude", "", again)
+    await door.aclose()
+    assert await sessions.joined(0, "/p") == ""
+
+
+async def test_what_the_host_itself_puts_in_as_a_prompt_is_no_prompt() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    note = "<task-notification>\n<summary>How often does the winch need grease?</summary>"
+    assert await door.answer("claude", "", prompt(note)) == b"{}"
+
+
+async def test_what_a_subagent_is_told_its_parent_may_hear_and_the_other_way_round() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    inner = prompt(agent_id="a1")
+    assert SAID.encode() in await door.answer("claude", "", inner)
+    assert SAID.encode() in await door.answer("claude", "", prompt("Which winch needs grease?"))
+    assert SAID.encode() in await door.answer("claude", "", prompt(agent_id="a2"))
+    again = prompt("Does the mooring winch need any grease now?", agent_id="a1")
+    assert await door.answer("claude", "", again) == b"{}"
+    assert door.outcomes["claude", "repeated"] == 1
+
+
+async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "paused")
+    pause.begin("s")
+    shelf = MemoryShelf()
+    surfacer = Surfacer(FakeRecall(hits(SAID)).search, shelf, Options(), paused=pause.holds)
+    door = HookDoor(surfacer, HostSessions(shelf), HookOptions())
+    assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"
+    assert door.outcomes["claude", "paused"] == 1

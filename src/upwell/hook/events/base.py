@@ -7,11 +7,17 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 MAX_SESSION_CHARS = 200
+STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
+"""Why a session begins; the last word is ours."""
 MAX_TEXT_CHARS = 20_000
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHELL_WRAPPERS = frozenset({"sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "/bin/zsh"})
 _PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_path", "file"})
 OWN_SERVER = "upwell"
+_OWN_TOOLS = tuple(
+    f"{named}{mark}" for named in (OWN_SERVER, f"plugin_{OWN_SERVER}_{OWN_SERVER}") for mark in "_-"
+)
+"""Claude Code puts the name of a plugin before that of its server."""
 
 
 class EventKind(StrEnum):
@@ -29,12 +35,14 @@ class EventKind(StrEnum):
 class Event:
     """One event of a host. `name` is the host's word for it, which its answer may have to repeat.
 
-    `text` is the prompt, why a session begins (startup, resume, clear, compact), or what the agent
-    said at the end of a turn. `tool` has the
-    name under which surfacing knows it (`Read`, `server__tool`), `args` snake_case keys.
-    `reply_chars` is the size of the tool's answer where the event says it, `transcript` the file
-    that the host keeps of the session. `reply` is what the tool answered, in the host's own shape,
-    where the host would take something else in its place; None where it would not.
+    `text` is the prompt, why a session begins (startup, resume, clear, compact, subagent), or what
+    the agent said at the end of a turn. `tool` has the name under which surfacing knows it (`Read`,
+    `server__tool`), `args` snake_case keys. `reply_chars` is the size of the tool's answer where
+    the event says it, `transcript` the file that the host keeps of the session. `agent` is the
+    subagent that it happened in, "" for none; its `session` is then its own. `reply` is what the
+    tool answered, in the host's own shape, where the host would take something else in its place;
+    None where it would not.
+    `tells_compactions`: each has an event of its own; else only the transcript shows them.
     """
 
     kind: EventKind
@@ -47,6 +55,8 @@ class Event:
     reply_chars: int | None = None
     transcript: str = ""
     reply: Any = None
+    agent: str = ""
+    tells_compactions: bool = True
 
 
 class Host(Protocol):
@@ -149,7 +159,7 @@ def surfacing_tool(name: str, readers: Mapping[str, str], servers: Sequence[str]
     for mark in servers:
         if name.startswith(mark):
             rest = name.removeprefix(mark)
-            own = rest == OWN_SERVER or rest.startswith((f"{OWN_SERVER}_", f"{OWN_SERVER}-"))
+            own = rest == OWN_SERVER or rest.startswith(_OWN_TOOLS)
             return "" if own or not rest else rest
     return ""
 

@@ -12,8 +12,8 @@ from typing import Any
 from upwell.hook.events.base import Event, EventKind
 from upwell.hook.events.nested import NestedHost
 
-_UNLIKE_TEXT = ("interrupted", "isImage", "backgroundTaskId")
-_COPY_ON_DISK = frozenset({"persistedOutputPath", "persistedOutputSize"})
+_UNLIKE_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
+"""What is kept on disk is cut there, and the model gets a short piece of it with the path."""
 
 
 def _own(tool: str, reply: Any) -> Any:
@@ -21,9 +21,7 @@ def _own(tool: str, reply: Any) -> Any:
         return reply if isinstance(reply, list) else None
     if not isinstance(reply, Mapping):
         return reply if isinstance(reply, str) else None
-    if any(reply.get(key) for key in _UNLIKE_TEXT):
-        return None
-    return {key: value for key, value in reply.items() if key not in _COPY_ON_DISK}
+    return None if any(reply.get(key) for key in _UNLIKE_TEXT) else reply
 
 
 def _put(event: Event, reply: Any) -> Mapping[str, Any]:
@@ -37,6 +35,9 @@ HOST = NestedHost(
         "SessionStart": EventKind.SESSION,
         "UserPromptSubmit": EventKind.PROMPT,
         "PostToolUse": EventKind.TOOL,
+        "PostToolUseFailure": EventKind.TOOL,
+        "SubagentStart": EventKind.SESSION,
+        "SubagentStop": EventKind.END,
         "PreCompact": EventKind.COMPACT,
         "Stop": EventKind.STOP,
         "SessionEnd": EventKind.END,
@@ -45,6 +46,8 @@ HOST = NestedHost(
         name: name
         for name in ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
     },
+    restores=True,
+    made_up="<task-notification>",
     own=_own,
     put=_put,
 )

@@ -1,7 +1,9 @@
 """GitHub Copilot CLI. Events in camelCase do not carry their name: the command line says it.
 
-Context is joined and capped at 10 KB. What a hook says to a prompt is ignored, so prompts are not
-answered. Source: the github/docs repository. `toolArgs` may be JSON in a string.
+Context is joined and capped at 10 KB. A session that is resumed has lost what it began
+with, so it begins anew. A subagent is a session of its own, whose task is a prompt. Source: the
+github/docs repository, and what version 1.0.102 did (`tests/live/`). `toolArgs` was JSON in a
+string before.
 """
 
 from collections.abc import Mapping
@@ -9,7 +11,9 @@ from typing import Any
 
 import orjson
 
+from upwell.ground.sessions import within
 from upwell.hook.events.base import (
+    STARTED,
     Event,
     EventKind,
     folder_of,
@@ -45,7 +49,9 @@ class CopilotHost:
     reply_tokens: int | None = None
     events: Mapping[str, EventKind] = {
         "sessionStart": EventKind.SESSION,
+        "userPromptSubmitted": EventKind.PROMPT,
         "postToolUse": EventKind.TOOL,
+        "postToolUseFailure": EventKind.TOOL,
         "preCompact": EventKind.COMPACT,
         "agentStop": EventKind.STOP,
         "sessionEnd": EventKind.END,
@@ -55,11 +61,21 @@ class CopilotHost:
         kind = self.events.get(name)
         if kind is None:
             return None
-        session, cwd = session_of(payload.get("sessionId")), folder_of(payload.get("cwd"))
         if kind is EventKind.TOOL:
-            return _call(name, payload, session, cwd)
-        text = text_of(payload.get("source"), 64) if kind is EventKind.SESSION else ""
-        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text)
+            return _call(name, payload)
+        text = ""
+        if kind is EventKind.PROMPT:
+            text = text_of(payload.get("prompt"))
+        elif kind is EventKind.SESSION:
+            text = STARTED
+        return Event(
+            kind=kind,
+            name=name,
+            session=_session_in(payload),
+            cwd=folder_of(payload.get("cwd")),
+            text=text,
+            agent=session_of(payload.get("agentId")),
+        )
 
     def said(self, event: Event, text: str) -> Mapping[str, Any]:
         return {"additionalContext": text}
@@ -68,7 +84,13 @@ class CopilotHost:
         return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
 
 
-def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) -> Event | None:
+def _session_in(payload: Mapping[str, Any]) -> str:
+    """A subagent's stands below the one that started it."""
+    session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
+    return within(parent, session) if parent and payload.get("agentId") else session
+
+
+def _call(name: str, payload: Mapping[str, Any]) -> Event | None:
     called = text_of(payload.get("toolName"), 200)
     tool = surfacing_tool(called, _READERS, ())
     if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
@@ -79,12 +101,13 @@ def _call(name: str, payload: Mapping[str, Any], session: str, cwd: str | None) 
     return Event(
         kind=EventKind.TOOL,
         name=name,
-        session=session,
-        cwd=cwd,
+        session=_session_in(payload),
+        cwd=folder_of(payload.get("cwd")),
         tool=tool,
         args=plain_args(_decoded(payload.get("toolArgs"))),
-        reply_chars=size_of(result.get("textResultForLlm")),
+        reply_chars=size_of(result.get("textResultForLlm", payload.get("error"))),
         reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
+        agent=session_of(payload.get("agentId")),
     )
 
 

@@ -1,0 +1,101 @@
+"""An agent from npm with upwell's hooks, in a home of its own, before a model that plays a part."""
+
+import json
+import os
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.hooked import House
+from tests.live.model import Model, Script
+
+RULE = "The colour of the day is ultramarine"
+FILE = "The tide gauge client retries with the same idempotency key"
+PROMPT = "The lighthouse lens rotation is serviced every Tuesday at 06:40"
+RUN_SECONDS = 180
+
+
+class Stage:
+    """A house with a pinned rule, a memory about `src/gauge.py` and one that a prompt brings up."""
+
+    def __init__(self, folder: Path) -> None:
+        self.house = House(folder)
+        self.folder = folder
+        gauge = Path(self.house.file("gauge.py"))
+        gauge.write_text("def gauge():\n    return 3\n")
+        os.utime(gauge, (0, 0))
+        subprocess.run(["git", "init", "-q", self.house.project], check=True)
+        others = [
+            {"text": f"Note {number}: the {word} of the {place} was changed"}
+            for number, word in enumerate("maps paint rivers ladders engines forms".split())
+            for place in "kitchen garden cellar attic".split()
+        ]
+        kept = [
+            {"id": "file", "text": FILE, "paths": ["src/gauge.py"], "created_at": "2026-01-02"},
+            {"id": "prompt", "text": PROMPT, "created_at": "2026-01-02"},
+        ]
+        self.house.keep([*others, *kept])
+        self.house.upwell("remember", "--pin", RULE)
+
+    def run(
+        self,
+        command: Sequence[str],
+        model: Model,
+        env: Mapping[str, str],
+        *,
+        cwd: Path | None = None,
+    ) -> str:
+        """Run an agent to its end, and give what it printed. What it would say to anybody but the
+        model goes to the model as well, which takes note of it and refuses."""
+        done = subprocess.run(
+            command,
+            env={**self.house.environment, **fenced(model), **env},
+            cwd=cwd or self.house.project,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=RUN_SECONDS,
+        )
+        assert done.returncode == 0, done.stderr.decode()[-2000:] + done.stdout.decode()[-2000:]
+        return done.stdout.decode()
+
+    @property
+    def recorder(self) -> str:
+        """A hook of somebody else: it writes down every event."""
+        return f"(cat; echo) >> {shlex.quote(str(self.folder / 'events.jsonl'))}"
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """What the recorder wrote down, in the order it came."""
+        lines = (self.folder / "events.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines if line.strip()]
+
+
+def fenced(model: Model) -> dict[str, str]:
+    """Nothing leaves this machine: whoever is not on loopback is asked for through the model."""
+    proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), model.url)
+    return {**proxies, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    stage.house.stop()
+
+
+@pytest.fixture
+def playing() -> Iterator[Callable[[Script], Model]]:
+    """`playing(script)`: a model that plays it, on loopback."""
+    models: list[Model] = []
+
+    def play(script: Script) -> Model:
+        models.append(Model(script).__enter__())
+        return models[-1]
+
+    yield play
+    for model in models:
+        model.__exit__()

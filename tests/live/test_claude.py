@@ -1,0 +1,219 @@
+"""Claude Code itself, with our hooks: what of them reaches its model.
+
+Only the model is not real. What is asserted is what the model received.
+"""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.conftest import script, write_config
+from tests.doors.test_hook_http import free_port
+from tests.live.conftest import FILE, PROMPT, RULE, Stage
+from tests.live.install import command
+from tests.live.model import Heard, Model, Script
+from tests.live.talk import Call, Said
+
+pytestmark = pytest.mark.live
+EVENTS = (
+    "SessionStart UserPromptSubmit PreToolUse PostToolUse PostToolUseFailure PreCompact "
+    "PostCompact SubagentStart SubagentStop Stop SessionEnd"
+).split()
+QUIET = {
+    "ANTHROPIC_API_KEY": "sk-ant-nobody",
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_AUTOUPDATER": "1",
+}
+TOOLS = "Bash Read Grep Glob Agent Write mcp__upwell__* mcp__plugin_upwell_upwell__*"
+ASKED = "Service the lens rotation of the lighthouse: when?"
+PLUGIN = "mcp__plugin_upwell_upwell__"
+KEY = re.compile(r'key=\\?"([0-9a-f]{16})\\?"')
+LONG = "seq -f 'worker %.0f took a job' 1 900"
+Playing = Callable[[Script], Model]
+
+
+class Claude:
+    """Claude Code on a stage, with a configuration folder of its own."""
+
+    def __init__(self, stage: Stage, model: Model) -> None:
+        self.stage, self.model, self.house = stage, model, stage.house
+        self.folder = stage.folder / "claude"
+        self.folder.mkdir()
+        stage.house.environment["CLAUDE_CONFIG_DIR"] = str(self.folder)
+        self.settings = self.folder / "settings.json"
+        self.settings.write_text(self.recording())
+
+    def recording(self) -> str:
+        """Settings of somebody who has a hook at every event."""
+        handler = {"type": "command", "command": self.stage.recorder}
+        hooks = {event: [{"hooks": [handler]}] for event in EVENTS}
+        return json.dumps({"hooks": hooks}, indent=2) + "\n"
+
+    def ask(self, *words: str, **env: str) -> list[Heard]:
+        """Run it once in print mode; gives the requests that it made of its model."""
+        before = len(self.model.heard)
+        debug = ["--debug", "hooks", "--debug-file", str(self.log)]
+        self.stage.run(
+            [*command("claude"), *debug, "--allowedTools", TOOLS, "--model", "sonnet", *words],
+            self.model,
+            {**QUIET, "ANTHROPIC_BASE_URL": self.model.url, **env},
+        )
+        return self.model.heard[before:]
+
+    @property
+    def log(self) -> Path:
+        return self.stage.folder / "debug.log"
+
+    def complaints(self) -> list[str]:
+        """What its log says against our hooks."""
+        lines = self.log.read_text(errors="replace").splitlines()
+        wrong = ("error", "fail", "invalid", "does not match", "status 1", "status 2")
+        ours = [line for line in lines if "upwell" in line and "ook" in line]
+        return [line for line in ours if any(word in line.lower() for word in wrong)]
+
+    def seen(self, event: str) -> list[dict[str, Any]]:
+        return [one for one in self.stage.events if one["hook_event_name"] == event]
+
+
+@pytest.fixture
+def claude(stage: Stage, playing: Playing) -> Claude:
+    file = {"file_path": stage.house.file("gauge.py")}
+    listing = Call("Bash", {"command": "ls src", "description": "List"})
+    read = Call("Read", file)
+    more = Call(f"{PLUGIN}upwell__read_more", lambda said: {"key": key_in(said), "offset": 0})
+    tools = [f"{PLUGIN}up__big_markdown", more.tool]
+    plays = {
+        "Service the lens": [listing, read, read],
+        "Run it": [Call("Bash", {"command": LONG}), Call("Bash", {"command": "seq 1 99999"})],
+        "Fail": [Call("Bash", {"command": f"false {stage.house.file('gauge.py')}"})],
+        "Delegate": [
+            Call("Agent", {"description": "Look", "prompt": "Measure", "subagent_type": "Explore"}),
+            Call("Bash", {"command": "sleep 3"}),
+            read,
+        ],
+        "Measure": [read],
+        "Ask the gateway": [
+            Call("ToolSearch", {"query": f"select:{','.join(tools)}"}),
+            Call(tools[0], {}),
+            more,
+        ],
+        "Both ways": [
+            Call("ToolSearch", {"query": "select:mcp__upwell__up__mixed"}),
+            read,
+            Call("mcp__upwell__up__mixed", {"text": stage.house.file("gauge.py")}),
+        ],
+    }
+    return Claude(stage, playing(plays))
+
+
+def key_in(said: Sequence[Said]) -> str:
+    """The key that the last notice names."""
+    return KEY.findall("\n".join(part.text for part in said))[-1]
+
+
+def told(heard: Heard) -> list[int]:
+    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
+
+
+def test_what_commands_say_reaches_the_model_once(claude: Claude) -> None:
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    heard = claude.ask("-p", ASKED)
+    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert claude.complaints() == []
+    came = [event["hook_event_name"] for event in claude.stage.events]
+    assert came[:2] == ["SessionStart", "UserPromptSubmit"]
+    assert came[-2:] == ["Stop", "SessionEnd"]
+    claude.house.upwell("hook", "uninstall", "claude", "--apply")
+    assert claude.settings.read_text() == claude.recording(), "the host had run in between"
+
+
+def test_what_requests_say_reaches_it_too(claude: Claude) -> None:
+    (claude.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
+    claude.house.upwell("hook", "install", "claude", "--http", "--apply")
+    token = (claude.house.home / "token").read_text().strip()
+    heard = claude.ask("-p", ASKED, UPWELL_TOKEN=token)
+    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    log = claude.log.read_text()
+    assert log.count("HTTP hook response status 200") == 3
+    assert claude.complaints() == []
+
+
+def test_the_plugin_brings_hooks_and_the_gateway(claude: Claude) -> None:
+    write_config(claude.house.home, {"up": script("upstream")})
+    claude.house.upwell("hook", "export", "claude", "--apply")
+    plugin = ("--plugin-dir", str(claude.house.project / "upwell-plugin"))
+    heard = claude.ask(*plugin, "-p", ASKED)
+    assert told(heard[-1]) == [1, 1, 1]
+    heard = claude.ask(*plugin, "-p", "Ask the gateway")
+    results = heard[-1].of("result")
+    assert 1_000 < len(results[1]) < 30_000
+    assert KEY.search(results[1])
+    assert "# The field guide" in results[2]
+    outcomes = json.loads(claude.house.upwell("explain", "--json"))
+    assert not [one for one in outcomes["decisions"] if "plugin" in str(one.get("tool"))]
+    assert claude.complaints() == []
+
+
+def test_a_long_answer_of_its_shell_arrives_shortened(claude: Claude) -> None:
+    (claude.house.home / "config.toml").write_text('hook.compress = ["claude"]\n')
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    heard = claude.ask("-p", "Run it")
+    shortened, kept_by_the_host = heard[-1].of("result")
+    whole = "\n".join(f"worker {n} took a job" for n in range(1, 901))
+    assert len(shortened) < len(whole) * 0.8
+    assert claude.house.upwell("read", key_in([Said("result", shortened)])).strip() == whole
+    assert "persisted-output" in kept_by_the_host
+    assert not KEY.search(kept_by_the_host)
+    assert claude.complaints() == []
+
+
+def test_a_failed_command_brings_up_a_memory(claude: Claude) -> None:
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    heard = claude.ask("-p", "Fail")
+    assert claude.seen("PostToolUseFailure")
+    assert told(heard[-1])[2] == 1
+
+
+def test_a_subagent_gets_the_rules_and_the_main_agent_keeps_its_own(claude: Claude) -> None:
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    claude.ask("-p", "Delegate: who measures the gauge?")
+    inner = [one for one in claude.model.heard if "Measure" in one.of("user")[-1]]
+    outer = [one for one in claude.model.about("Delegate") if one not in inner]
+    assert told(inner[-1]) == [1, 0, 1]
+    assert told(outer[-1]) == [1, 0, 1]
+    assert claude.complaints() == []
+
+
+def test_resumed_and_compacted_it_has_the_rule_once(claude: Claude) -> None:
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    claude.ask("-p", ASKED)
+    assert told(claude.ask("-c", "-p", "Go on")[-1]) == [1, 1, 1]
+    claude.ask("-c", "-p", "/compact")
+    assert [one["source"] for one in claude.seen("SessionStart")][-1] == "compact"
+    rule, ignored, read_last = told(claude.ask("-c", "-p", "Go on from there")[-1])
+    assert (rule, ignored, read_last) == (1, 0, 1), (
+        "what it left alone for three calls is not repeated"
+    )
+    assert claude.complaints() == []
+
+
+def test_hooks_and_gateway_are_one_session(claude: Claude) -> None:
+    claude.house.upwell("hook", "install", "claude", "--apply")
+    server = script("upstream")
+    entry = {"type": "stdio", "command": server[0], "args": server[1:], "env": {}}
+    clients = claude.folder / ".claude.json"
+    clients.write_text(json.dumps({"mcpServers": {"up": entry}}))
+    claude.house.upwell("init", "--apply")
+    assert "upwell" in json.loads(clients.read_text())["mcpServers"]
+    heard = claude.ask("-p", "Both ways")
+    assert told(heard[-1])[2] == 1
+    calls = json.loads(claude.house.upwell("explain", "--json"))["decisions"]
+    session = claude.seen("SessionStart")[0]["session_id"]
+    assert {one["session"] for one in calls} == {session}
+    assert "up__mixed" in {one.get("tool") for one in calls}

@@ -1,0 +1,124 @@
+"""GitHub Copilot CLI itself, with our hooks: what of them reaches its model."""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.doors.test_hook_http import free_port
+from tests.live.conftest import FILE, PROMPT, RULE, Stage
+from tests.live.install import command
+from tests.live.model import Heard, Model, Script
+from tests.live.talk import Call
+
+pytestmark = pytest.mark.live
+EVENTS = (
+    "sessionStart userPromptSubmitted preToolUse postToolUse postToolUseFailure preCompact "
+    "agentStop subagentStart subagentStop sessionEnd"
+).split()
+QUIET = {
+    "COPILOT_OFFLINE": "true",
+    "COPILOT_AUTO_UPDATE": "false",
+    "COPILOT_MODEL": "gpt-5.4",
+    "COPILOT_PROVIDER_WIRE_API": "responses",
+}
+ASKED = "Service the lens rotation of the lighthouse: when?"
+KEY = re.compile(r'key="([0-9a-f]{16})"')
+Playing = Callable[[Script], Model]
+
+
+class Copilot:
+    """Copilot CLI on a stage, with a home of its own."""
+
+    def __init__(self, stage: Stage, model: Model) -> None:
+        self.stage, self.model, self.house = stage, model, stage.house
+        self.folder = stage.folder / "copilot"
+        hooks = {
+            event: [{"type": "command", "bash": f"printf {event}; {stage.recorder}"}]
+            for event in EVENTS
+        }
+        (self.folder / "hooks").mkdir(parents=True)
+        theirs = json.dumps({"version": 1, "hooks": hooks})
+        (self.folder / "hooks" / "theirs.json").write_text(theirs)
+        stage.house.environment["COPILOT_HOME"] = str(self.folder)
+
+    def ask(self, *words: str, **env: str) -> list[Heard]:
+        """Run it once; gives the requests that it made of its model."""
+        before = len(self.model.heard)
+        logs = ["--log-level", "debug", "--log-dir", str(self.stage.folder / "logs")]
+        given = ["--allow-all-tools", "--allow-all-paths", *words]
+        base = {"COPILOT_PROVIDER_BASE_URL": f"{self.model.url}/v1"}
+        env = {**QUIET, **base, **env}
+        self.stage.run([*command("copilot"), *logs, *given], self.model, env)
+        return self.model.heard[before:]
+
+    @property
+    def log(self) -> str:
+        files = sorted((self.stage.folder / "logs").iterdir())
+        return "\n".join(file.read_text(errors="replace") for file in files)
+
+
+@pytest.fixture
+def copilot(stage: Stage, playing: Playing) -> Copilot:
+    file = stage.house.file("gauge.py")
+    read = Call("view", {"path": file})
+    look: dict[str, Any] = {
+        "description": "Look",
+        "prompt": "Measure the gauge of the harbour",
+        "name": "looker",
+    }
+    plays = {
+        "Service the lens": [bash("ls src"), read, read],
+        "Run it": [bash("seq -f 'worker %.0f took a job' 1 900")],
+        "Fail": [Call("view", {"path": stage.house.file("missing.py")})],
+        "Delegate": [Call("task", {**look, "agent_type": "explore"})],
+        "Measure": [read],
+    }
+    stage.house.start()
+    return Copilot(stage, playing(plays))
+
+
+def bash(words: str) -> Call:
+    return Call("bash", {"command": words, "description": "Run", "mode": "sync"})
+
+
+def told(heard: Heard) -> list[int]:
+    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
+
+
+def test_what_commands_say_reaches_the_model_once(copilot: Copilot) -> None:
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    heard = copilot.ask("-p", ASKED)
+    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert told(copilot.ask("--continue", "-p", "Go on with it")[-1]) == [1, 1, 1]
+    copilot.house.upwell("hook", "uninstall", "copilot", "--apply")
+    assert [file.name for file in (copilot.folder / "hooks").iterdir()] == ["theirs.json"]
+
+
+def test_what_requests_say_reaches_it_too(copilot: Copilot) -> None:
+    (copilot.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
+    copilot.house.upwell("hook", "install", "copilot", "--http", "--apply")
+    heard = copilot.ask("-p", ASKED, COPILOT_HOOK_ALLOW_LOCALHOST="1")
+    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+
+
+def test_a_long_answer_of_its_shell_arrives_shortened(copilot: Copilot) -> None:
+    (copilot.house.home / "config.toml").write_text('hook.compress = ["copilot"]\n')
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    (shortened,) = copilot.ask("-p", "Run it")[-1].of("result")
+    whole = "\n".join(f"worker {n} took a job" for n in range(1, 901))
+    key = KEY.findall(shortened)[-1]
+    assert len(shortened) < len(whole) * 0.8
+    assert copilot.house.upwell("read", key).startswith(whole)
+
+
+def test_a_subagent_gets_the_rules(copilot: Copilot) -> None:
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    copilot.ask("-p", "Delegate: who measures the gauge?")
+    inner = [one for one in copilot.model.heard if "Measure" in one.of("user")[-1]]
+    outer = [one for one in copilot.model.about("Delegate") if one not in inner]
+    assert told(inner[-1]) == [1, 0, 1]
+    assert told(outer[-1])[0] == 1

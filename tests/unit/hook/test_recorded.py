@@ -1,0 +1,116 @@
+"""Events as real hosts sent them (`tests/doors/recorded`): each is understood, or left alone."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from tests.doors.hook_events import RECORDED, recorded, recordings
+
+from upwell.ground.sessions import outermost, within
+from upwell.hook.client import IGNORED_TOOLS
+from upwell.hook.events import HOSTS, Event, EventKind
+
+CWD = "/home/ada/tide"
+ALL = [
+    pytest.param(file.stem, name, event, id=f"{file.stem} {name} {place}")
+    for file in sorted(RECORDED.glob("*.jsonl"))
+    for place, (name, event) in enumerate(recordings(file.stem, CWD))
+]
+
+
+def read(host: str, name: str, event: Mapping[str, Any]) -> Event | None:
+    return HOSTS[host].read(name, event)
+
+
+@pytest.mark.parametrize(("host", "name", "event"), ALL)
+def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str, Any]) -> None:
+    found = read(host, name, event)
+    called = event.get("tool_name") or event.get("toolName")
+    if name not in HOSTS[host].events:
+        assert found is None
+    elif found is None:
+        announced = event.get("trigger") == "auto"
+        made_up = "<task-notification>" in str(event)
+        assert called in IGNORED_TOOLS | {"task", "grep"} or made_up or announced
+    else:
+        assert found.session
+        assert found.cwd == CWD
+        assert found.kind is HOSTS[host].events[name]
+        if found.kind is EventKind.TOOL:
+            assert found.tool in ("Read", "Bash", "Grep", "Glob", "LS")
+            assert found.args
+            assert found.reply_chars
+
+
+def test_claude_code_tells_of_its_subagents_apart() -> None:
+    main = read("claude", "UserPromptSubmit", recorded("claude", "UserPromptSubmit", CWD))
+    events = [event for _, event in recordings("claude", CWD) if event.get("agent_type")]
+    inner = [found for event in events if (found := read("claude", "", event))]
+    assert main is not None
+    assert [found.kind for found in inner] == [EventKind.SESSION, EventKind.TOOL, EventKind.END]
+    assert {found.session for found in inner} == {within(main.session, inner[0].agent)}
+    assert inner[0].text == "subagent"
+    assert inner[-1].text == "That is all."
+    assert inner[-1].transcript.endswith(f"/subagents/agent-{inner[0].agent}.jsonl")
+
+
+def test_copilot_does_too() -> None:
+    found = [read("copilot", name, event) for name, event in recordings("copilot", CWD)]
+    outer = {one.session for one in found if one and not one.agent}
+    inner = {one.session for one in found if one and one.agent}
+    (main,) = outer
+    assert {outermost(session) for session in inner} == {main}
+    assert {one.kind for one in found if one and one.agent} == {
+        EventKind.PROMPT,
+        EventKind.TOOL,
+        EventKind.STOP,
+    }
+
+
+def test_some_restore_what_a_resumed_session_began_with() -> None:
+    claude = [event for name, event in recordings("claude", CWD) if name == "SessionStart"]
+    assert [found.text for event in claude if (found := read("claude", "", event))] == [
+        "startup",
+        "resume",
+        "compact",
+    ]
+    copilot = [event for name, event in recordings("copilot", CWD) if name == "sessionStart"]
+    assert [event["source"] for event in copilot] == ["new", "resume"]
+    assert {
+        found.text for event in copilot if (found := read("copilot", "sessionStart", event))
+    } == {"startup"}
+
+
+def test_a_failed_tool_says_what_it_worked_on() -> None:
+    failed = read("claude", "", recorded("claude", "PostToolUseFailure", CWD))
+    assert failed is not None
+    assert (failed.tool, failed.args) == ("Bash", {"command": "false"})
+    assert failed.reply is None
+
+
+def test_codex_compacts_by_itself_and_restores_what_was_said() -> None:
+    found = [read("codex", name, event) for name, event in recordings("codex", CWD)]
+    kinds = [one.kind for one in found if one]
+    assert kinds[:5] == ["session", "prompt", "tool", "compact", "session"]
+    assert [one.text for one in found if one and one.kind is EventKind.SESSION] == [
+        "startup",
+        "compact",
+        "resume",
+    ]
+
+
+def test_gemini_announces_compressions_and_repeats_what_hooks_said() -> None:
+    events = list(recordings("gemini", CWD))
+    prompts = [event["prompt"] for name, event in events if name == "BeforeAgent"]
+    assert prompts[0].startswith("<hook_context>&lt;upwell-memories")
+    found = [read("gemini", name, event) for name, event in events]
+    asked = [one.text for one in found if one and one.kind is EventKind.PROMPT]
+    assert asked == ["When does the harbour tide gauge calibration run?"]
+    triggers = [event["trigger"] for name, event in events if name == "PreCompress"]
+    assert triggers == ["auto", "auto", "manual"]
+    assert sum(one.kind is EventKind.COMPACT for one in found if one) == 1
+    over = next(one for one in found if one and one.kind is EventKind.STOP)
+    assert not over.tells_compactions
+    resumed = read("gemini", "SessionStart", {**events[0][1], "source": "resume"})
+    assert resumed
+    assert resumed.text == "startup", "what began it is not restored"
