@@ -17,7 +17,7 @@ TTL_SECONDS = 86_400.0
 LOOK_SECONDS = 5.0
 _WRAPPERS = frozenset({"sh", "bash", "dash", "zsh", "fish", "npx", "npm", "uv", "uvx", "env"})
 _MAX_WRAPPERS = 3
-_BELOW = "/"
+_BELOW = "/subagent/"
 
 
 class HostSessions:
@@ -48,6 +48,11 @@ class HostSessions:
 def within(session: str, agent: str) -> str:
     """The session of a subagent that `session` started: what one is told the other does not see."""
     return f"{session}{_BELOW}{agent}" if agent else session
+
+
+def is_subagents(session: str) -> bool:
+    """Is it the session of a subagent?"""
+    return _BELOW in session
 
 
 def outermost(session: str) -> str:

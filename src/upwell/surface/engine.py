@@ -51,10 +51,6 @@ Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
 
 
-def nowhere() -> Sequence[str]:
-    return ()
-
-
 class Surfacer:
     """Decides whether to speak and what to say.
 
@@ -71,7 +67,7 @@ class Surfacer:
         shelf: Shelf,
         options: Options,
         *,
-        missing: Missing = nowhere,
+        missing: Missing = lambda: (),
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,
@@ -175,7 +171,8 @@ class Surfacer:
                 self._late.keep(cue, query, surfacing.hits, version)
         self._behind.soon()
         try:
-            await self._seen.untold(surfacing.memories, cue.principal.name if cue else "")
+            told, who = (cue.session, cue.principal.name) if cue else (session, "")
+            await self._seen.untold(surfacing.memories, told, who)
             if cue is not None and begins:
                 await self._opening.take_back(cue, surfacing)
             elif any(hit.memory.pinned for hit in surfacing.hits):

@@ -6,6 +6,7 @@ session as it began. Automatic doors look and write; `ask` only writes.
 
 from collections.abc import Sequence
 
+from upwell.ground.sessions import is_subagents
 from upwell.ground.shelf import Item, Shelf
 from upwell.ground.types import Hit, Memory
 
@@ -22,10 +23,10 @@ class Seen:
 
     async def fresh(self, hits: Sequence[Hit], session: str = "", who: str = "") -> list[Hit]:
         """Those of `hits` that have not been said to the principal `who` within the time of life,
-        in order; nor to this session as it began."""
+        in order; nor to this session as it began. A subagent heard only what was said to itself."""
         if self._ttl_seconds <= 0:
             return list(hits)
-        keys = [_key(hit.memory, who) for hit in hits]
+        keys = [_said(hit.memory, session, who) for hit in hits]
         here = [_here(_key(hit.memory), session) for hit in hits]
         known = await self._shelf.get(KIND, [*keys, *here])
         return [
@@ -35,10 +36,10 @@ class Seen:
         ]
 
     async def told(self, memories: Sequence[Memory], session: str, who: str = "") -> None:
-        """Write down that these were said to a principal."""
+        """Write down that these were said to a principal; or to one subagent only."""
         if self._ttl_seconds > 0:
             told = session.encode(errors="replace")
-            said = {_key(memory, who): told for memory in memories}
+            said = {_said(memory, session, who): told for memory in memories}
             await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
 
     async def told_here(self, memories: Sequence[Memory], session: str) -> None:
@@ -47,10 +48,10 @@ class Seen:
             said = {_here(_key(memory), session): b"" for memory in memories}
             await self._shelf.put(KIND, said, ttl_seconds=self._ttl_seconds)
 
-    async def untold(self, memories: Sequence[Memory], who: str = "") -> None:
+    async def untold(self, memories: Sequence[Memory], session: str, who: str = "") -> None:
         """Take it back: what was decided did not reach the agent."""
         for memory in memories:
-            await self._shelf.drop(KIND, _key(memory, who))
+            await self._shelf.drop(KIND, _said(memory, session, who))
 
     async def untold_here(self, memories: Sequence[Memory], session: str) -> None:
         """This session did not hear them as it began."""
@@ -82,6 +83,11 @@ class Seen:
 def _key(memory: Memory, who: str = "") -> str:
     key = f"{memory.id}:{memory.content_hash}"
     return f"{key}@{who}" if who else key
+
+
+def _said(memory: Memory, session: str, who: str) -> str:
+    """Under what it is written that a memory was said."""
+    return _here(_key(memory), session) if is_subagents(session) else _key(memory, who)
 
 
 def _here(key: str, session: str) -> str:

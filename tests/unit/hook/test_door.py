@@ -3,11 +3,13 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
 from upwell.ground.limits import Deadline
+from upwell.ground.pause import Pause
 from upwell.ground.sessions import HostSessions, agent_of
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Cue, Door, Hit, Memory, Query, Scope
@@ -329,3 +331,24 @@ async def test_what_the_host_itself_puts_in_as_a_prompt_is_no_prompt() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     note = "<task-notification>\n<summary>How often does the winch need grease?</summary>"
     assert await door.answer("claude", "", prompt(note)) == b"{}"
+
+
+async def test_what_a_subagent_is_told_its_parent_may_hear_and_the_other_way_round() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    inner = prompt(agent_id="a1")
+    assert SAID.encode() in await door.answer("claude", "", inner)
+    assert SAID.encode() in await door.answer("claude", "", prompt("Which winch needs grease?"))
+    assert SAID.encode() in await door.answer("claude", "", prompt(agent_id="a2"))
+    again = prompt("Does the mooring winch need any grease now?", agent_id="a1")
+    assert await door.answer("claude", "", again) == b"{}"
+    assert door.outcomes["claude", "repeated"] == 1
+
+
+async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
+    pause = Pause(tmp_path / "paused")
+    pause.begin("s")
+    shelf = MemoryShelf()
+    surfacer = Surfacer(FakeRecall(hits(SAID)).search, shelf, Options(), paused=pause.holds)
+    door = HookDoor(surfacer, HostSessions(shelf), HookOptions())
+    assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"
+    assert door.outcomes["claude", "paused"] == 1

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.doors.hook_events import RECORDED, recorded, recordings
 
+from upwell.ground.sessions import outermost, within
 from upwell.hook.client import IGNORED_TOOLS
 from upwell.hook.events import HOSTS, Event, EventKind
 
@@ -47,7 +48,7 @@ def test_claude_code_tells_of_its_subagents_apart() -> None:
     inner = [found for event in events if (found := read("claude", "", event))]
     assert main is not None
     assert [found.kind for found in inner] == [EventKind.SESSION, EventKind.TOOL, EventKind.END]
-    assert {found.session for found in inner} == {f"{main.session}/{inner[0].agent}"}
+    assert {found.session for found in inner} == {within(main.session, inner[0].agent)}
     assert inner[0].text == "subagent"
     assert inner[-1].text == "That is all."
     assert inner[-1].transcript.endswith(f"/subagents/agent-{inner[0].agent}.jsonl")
@@ -58,7 +59,7 @@ def test_copilot_does_too() -> None:
     outer = {one.session for one in found if one and not one.agent}
     inner = {one.session for one in found if one and one.agent}
     (main,) = outer
-    assert {session.partition("/")[0] for session in inner} == {main}
+    assert {outermost(session) for session in inner} == {main}
     assert {one.kind for one in found if one and one.agent} == {
         EventKind.PROMPT,
         EventKind.TOOL,
