@@ -8,7 +8,7 @@ import pytest
 from upwell.ground.text.words import STOP_WORDS as SHIPPED
 from upwell.ground.text.words import fold
 from upwell.hook.cold import _changed
-from upwell.hook.plain import _folded, _telling
+from upwell.hook.plain import _file, _folded, _telling
 from upwell.hook.stop_words import STOP_WORDS
 from upwell.memory.terms import query_words
 
@@ -96,3 +96,13 @@ def test_its_stop_words_are_those_of_the_lexicon():
 def test_its_words_are_those_that_the_daemon_looks_up(prompt):
     asked = [_folded(word) for word in re.findall(r"[^\W_]+", prompt)]
     assert _telling(asked) == query_words(prompt)
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [("/p/src/a.py", "/p/src/a.py"), ("src/a.py", "/p/src/a.py"), ("./src/../a.py", "/p/a.py")],
+)
+def test_a_file_is_said_from_the_root_or_from_the_folder(said, file):
+    """Gemini CLI passes on what its model wrote."""
+    assert _file({"cwd": "/p", "tool_input": {"file_path": said}}) == file
+    assert _file({"cwd": "/p", "tool_input": {"file_path": 3}}) == ""
