@@ -90,11 +90,14 @@ def told(heard: Heard) -> list[int]:
 
 
 def test_what_commands_say_reaches_the_model_once(copilot: Copilot) -> None:
+    """Also where VS Code's hooks stand beside them: it runs those, and drops what they say."""
+    copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     heard = copilot.ask("-p", ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert told(copilot.ask("--continue", "-p", "Go on with it")[-1]) == [1, 1, 1]
-    copilot.house.upwell("hook", "uninstall", "copilot", "--apply")
+    for host in ("copilot", "vscode"):
+        copilot.house.upwell("hook", "uninstall", host, "--apply")
     assert [file.name for file in (copilot.folder / "hooks").iterdir()] == ["theirs.json"]
 
 
