@@ -1,7 +1,7 @@
 # Two commands do all the set-up: `make demo` and `make test`.
 # They need git, make, and uv or a Python; everything is kept in .venv/ and .tools/.
 
-.PHONY: demo test test-slow live lint types bench conformance fix clean
+.PHONY: demo test test-slow live lint types examples bench conformance fix clean
 BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 
@@ -23,6 +23,9 @@ lint: .venv/.ready
 
 types: .venv/.ready
 	@$(BIN)/mypy
+
+examples: .venv/.ready                  # those of docs/compression.md, as the code makes them
+	@$(BIN)/python dev/examples.py
 
 bench: .venv/.ready .tools/npm/.ready   # gateway figures, beside other gateways
 	@$(BIN)/python benchmarks/gateway

@@ -29,7 +29,7 @@ from upwell.ground.embed import Embedder
 from upwell.ground.limits import SYSTEM_CLOCK, Deadline
 from upwell.ground.types import NO_INTENT, Cue, Query
 from upwell.memory.calibrate import features, order_features
-from upwell.memory.candidates import Filter
+from upwell.memory.candidates import keeping
 from upwell.memory.coefficients import BY_MEANING, BY_WORDS
 from upwell.memory.index import by_number
 from upwell.memory.meaning import Meaning
@@ -68,7 +68,7 @@ def found(
     asked = None
     if meaning and query.texts:
         asked = Asked(meaning.questions.embedder.embed([query.texts[0][:2000]])[0], meaning)
-    pool = gather(db, query, within, Filter((), 0.0), Deadline.after(60), asked)
+    pool = gather(db, query, within, keeping(db), Deadline.after(60), asked)
     judged = sorted(judge(pool), key=lambda one: -one.relevance)[:KEPT]
     ids = by_number(db, [one.candidate.n for one in judged])
     return [(ids[one.candidate.n].id, one.signals) for one in judged]

@@ -82,7 +82,7 @@ def test_every_skip_reason_is_documented():
 
 
 def test_every_strategy_is_documented():
-    assert missing(list(STRATEGIES), COMPRESSION) == []
+    assert missing(list(STRATEGIES), COMPRESSION) == [], "no row in docs/compression.md"
 
 
 def test_the_check_notices_what_is_missing():
@@ -102,6 +102,20 @@ def test_readme_begins_with_the_two_commands():
         "make demo",
         "make test",
     ]
+
+
+def test_every_room_stands_in_the_house():
+    house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The house")[1]
+    rooms = [path.parent.name for path in (ROOT / "src" / "upwell").glob("*/__init__.py")]
+    assert [room for room in rooms if f"{room}/" not in house.split("```")[1]] == []
+
+
+def test_files_that_contributing_names_are_there():
+    pages = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"[`(\s]((?:[a-z_]+/)+[a-z_]+\.[a-z]+)", pages)
+    roots = (ROOT, ROOT / "src" / "upwell")
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
+    assert len(named) > 20
 
 
 def test_local_links_resolve():

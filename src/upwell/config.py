@@ -26,6 +26,7 @@ from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
+from upwell.ground.wanted import line_of
 from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
@@ -161,6 +162,13 @@ def load(
     """
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
+    try:
+        return _composed(files, flags or {}, environment)
+    except ConfigError as error:
+        raise _with_line(error, files.config_file) from error
+
+
+def _composed(files: Home, flags: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
     document = _read_file(files.config_file)
     origin = str(files.config_file)
     settings: dict[str, dict[str, Value]] = {section: {} for section in SECTIONS}
@@ -181,7 +189,7 @@ def load(
         else:
             _take(settings, section, table, origin)
     _take_environment(settings, environment)
-    for key, value in (flags or {}).items():
+    for key, value in flags.items():
         section, _, name = key.partition(".")
         _take(settings, section, {name: value}, "flag")
     options = {
@@ -199,6 +207,18 @@ def load(
         environment=environment,
         **options,
     )
+
+
+def _with_line(error: ConfigError, path: Path) -> ConfigError:
+    """The same fault with the line of the file on which its key stands, or else its table."""
+    if not error.key or error.origin != str(path):
+        return error
+    text = read_whole(path).decode("utf-8")
+    key = error.key
+    while key and (line := line_of(text, key)) is None:
+        key = key.rpartition(".")[0]
+    message = error.message.replace(error.origin, f"{path}:{line}", 1) if key else error.message
+    return ConfigError(message, key=error.key, origin=error.origin, hint=error.hint)
 
 
 def _read_file(path: Path) -> dict[str, Any]:

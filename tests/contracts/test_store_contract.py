@@ -1,4 +1,5 @@
-"""What every `Store` must do. A second implementation plugs in as one more `STORES` entry."""
+"""What every `Store` must do. Another one is a line in `STORES`; as a place to recall from it is
+one in `PLACES` of test_recall_contract.py as well."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,6 +1,7 @@
 """Gateways as subprocesses, and the servers behind them."""
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -26,14 +27,14 @@ def script(name: str, *args: str) -> list[str]:
 
 
 @contextmanager
-def listening(name: str) -> Iterator[str]:
-    """The address of one of the test servers on HTTP, while it runs."""
-    running = subprocess.Popen(script(name), stdout=subprocess.PIPE, text=True)
+def listening(name: str, *args: str, end: int = signal.SIGTERM) -> Iterator[str]:
+    """The address of one of the test servers on HTTP, while it runs; `end` ends it."""
+    running = subprocess.Popen(script(name, *args), stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:
         yield f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp"
     finally:
-        running.terminate()
+        running.send_signal(end)
         running.wait(10)
         running.stdout.close()
 

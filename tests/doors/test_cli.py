@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -240,3 +241,26 @@ def test_colours_and_boxes_only_on_a_terminal(
     os.close(parent)
     assert b"\x1b[" in shown
     assert b"tides turn" in shown
+
+
+WRONG_NUMBERS = {
+    ("recall", "x", "-k", "high"): "-k is 'high': must be a whole number, 1 to 1000000",
+    ("recall", "x", "-k", "0"): "-k is '0': must be a whole number, 1 to 1000000",
+    ("stats", "--days", "1.5"): "--days is '1.5': must be a whole number, 1 to 90",
+    ("login", "x", "--port", "abc"): "--port is 'abc': must be a whole number",
+}
+
+
+@pytest.mark.parametrize("args", WRONG_NUMBERS)
+def test_an_option_that_wants_a_number_says_so(upwell: Upwell, args: tuple[str, ...]) -> None:
+    assert WRONG_NUMBERS[args] in complaint(upwell(*args), 2)
+
+
+def test_help_speaks_of_what_to_type(upwell: Upwell) -> None:
+    said = upwell("recall", "--help").out
+    assert "recall [OPTIONS] [QUERY]..." in said
+    assert "-k N" in said
+    assert "--namespace TEXT" in said
+    for verb in ("recall", "compress", "stats", "import", "login", "learn"):
+        said = upwell(verb, "--help").out
+        assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", said), said

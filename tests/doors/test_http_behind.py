@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,6 +74,38 @@ def test_a_forgotten_session_is_begun_anew(peer: Peer) -> None:
     """The call may be made again, since it has no effects."""
     assert text_of(peer.call("web__forget", 10)) == "known again"
     assert text_of(peer.call("web__echo", text="on")) == "on"
+
+
+@pytest.fixture
+def mortal(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
+    """A server that dies over calls, which it writes into `calls`."""
+    with listening("mortal", "--calls", str(tmp_path / "calls"), end=signal.SIGINT) as url:
+        peer = gateway({"web": {"url": url}}, gateway={**QUICK, "call_timeout_seconds": 20.0})
+        peer.wait_for_tools("web__echo")
+        yield peer
+
+
+def test_a_call_without_effects_is_made_again_when_its_server_died(
+    mortal: Peer, tmp_path: Path
+) -> None:
+    assert text_of(mortal.call("web__read", 20)) == "alive"
+    assert (tmp_path / "calls").read_text() == "read\n" * 2
+
+
+def test_a_call_without_effects_is_made_twice_at_most(mortal: Peer, tmp_path: Path) -> None:
+    said = complaint(
+        mortal.ask("tools/call", {"name": "web__read", "arguments": {"deaths": 9}}, 20)
+    )
+    assert "upstream 'web'" in said
+    assert (tmp_path / "calls").read_text() == "read\n" * 2
+
+
+def test_a_call_with_effects_is_made_once_over_http(mortal: Peer, tmp_path: Path) -> None:
+    said = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
+    assert "check first whether the call had its effects" in said
+    time.sleep(2)
+    assert (tmp_path / "calls").read_text() == "write\n"
+    assert text_of(mortal.call("web__echo", 20, text="on")) == "on"
 
 
 def test_nobody_at_the_address(gateway: Gateway) -> None:

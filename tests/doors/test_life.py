@@ -2,7 +2,9 @@
 
 import json
 import os
+import shlex
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -72,6 +74,26 @@ def test_children_die_with_the_gateway(gateway: Gateway, end: str) -> None:
     assert wait_gone(tree, 20) == []
     if end == "end of input":
         assert code == 0
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
+@pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
+def test_what_a_child_started_dies_with_the_gateway(gateway: Gateway, end: str) -> None:
+    """Also where it does not heed its input, and the server has been started anew meanwhile."""
+    started = f"sleep 1000 </dev/null & exec {shlex.join(script('upstream'))}"
+    peer = gateway({"up": ["sh", "-c", started], "other": ["sh", "-c", started]})
+    peer.wait_for_tools("up__received", "other__received")
+    first = json.loads(text_of(peer.call("up__received")))["pid"]
+    os.kill(first, signal.SIGKILL)
+    while (again := peer.call("up__received")).get("isError"):
+        time.sleep(0.1)
+    assert json.loads(text_of(again))["pid"] != first
+    tree = peer.tree()
+    sleeping = [pid for pid in tree if Path(f"/proc/{pid}/comm").read_text() == "sleep\n"]
+    assert len(sleeping) == 2, tree
+    os.kill(peer.process.pid, getattr(signal, end))
+    peer.process.wait(30)
+    assert wait_gone(tree, 20) == []
 
 
 def test_nothing_but_messages_on_stdout(gateway: Gateway) -> None:

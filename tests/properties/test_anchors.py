@@ -6,7 +6,7 @@ import pytest
 
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.lexicon import shipped
-from upwell.surface.intent import keyword_intent
+from upwell.surface.intent import detector_of
 from upwell.surface.messages import messages_of
 
 PIECES = ["a.", "a/", "a_", "aB", "[(", "/", "http://", "~/", "a@b.", "`", '"\\', "why not "]
@@ -15,13 +15,13 @@ PIECES = ["a.", "a/", "a_", "aB", "[(", "/", "http://", "~/", "a@b.", "`", '"\\'
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_megabyte_of_anything(piece):
     text = piece * (1_000_000 // len(piece))
-    messages = messages_of(shipped())
-    keyword_intent("made once")
+    messages, keywords = messages_of(shipped()), detector_of(shipped())
+    keywords.intent("made once")
     began = time.process_time()
     for read in (
         paths_in,
         symbols_in,
-        keyword_intent,
+        keywords.intent,
         messages.queries,
         messages.not_applicable,
     ):

@@ -105,3 +105,58 @@ def test_a_pipe_is_no_configuration(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(ConfigError, match="no file"):
         load(tmp_path, environment={})
+
+
+WRONG_KINDS = {
+    "number": ('surface.min_score = "high"', "'high': must be a number, like 0.5"),
+    "whole": ("surface.race_ms = 2.5", "2.5: must be a whole number of milliseconds, like 300"),
+    "no default": ('compress.max_result_tokens = "x"', "must be a whole number of tokens"),
+    "duration": ('hook.idle_minutes = "5m"', "must be a number of minutes, like 30"),
+    "boolean": ("surface.enabled = 7", "7: must be true or false"),
+    "boolean for a number": ("surface.race_ms = true", "true: must be a whole number"),
+    "date": ("surface.race_ms = 1979-05-27", "must be a whole number"),
+    "list": ('cache.tools = "a"', """'a': must be a list of texts, like ["a", "b"]"""),
+    "item": ("cache.tools = [1]", "[1]: must be a list of texts"),
+    "choices": ('hook.compress = ["clade"]', "must be a list of claude, codex"),
+    "choice": ("surface.injection_mode = 3", "3: must be one of append, prepend, section"),
+    "named choice": ("embed.kind = 3", "3: must be one of model2vec"),
+    "text": ("agent.model = 1", "1: must be a text in quotes"),
+    "table": ('ltm.headers = "x"', 'a table of names, each with a text, like { NAME = "text" }'),
+    "endless": ("surface.timeout_seconds = inf", "must be between 0 and 1000000000000"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_KINDS)
+def test_a_value_of_the_wrong_kind_is_told_in_words_with_its_line(home, case):
+    line, said = WRONG_KINDS[case]
+    with pytest.raises(ConfigError) as caught:
+        written(home, f"# a remark\n\n{line}\n")
+    assert said in caught.value.message
+    assert "config.toml:3 is " in caught.value.message
+    assert not {"str", "int", "float", "bool"} & set(caught.value.message.split())
+
+
+def test_a_variable_of_the_wrong_kind_is_told_as_it_is_written(home):
+    for name, text, said in (
+        ("SURFACE__MIN_SCORE", "high", "'high': must be a number, like 0.5"),
+        ("MEMORY_CONTEXT__ENABLED", "maybe", "'maybe': must be true or false"),
+        ("CACHE__TOOLS", "a", """in a variable as JSON: '["a", "b"]'"""),
+        ("LTM__HEADERS", "a", """in a variable as JSON: '{"NAME": "text"}'"""),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(home, environment={f"UPWELL_{name}": text})
+        assert said in str(caught.value)
+        assert f"UPWELL_{name}" in caught.value.message
+
+
+def test_the_line_is_that_of_the_key_and_not_of_its_namesake(home):
+    text = (
+        "[surface]\n# race_ms = 1\nrace_ms = 1\n"
+        '[tool."a.b__*"]\nsurface.race_ms = "x"\n[server.x]\nargs = ["race_ms"]\n'
+    )
+    with pytest.raises(ConfigError, match=r"config\.toml:5 is 'x'"):
+        written(home, text)
+    with pytest.raises(ConfigError, match=r"config\.toml:1 has no command"):
+        written(home, "[server.x]\nargs = []\n")
+    with pytest.raises(ConfigError, match=r'config\.toml:2 is \["a", 3\]'):
+        written(home, '[server.x]\nargs = ["a",\n3]\ncommand = "c"\n')

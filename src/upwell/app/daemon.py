@@ -13,8 +13,9 @@ from upwell import __version__
 from upwell.app.cold import take_up
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
+from upwell.ground.files import Stamp, stamp
 from upwell.ground.trace import LOG, export_spans
-from upwell.hook.control import Running, daemon_at, end
+from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
 from upwell.hook.door import HookDoor
 from upwell.hook.place import Place
@@ -30,11 +31,10 @@ class Warm:
     """An app that stays loaded, and its hooks' door. A changed `config.toml` makes a new one; a
     wrong one leaves the old at work."""
 
-    def __init__(self, home: Path | None = None) -> None:
-        self._home = home
+    def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: Stamp | None = None
         self._chores: asyncio.Task[None] | None = None
         self._serving: asyncio.Task[None] | None = None
         self._port = 0
@@ -52,24 +52,24 @@ class Warm:
         Raises:
             ConfigError: the configuration is wrong.
         """
-        self._app = await build(Settings(home=self._home, tolerant=True))
+        self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
-        self._stamp = self._seen()
+        self._stamp = stamp(self.app.config.home.config_file)
         self._chores = asyncio.create_task(self._keep_house())
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
     ) -> bytes:
-        assert self._door is not None
-        return await self._door.answer(host, name, body, left_ms=left_ms, parent=parent)
+        return await self.door.answer(host, name, body, left_ms=left_ms, parent=parent)
 
     async def refresh(self) -> None:
         """Take up a changed configuration."""
-        if self._seen() == self._stamp:
+        now = stamp(self.app.config.home.config_file)
+        if now == self._stamp:
             return
-        self._stamp = self._seen()
+        self._stamp = now
         try:
-            fresh = await build(Settings(home=self._home, tolerant=True))
+            fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
             LOG.warning("the configuration was changed and is wrong; the old one holds: %s", error)
             return
@@ -133,25 +133,15 @@ class Warm:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)
 
-    def _seen(self) -> tuple[int, int] | None:
-        """What tells that the configuration was written."""
-        if self._app is None:
-            return None
-        try:
-            found = self._app.config.home.config_file.stat()
-        except OSError:
-            return (0, 0)
-        return (found.st_mtime_ns, found.st_size)
-
 
 def _nobody_listens() -> None:
     return None
 
 
 @asynccontextmanager
-async def opened(home: Path | None = None) -> AsyncIterator[Warm]:
+async def opened() -> AsyncIterator[Warm]:
     """A warm app, closed at the end."""
-    warm = Warm(home)
+    warm = Warm()
     await warm.open()
     try:
         yield warm
@@ -159,13 +149,13 @@ async def opened(home: Path | None = None) -> AsyncIterator[Warm]:
         await warm.aclose()
 
 
-async def run_daemon(home: Path | None = None) -> bool:
-    """Be the daemon of a home until there is a reason to end. False where there is one already.
+async def run_daemon() -> bool:
+    """Be the daemon of the home until there is a reason to end. False where there is one already.
 
     Raises:
         UpwellError: it cannot start.
     """
-    async with opened(home) as warm:
+    async with opened() as warm:
         config = warm.app.config
         export_spans(config.environment)
         place = Place(str(config.home.root))
@@ -181,11 +171,11 @@ async def run_daemon(home: Path | None = None) -> bool:
     return True
 
 
-def replace_hung(home: Path | None = None) -> bool:
+def replace_hung() -> bool:
     """End a daemon that holds its lock and does not answer. True where there was one."""
     from upwell.config import load
 
-    daemon = daemon_at(str(load(home).home.root))
+    daemon = daemon_at(str(load().home.root))
     return daemon is not None and not daemon.answers and end(daemon)
 
 
@@ -238,6 +228,3 @@ def _rss_bytes() -> int:
     except OSError:
         return 0
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
-
-
-__all__ = ["Running", "Warm", "opened", "replace_hung", "run_daemon"]

@@ -48,13 +48,11 @@ from upwell.wire.logins import Logins
 if TYPE_CHECKING:
     from upwell.memory.ltm import LtmRecall
 
-HOUSEKEEPING_SECONDS = 3600.0
 PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
-
 
 Chore = Callable[[], Awaitable[object]]
 

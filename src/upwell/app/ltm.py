@@ -11,15 +11,14 @@ from upwell.gateway.audience import Audience
 from upwell.gateway.connection import connect
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
 from upwell.gateway.upstream import State, Upstream
-from upwell.ground.errors import ConfigError, RecallUnavailable, UpstreamError
+from upwell.ground.errors import ConfigError, UpstreamError
 from upwell.ground.limits import Deadline
-from upwell.memory.ltm import LtmRecall, Patience
+from upwell.memory.ltm import LtmRecall, Patience, unavailable
 from upwell.memory.options import LtmOptions, LtmProfile, LtmTransport
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 NAME = "ltm"
 MAX_ANSWER_BYTES = 4_000_000
-_HINT = "check ltm.command or ltm.url; `upwell doctor` tries it"
 
 
 def open_ltm(config: Config) -> LtmRecall:
@@ -86,7 +85,7 @@ class LtmServer:
                 if isinstance(name := tool.value("name"), str)
             }
         except NotJson as error:
-            raise _unavailable(f"has tools that cannot be read: {error}") from error
+            raise unavailable(f"has tools that cannot be read: {error}") from error
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], deadline: Deadline
@@ -110,18 +109,18 @@ class LtmServer:
             async with asyncio.timeout(deadline.remaining()):
                 reply = await self._upstream.call(method, RawObject.parse(dumps(params)))
             if reply.error:
-                raise _unavailable(
+                raise unavailable(
                     f"answered with an error: {reply.error[:200].decode(errors='replace')}"
                 )
             result = await asyncio.to_thread(loads, reply.result)
         except TimeoutError:
-            raise _unavailable("took too long") from None
+            raise unavailable("took too long") from None
         except UpstreamError as error:
-            raise _unavailable(f"failed: {error.message}") from error
+            raise unavailable(f"failed: {error.message}") from error
         except NotJson as error:
-            raise _unavailable(f"gave an answer that cannot be read: {error}") from error
+            raise unavailable(f"gave an answer that cannot be read: {error}") from error
         if not isinstance(result, dict):
-            raise _unavailable("gave an answer that is no object")
+            raise unavailable("gave an answer that is no object")
         return result
 
 
@@ -133,7 +132,3 @@ def _declared(tool: RawObject) -> frozenset[str]:
     schema = tool.value("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     return frozenset(properties) if isinstance(properties, dict) else frozenset()
-
-
-def _unavailable(why: str) -> RecallUnavailable:
-    return RecallUnavailable(f"the memory server {why}", source=NAME, hint=_HINT)

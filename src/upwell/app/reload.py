@@ -3,13 +3,13 @@ what it says about tools and budgets. What else was changed is named: it holds a
 file that is wrong, or still being written, changes nothing."""
 
 import asyncio
-import os
 
 from upwell.app.wiring import App
 from upwell.config import Config, load
 from upwell.gateway.audience import LOGGED
 from upwell.gateway.server import Gateway
 from upwell.ground.errors import UpwellError
+from upwell.ground.files import stamp
 from upwell.ground.trace import LOG
 from upwell.wire.rawjson import dumps
 
@@ -19,17 +19,15 @@ TAKEN_UP = frozenset({"server", "tool", "gateway", "compress"})
 AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
 AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
 
-Stamp = tuple[int, int, int] | None
-
 
 async def follow_config(app: App, gateway: Gateway) -> None:
     """Look for changes until cancelled. A change is taken up when the file has been left alone for
     a moment."""
-    path = str(app.config.home.config_file)
-    known = seen = _stamp(path)
+    path = app.config.home.config_file
+    known = seen = stamp(path)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        now = _stamp(path)
+        now = stamp(path)
         if now != known and now == seen:
             known = now
             await _take_up(app, gateway)
@@ -85,12 +83,3 @@ def _fresh(app: App) -> Config:
         ConfigError: it is wrong.
     """
     return load(app.config.home.root, environment=app.config.environment)
-
-
-def _stamp(path: str) -> Stamp:
-    """What tells that a file was written."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return None
-    return info.st_mtime_ns, info.st_size, info.st_ino

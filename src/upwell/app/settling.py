@@ -51,5 +51,5 @@ async def _capture(inbox_file: Path, event: Event) -> None:
     inbox = Inbox(inbox_file, lambda text: redact(text)[0])
     try:
         await asyncio.to_thread(lambda: inbox.propose(propose()))
-    except (StoreError, TimeoutError) as error:
+    except StoreError as error:
         LOG.warning("nothing was captured: %s", error)

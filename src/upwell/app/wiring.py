@@ -1,7 +1,7 @@
 """The one place that wires the house together."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -90,6 +90,9 @@ class App:
     ) -> None:
         self.config = config
         self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
+        self._strategy_of: Callable[[str, str], str] = lambda server, tool: (
+            self.config.compress_for(server, tool).strategy
+        )
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
@@ -136,6 +139,7 @@ class App:
             shortened=self._served,
             brief=self.fitter.brief,
         )
+        self._cache = open_cache(config, shelf)
         self._files = files
         self._cwd = cwd
 
@@ -207,8 +211,9 @@ class App:
             lambda server, tool: self._surface_of(f"{server}__{tool}"),
             paused=self.pause.holds,
             cwd=self._cwd,
-            cache=open_cache(config, self._shelf),
+            cache=self._cache,
             sessions=joined,
+            progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
         )
         definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
@@ -217,7 +222,7 @@ class App:
             pipeline,
             config.gateway,
             resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
-            may_compress=lambda s, tool: self.config.compress_for(s, tool).strategy != "none",
+            may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
             connecting=connecting(config),
             learned=lambda known: remember(config.home, known),
             lists=ToolLists(config.home.lists_file),
@@ -312,6 +317,8 @@ class App:
     async def aclose(self) -> None:
         """Finish what is pending and close the files."""
         await self.workshop.aclose()
+        if self._cache:
+            await self._cache.aclose()
         await self.budgets.flush()
         await self.surfacer.aclose()
         if self._ltm:

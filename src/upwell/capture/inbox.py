@@ -1,7 +1,6 @@
 """The inbox: what was proposed and not yet kept or refused. Nothing in it is ever surfaced."""
 
 import hashlib
-import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -9,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from filelock import FileLock
 
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.files import read_whole, write_whole
+from upwell.ground.files import exclusively, read_whole, write_whole, writing
 from upwell.ground.types import Memory, Provenance, Trust
 
 MAX_WAITING = 500
 MAX_REFUSED = 5_000
-LOCK_SECONDS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,8 +59,6 @@ class Inbox:
     def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
         self._path = path
         self._mask = mask
-        self._lock = FileLock(f"{path}.lock", timeout=LOCK_SECONDS, mode=0o600, thread_local=False)
-        self._threads = threading.Lock()
 
     def waiting(self) -> list[Proposal]:
         """The oldest first."""
@@ -71,7 +66,7 @@ class Inbox:
 
     def propose(self, proposals: Iterable[Proposal]) -> int:
         """Put in those that are new and were not refused or kept before. Gives how many."""
-        with self._threads, self._lock:
+        with exclusively(self._path):
             held = self._read()
             known = {entry["id"] for entry in held["waiting"]} | set(held["settled"])
             fresh = {}
@@ -100,7 +95,7 @@ class Inbox:
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
         """Take these out; they are not proposed again. Those that are gone are left out."""
-        with self._threads, self._lock:
+        with exclusively(self._path):
             held = self._read()
             waiting = {entry["id"]: entry for entry in held["waiting"]}
             taken = [waiting.pop(one) for one in ids if one in waiting]
@@ -122,12 +117,8 @@ class Inbox:
             ) from error
 
     def _write(self, held: Mapping[str, Any]) -> None:
-        try:
+        with writing(self._path):
             write_whole(self._path, orjson.dumps(held).decode())
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {self._path}: {error.strerror}", hint="check its permissions"
-            ) from error
 
 
 def now() -> float:

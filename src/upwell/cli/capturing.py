@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.hooks import hook
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 from upwell.ground.text.counts import counted
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 inbox = typer.Typer(help="What was proposed to be remembered. Nothing of it is surfaced.")
 learn = typer.Typer(help="Propose memories from what is there.", no_args_is_help=True)
-Ids = Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="Which.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Which.")]
 All = Annotated[bool, typer.Option("--all", help="Every one.")]
 
 
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 @inbox.callback(invoke_without_command=True)
 def waiting(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what waits to be kept or refused."""
     if context.invoked_subcommand:
@@ -67,7 +67,9 @@ def refuse(ids: Ids = None, everything: All = False) -> None:
 
 @learn.command("git")
 def git(
-    path: Annotated[Path, typer.Argument(help="A folder in the repository.")] = Path("."),
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A folder in the repository.")
+    ] = Path("."),
     commits: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 1000,
 ) -> None:
     """Propose memories from commit messages that say why, with the files they touched."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import note, raw, say, say_json
+from upwell.cli.output import Json, note, raw, say, say_json
 
 if TYPE_CHECKING:
     from upwell.hosts.install import Plan
@@ -17,7 +17,7 @@ Apply = Annotated[bool, typer.Option("--apply", help="Write it; else it is only 
 Project = Annotated[
     bool, typer.Option("--project", help="Also what this folder configures for agents.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+NO_AGENT = "no agent that upwell knows is here; any other one takes the command `upwell serve`"
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +43,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
         elif plan.config.changes:
             say(f"wrote {plan.config.path}")
         if not changes and not plan.refused:
-            say("nothing to do: every agent here has upwell" if plan.files else "no agent is here")
+            say("nothing to do: every agent here has upwell" if plan.files else NO_AGENT)
         elif changes and not apply:
             note("upwell: nothing was written; --apply writes it")
         if not apply:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.ground.errors import StoreUnwritable
 
 START_SECONDS = 15.0
@@ -86,7 +86,7 @@ def stop(
 
 @daemon.command("status")
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show every daemon of this user, whatever home it serves."""
     from upwell.hook.control import running

@@ -1,15 +1,13 @@
 """config show|check · cache clear · backup · doctor"""
 
 import json
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import folder, run
 from upwell.ground.text.counts import counted
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
 

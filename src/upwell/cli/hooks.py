@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, raw, say, say_json, table
+from upwell.cli.output import Json, note, raw, say, say_json, table
 from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def export(host: Host, apply: Apply = False) -> None:
 
 
 @hook.command("hosts")
-def hosts(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def hosts(as_json: Json = False) -> None:
     """Show the agents we know, which of them are here, and where our hooks are."""
     from upwell.hosts.agents import AGENTS
 

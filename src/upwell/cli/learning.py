@@ -5,17 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
-from upwell.cli.times import iso
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
+from upwell.ground.text.times import iso
 from upwell.ground.types import Feedback, Rating
 
 if TYPE_CHECKING:
     from upwell.app import App
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def feedback(
     surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="Its id, s_….")],
-    rating: Annotated[str, typer.Argument(help=" · ".join(Rating))],
+    rating: Annotated[str, typer.Argument(metavar="RATING", help=" · ".join(Rating))],
     memory: Annotated[
         str | None, typer.Option(help="One memory of it; all of them without.")
     ] = None,

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def login(
-    name: Annotated[str, typer.Argument(help="A server that has an address.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A server that has an address.")],
     client_id: Annotated[
         str, typer.Option(help="What the server calls us, where it was agreed on.")
     ] = "",
@@ -40,7 +40,7 @@ def login(
     say(f"logged in at {name} ({made.described(time.time())})")
 
 
-def logout(name: Annotated[str, typer.Argument()]) -> None:
+def logout(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Forget the login at a server."""
     from upwell.app.login import log_out
 

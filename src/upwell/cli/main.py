@@ -24,6 +24,7 @@ from upwell.cli import (
     tokens,
     transfer,
 )
+from upwell.cli.parameters import complaint, worded
 from upwell.ground.errors import UpwellError, UsageError
 from upwell.ground.trace import LOG
 
@@ -60,9 +61,6 @@ for verbs in (
     verbs.register(app)
 
 
-VERBS = frozenset(typer.main.get_command(app).list_commands(None))  # type: ignore[attr-defined]
-
-
 @app.callback(invoke_without_command=True)
 def upwell(
     context: typer.Context,
@@ -73,16 +71,20 @@ def upwell(
         raise typer.Exit
 
 
+COMMAND = worded(app)
+VERBS = frozenset(getattr(COMMAND, "commands", ()))
+
+
 def main(args: Sequence[str]) -> int:
     """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage."""
     try:
-        result = app(list(args), standalone_mode=False)
+        result = COMMAND(list(args), standalone_mode=False)
     except typer.Exit as done:
         return int(done.exit_code)
     except typer.Abort:
         return FAILED
     except TyperException as error:
-        said = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
+        said = complaint(error)
         if "\n" in said:
             typer.echo(said)
             return USAGE

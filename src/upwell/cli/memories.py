@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
-from upwell.cli.times import iso, seconds_of
+from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
+from upwell.ground.text.times import iso
 from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Surfacing
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from upwell.memory.topics import Topic
 
 MOST_FOUND, MOST_LISTED = 10, 100
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -32,7 +32,7 @@ def register(app: typer.Typer) -> None:
 
 def remember(
     text: Annotated[
-        list[str], typer.Argument(metavar="TEXT...", help="What to remember. `-` reads stdin.")
+        list[str], typer.Argument(metavar="TEXT", help="What to remember. `-` reads stdin.")
     ],
     namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
     tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
@@ -88,9 +88,7 @@ async def _kept(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
 def recall(
     words: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[QUERY]...", help="What to look for; without it everything is listed."
-        ),
+        typer.Argument(metavar="QUERY", help="What to look for; without it everything is listed."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -179,7 +177,7 @@ def _row(hit: Hit) -> dict[str, str]:
         "id": memory.id,
         "score": f"{hit.score:.2f}" if hit.score else "",
         "namespace": memory.namespace,
-        "date": iso(memory.created_at)[:10],
+        "date": (iso(memory.created_at) or "")[:10],
         "where": citation(memory) if memory.source else os.path.basename(memory.project or ""),
         "text": " ".join([*(f"({mark})" for mark in marks), memory.text]),
     }
@@ -232,7 +230,7 @@ def context(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[MESSAGE]...",
+            metavar="MESSAGE",
             help="What the user said, `-` reads stdin; with --door session, nothing.",
         ),
     ] = None,

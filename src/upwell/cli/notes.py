@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
@@ -13,7 +13,6 @@ from upwell.ground.project import repository_of
 if TYPE_CHECKING:
     from upwell.app import App
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 stm = typer.Typer(
     help="Short notes, in stm.json. One that nobody looks at is forgotten after 35 days.",
@@ -27,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 @stm.command()
 def add(
-    content: Annotated[str, typer.Argument(help="What to note. `-` reads stdin.")],
+    content: Annotated[
+        str, typer.Argument(metavar="CONTENT", help="What to note. `-` reads stdin.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Keep a note. Prints its id."""
@@ -52,7 +53,9 @@ def add(
 
 @stm.command()
 def search(
-    query: Annotated[str | None, typer.Argument(help="Words that the note contains.")] = None,
+    query: Annotated[
+        str | None, typer.Argument(metavar="QUERY", help="Words that the note contains.")
+    ] = None,
     note_id: Annotated[str | None, typer.Option("--id")] = None,
     date: Annotated[str | None, typer.Option(help="The day it was made: YYYY-MM-DD, UTC.")] = None,
     as_json: Json = False,

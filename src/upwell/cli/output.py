@@ -3,9 +3,11 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def say(text: str = "") -> None:

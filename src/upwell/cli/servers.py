@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.ground.errors import UsageError
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": False}
@@ -33,7 +33,9 @@ def serve(
 
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The prefix of its tools: NAME__tool.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The prefix of its tools: NAME__tool.")
+    ] = "",
     env: Annotated[
         list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
     ] = None,
@@ -50,7 +52,7 @@ def add(
         bool, typer.Option("--project", help="With --from-clients: this folder's, too.")
     ] = False,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD ARGS…", help="What to run.")
+        list[str] | None, typer.Argument(metavar="-- CMD ARGS", help="What to run.")
     ] = None,
 ) -> None:
     """Put an MCP server behind the gateway. It is a command: upwell add NAME -- CMD ARGS…; an
@@ -92,7 +94,7 @@ def add(
 
 
 def list_servers(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show the MCP servers behind the gateway."""
     from upwell.config import load
@@ -120,7 +122,7 @@ def list_servers(
         table(columns, rows, "No servers yet: upwell add NAME -- CMD ARGS…")
 
 
-def remove(name: Annotated[str, typer.Argument()]) -> None:
+def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Take an MCP server out of the gateway."""
     from upwell.setup.servers import remove_server
 

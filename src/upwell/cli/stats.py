@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from upwell.cli.learning import demoted
-from upwell.cli.output import say, say_json
+from upwell.cli.output import Json, say, say_json
 from upwell.cli.session import with_app
+from upwell.ground.text.counts import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -22,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def stats(
     days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today.")] = 7,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it kept silent."""
     found, against = with_app(lambda app: _counted(app, days))
@@ -99,8 +100,8 @@ def _speech(found: "Stats", since: str) -> list[str]:
         f"upwell looked {_times(found.decisions)} {since} and spoke {_times(found.surfaced)} "
         f"({share}).",
         "",
-        f"  said       {_memories(found.memories)}: {found.used:,} seen in use, "
-        f"{found.ignored:,} left no trace",
+        f"  said       {counted(found.memories, 'memory', 'memories')}: "
+        f"{found.used:,} seen in use, {found.ignored:,} left no trace",
     ]
     if found.late:
         lines.append(
@@ -148,10 +149,6 @@ def _savings(found: "Stats") -> list[str]:
 
 def _times(number: int) -> str:
     return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number:,} times")
-
-
-def _memories(number: int) -> str:
-    return "1 memory" if number == 1 else f"{number:,} memories"
 
 
 def _bar(number: int, most: int) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, raw, say_json
+from upwell.cli.output import Json, note, raw, say_json
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 
@@ -22,13 +22,13 @@ def register(app: typer.Typer) -> None:
 
 def compress(
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="What to fit; stdin when left out.")
+        Path | None, typer.Argument(metavar="FILE", help="What to fit; stdin when left out.")
     ] = None,
     strategy: Annotated[str, typer.Option(help="How; auto chooses.")] = "auto",
     max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
     max_chars: Annotated[int | None, typer.Option(min=1)] = None,
     query: Annotated[str | None, typer.Option(help="What the text is asked for.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Fit a text to a budget. What is left out stays readable: upwell read KEY."""
     if max_tokens and max_chars:
@@ -61,7 +61,7 @@ def compress(
 
 
 def read(
-    key: Annotated[str, typer.Argument(help="The key that a notice names.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that a notice names.")],
 ) -> None:
     """Print the whole original kept under a key."""
     raw(with_app(lambda app: app.original(key)))

@@ -1,19 +1,11 @@
-"""Times as people and programs read them."""
+"""Spans of time as people write them."""
 
 import re
-from datetime import UTC, datetime
 
 from upwell.ground.errors import UsageError
 
 _SPAN = re.compile(r"(\d{1,6})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-
-
-def iso(at: float | None) -> str:
-    """Seconds since the epoch as ISO-8601 UTC with Z, "" when not known."""
-    if at is None:
-        return ""
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def seconds_of(span: str) -> float:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 
 token = typer.Typer(help="Who may use `upwell serve --http`.", no_args_is_help=True)
 
@@ -15,10 +15,10 @@ def register(app: typer.Typer) -> None:
 
 @token.command("add")
 def add(
-    name: Annotated[str, typer.Argument(help="Who it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for.")],
     namespace: Annotated[
         list[str] | None,
-        typer.Option(metavar="N", help="What they see of the memory; all without it."),
+        typer.Option(metavar="NAMESPACE", help="What they see of the memory; all without it."),
     ] = None,
 ) -> None:
     """Make a token for somebody else, and print it: it is shown this once."""
@@ -33,7 +33,7 @@ def add(
 
 @token.command("list")
 def list_tokens(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Who has a token, beside the owner of this home."""
     from upwell.ground.home import Home, default_home
@@ -56,7 +56,7 @@ def list_tokens(
 
 
 @token.command("remove")
-def remove(name: Annotated[str, typer.Argument()]) -> None:
+def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Take a token back; it holds at once, in a gateway that runs as well."""
     from upwell.ground.home import Home, default_home
     from upwell.web.tokens import take_back

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import note, say, say_json, table
+from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 def bring_in(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[PATH]...", help="None: show what is imported."),
+        typer.Argument(metavar="PATH", help="None: show what is imported."),
     ] = None,
     form: Annotated[
         str, typer.Option("--format", help="auto, markdown, stm or jsonl; auto goes by the name.")
@@ -38,7 +38,7 @@ def bring_in(
     remove: Annotated[
         bool, typer.Option("--remove", help="No longer read these files and folders.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Take in memories. Markdown files and folders are read where they stand from now on, and
     cited relative to this folder; JSON lines and an stm.json of elsewhere are copied."""

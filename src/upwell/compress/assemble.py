@@ -41,15 +41,18 @@ def assemble(
     wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
     note = _note(_whole(text, units), key)
     purse = room.without(note)
-    bought: list[list[int]] = []
-    chars = tokens = 0.0
-    for _ in range(_ROUNDS):
-        bought = _buy(units, text, wanted, purse, bought, chars, tokens)
-        result = _write(units, text, _all(bought), key)
+    bought = _buy(units, text, wanted, purse, [], 0.0, 0.0)
+    result = _write(units, text, _all(bought), key)
+    for _ in range(_ROUNDS - 1):
         if not room.holds(result.text):
             break
         chars = len(result.text) - len(note)
         tokens = weigh(result.text) - weigh(note) if room.tokens < math.inf else 0.0
+        more = _buy(units, text, wanted, purse, bought, chars, tokens)
+        if len(more) == len(bought):
+            break
+        bought = more
+        result = _write(units, text, _all(bought), key)
     while bought and not room.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
@@ -68,19 +71,20 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
         number: question.terms[number].weight * rarity(len(units), len(found))
         for number, found in hits.items()
     }
-    own: dict[int, dict[int, float]] = {}
+    totals: dict[int, float] = {}
     for number, found in hits.items():
+        weight = weights[number]
         for unit in found:
-            own.setdefault(unit, {})[number] = weights[number]
+            totals[unit] = totals.get(unit, 0.0) + weight
     whole = sum(
         weights.get(number, rarity(len(units), 0))
         for number, term in enumerate(question.terms)
         if term.weight >= 1.0
     )
-    scores: dict[int, float] = {}
-    for unit, terms in own.items():
-        total = sum(terms.values())
-        scores[unit] = total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+    scores = {
+        unit: total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+        for unit, total in totals.items()
+    }
     best = max(scores.values(), default=0.0)
     _lend(units, scores, dict(scores))
     return scores, min(1.0, best / whole) if whole else 0.0
@@ -107,16 +111,18 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
         worth = score
         for step in range(1, units.reach + 1):
             worth *= _NEIGHBOUR
-            for other in (unit - step, unit + step):
-                if 0 <= other < size and worth > scores.get(other, 0.0):
-                    scores[other] = worth
-    above: dict[tuple[int, ...], float] = {}
+            before, behind = unit - step, unit + step
+            if before >= 0 and worth > scores.get(before, 0.0):
+                scores[before] = worth
+            if behind < size and worth > scores.get(behind, 0.0):
+                scores[behind] = worth
+    last: tuple[int, ...] = ()
+    worth = 0.0
     for unit, needs in enumerate(units.needs):
         if not needs:
             continue
-        worth = above.get(needs, -1.0)
-        if worth < 0.0:
-            worth = above[needs] = _UNDER * max([own.get(need, 0.0) for need in needs])
+        if needs is not last:
+            last, worth = needs, _UNDER * max([own.get(need, 0.0) for need in needs])
         if worth > 0.0:
             scores[unit] = scores.get(unit, 0.0) + worth
 

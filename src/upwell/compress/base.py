@@ -42,15 +42,19 @@ class Strategy(Protocol):
 
     name: str
 
+    def __init__(self, tools: "Tools") -> None: ...
+
     def fits(self, passage: Passage) -> bool:
-        """Is this the kind of text that the strategy is made for?"""
+        """Is this the kind of text that the strategy is made for? The ladder asks; whoever names
+        the strategy gets it for any text."""
         ...
 
     def compress(self, passage: Passage, budget: Budget) -> Compressed:
         """Fit `passage` into `budget`.
 
         Raises:
-            CompressionError: it cannot (the ladder then tries the next one).
+            CompressionError: it cannot, for want of a model or because `passage` is JSON and would
+                not stay so (the ladder then tries the next one).
         """
         ...
 

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from upwell.ground.text.tokens import count
+from upwell.ground.text.tokens import count, exceeds
 from upwell.ground.types import Budget, Compressed, Omission, Passage
 
 
@@ -26,7 +26,7 @@ class Room:
             return False
         if self.tokens == math.inf or 4 * len(text) + 1 <= self.tokens:
             return True
-        return count(text) <= self.tokens
+        return not exceeds(text, self.tokens)
 
     def without(self, text: str) -> "Room":
         """What is left when `text` has been written."""

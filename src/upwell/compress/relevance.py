@@ -24,7 +24,8 @@ _PREFIX = 4
 _MAX_HITS = 20_000
 """A term that stands in more places than this tells nothing apart."""
 
-_ASKING = ("when", "where", "who", "many", "much", "long")
+_ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
+_ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
 """Words too common to look for that still say what kind of thing would answer."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
@@ -68,7 +69,8 @@ def ask(query: str) -> Question:
     plain = [stem(word) for word in informative(terms(query))]
     for word in plain:
         found.setdefault(word, Term(word, 1.0, exact=word.isdigit()))
-    for word in [*plain, *(word for word in _ASKING if re.search(rf"\b{word}\b", query, re.I))]:
+    asking = {word.lower() for word in _ASKING.findall(query)}
+    for word in [*plain, *(word for word in _ASKING_WORDS if word in asking)]:
         for other in related(word):
             found.setdefault(other, Term(other, _SYNONYM_WEIGHT))
     expects = next((kind for pattern, kind in _EXPECTS if pattern.search(query)), "")

@@ -67,7 +67,7 @@ STEPS: Sequence[Step] = (
             "path": "data/orders.json",
             "_context_query": "why did the payment of order 1187 fail, last error and attempts",
         },
-        look_for='"id": 1187',
+        look_for="1187",
     ),
     Step(
         "It opens the payment code once more. What was said is not said again.",

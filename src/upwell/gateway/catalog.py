@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Protocol
 
-from upwell.gateway.client import Client
+from upwell.gateway.client import Client, text_of
 from upwell.gateway.definitions import TOOLS_KEPT, Definitions
 from upwell.gateway.names import Names, front_name
 from upwell.gateway.upstream import Upstream
@@ -167,7 +167,7 @@ def _declared(tool: RawObject) -> _Declared:
     if depth(raw) > MAX_DEPTH:
         raise NotJson(f"nested more than {MAX_DEPTH} levels")
     return _Declared(
-        _text(tool, "name"),
+        text_of(tool, "name"),
         _mapping(tool, "annotations"),
         _declares(tool, CONTEXT_QUERY),
         hashlib.sha256(raw).hexdigest(),
@@ -192,11 +192,6 @@ def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
 def _declares(tool: RawObject, argument: str) -> bool:
     properties = _mapping(tool, "inputSchema").get("properties")
     return isinstance(properties, dict) and argument in properties
-
-
-def _text(tool: RawObject, name: str) -> str:
-    value = tool.value(name)
-    return value if isinstance(value, str) else ""
 
 
 def _mapping(tool: RawObject, name: str) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@ to reach it."""
 
 import asyncio
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Protocol
 
 from upwell.gateway.eras import Envelope, Wishes, stamped
@@ -15,12 +15,8 @@ from upwell.wire.rawjson import NotJson, RawObject, loads
 
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 READY_SECONDS = 5.0
-_NEEDS: Mapping[str, str] = {
-    "sampling": "sampling",
-    "elicitation": "elicitation",
-    "roots": "roots",
-    "tasks": "tasks",
-}
+_ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
+"""What a client says by name that it can be asked; other things are extensions."""
 UPDATED = "notifications/resources/updated"
 
 
@@ -113,8 +109,10 @@ def offers(capabilities: bytes, method: str) -> bool:
         return False
     if not isinstance(declared, dict):
         return False
-    need = _NEEDS.get(method.partition("/")[0])
-    return need in declared if need else bool({"extensions", "experimental"} & set(declared))
+    kind = method.partition("/")[0]
+    if kind in _ASKABLE:
+        return kind in declared
+    return bool({"extensions", "experimental"} & set(declared))
 
 
 def loud_enough(level: object, least: str) -> bool:

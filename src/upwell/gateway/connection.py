@@ -45,6 +45,8 @@ from upwell.wire.peer import (
     Peer,
     PeerBabbled,
     PeerGone,
+    PeerLost,
+    error_code,
 )
 from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
 
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
 _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
+PING_SECONDS = 2.0
 MOST_ROUNDS = 10
 """How often a call may come back for more input. The same bound as the official SDK's."""
 
@@ -77,7 +80,9 @@ class Connection:
         self._listed = listed
         self._around = around
         self._in_flight = InFlight()
-        self._inbound = Inbound(server.name, self._in_flight, around, self._answer)
+        self._inbound = Inbound(
+            server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
+        )
         self._peer = Peer(lines, link.sink, self._inbound.take)
         self._notices = Notices(server.name, self._peer.notify)
         self._reading = asyncio.create_task(self._peer.run(), name=f"read {server.name}")
@@ -129,7 +134,7 @@ class Connection:
         for _ in range(_MAX_PAGES):
             reply = await self.ask(method, params, client)
             if reply.error:
-                if _code(reply.error) == METHOD_NOT_FOUND:
+                if error_code(reply.error) == METHOD_NOT_FOUND:
                     return ()
                 raise self._babble(f"{method} failed: {reply.error.decode()[:200]}")
             try:
@@ -162,7 +167,7 @@ class Connection:
         with self._in_flight.begun(params, client, patience) as call:
             for _ in range(MOST_ROUNDS):
                 reply = await self._asked(method, call)
-                if method == "tools/call" and _code(reply.error) == HEADER_MISMATCH:
+                if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
                     await self.tools()
                     reply = await self._asked(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
@@ -181,6 +186,12 @@ class Connection:
             params = self._addressed(call.params, call.client)
             late = partial(self._in_flight.answered, call)
             reply = await self._peer.request(method, params, late)
+        except PeerLost as error:
+            raise UpstreamUnavailable(
+                f"upstream {self._server.name!r} did not answer: {error}",
+                server=self._server.name,
+                hint="check first whether the call had its effects",
+            ) from error
         except PeerGone as error:
             raise await self.obituary("ended before it answered") from error
         except PeerBabbled as error:
@@ -208,6 +219,16 @@ class Connection:
                 raise self._babble(f"the client did not answer: {reply.error.decode()[:200]}")
             answers[key] = reply.result
         return answered(params, opened, answers)
+
+    async def is_there(self) -> bool:
+        """Does the server say anything at all? Asked after an exchange with it broke off."""
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._peer.request("ping", b"{}")
+        except (TimeoutError, PeerGone, PeerBabbled) as error:
+            LOG.debug("upstream %s is not there: %s", self._server.name, error)
+            return False
+        return True
 
     async def ended(self) -> None:
         """Wait until the server closes its side."""
@@ -251,9 +272,6 @@ class Connection:
             raise self._babble(f"it refused the handshake: {reply.error.decode()[:200]}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
 
-    async def _answer(self, identity: bytes, reply: Reply) -> None:
-        await self._peer.answer(identity, reply)
-
     def _addressed(self, params: RawObject, client: Client) -> bytes:
         version = self.about.version_for(modern=client.modern and client is not NOBODY)
         if version in MODERN_VERSIONS:
@@ -284,12 +302,12 @@ async def connect(
     """
     try:
         if server.url:
-            from upwell.wire.http import Endpoint, open_link
+            from upwell.wire.http import Address, open_link
 
             sse = server.transport is Transport.SSE
-            endpoint = Endpoint(url=server.url, headers=server.headers, sse=sse)
+            address = Address(url=server.url, headers=server.headers, sse=sse)
             auth = _auth(server, logins)
-            link = open_link(endpoint, options.max_line_bytes, auth)
+            link = open_link(address, options.max_line_bytes, auth)
             return Connection(server, link, link.lines(), around, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
@@ -345,7 +363,3 @@ def too_slow(server: ServerOptions, what: str, seconds: float) -> UpstreamTimeou
         server=server.name,
         hint=f"try again, or raise call_timeout_seconds of [server.{server.name}]",
     )
-
-
-def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code") if error else None

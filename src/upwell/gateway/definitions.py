@@ -18,6 +18,7 @@ from upwell.wire.rawjson import RawArray, RawObject, dumps, kind_of
 
 LINE_CHARS = 120
 ANSWER_TOKENS = 4000
+MOST_FOUND = 10
 TOOLS_KEPT = 10_000
 """What was made of so many tools is not made again."""
 DESCRIBE = "describe_tools"
@@ -79,7 +80,7 @@ class Definitions:
         return found
 
 
-def _closest(full: Mapping[str, bytes], query: str, most: int = 10) -> list[str]:
+def _closest(full: Mapping[str, bytes], query: str) -> list[str]:
     """By the words they share with the query, rare words and words of the name more."""
     words = {name: _words(name, raw) for name, raw in full.items()}
     having = Counter(word for found in words.values() for word in found)
@@ -89,7 +90,7 @@ def _closest(full: Mapping[str, bytes], query: str, most: int = 10) -> list[str]
             if word in found:
                 rarity = math.log(1 + len(words) / having[word])
                 scores[name] = scores.get(name, 0.0) + rarity * found[word]
-    return sorted(scores, key=lambda name: (-scores[name], name))[:most]
+    return sorted(scores, key=lambda name: (-scores[name], name))[:MOST_FOUND]
 
 
 @lru_cache(maxsize=TOOLS_KEPT)

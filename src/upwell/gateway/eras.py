@@ -76,10 +76,7 @@ def envelope_of(params: RawObject) -> Envelope | None:
 
 def bare(params: RawObject) -> RawObject:
     """`params` without the envelope: `_meta` keeps what the sender put there for the receiver."""
-    if "_meta" not in params:
-        return params
-    meta = meta_of(params).without(*_ENVELOPE)
-    return params.replaced("_meta", meta.encode()) if meta.members else params.without("_meta")
+    return _without_meta(params, *_ENVELOPE)
 
 
 def enveloped(
@@ -97,11 +94,7 @@ def enveloped(
 
 def handshake_result(result: RawObject) -> RawObject:
     """A result as a handshake-era client expects it."""
-    result = result.without("resultType")
-    meta = meta_of(result).without(SERVER_INFO)
-    if "_meta" not in result:
-        return result
-    return result.replaced("_meta", meta.encode()) if meta.members else result.without("_meta")
+    return _without_meta(result.without("resultType"), SERVER_INFO)
 
 
 def modern_result(result: RawObject) -> RawObject:
@@ -287,10 +280,15 @@ def stamped(params: bytes, subscription: bytes) -> bytes:
 
 def unstamped(params: RawObject) -> RawObject:
     """The params of a notification without the stream it came on."""
-    if "_meta" not in params:
-        return params
-    meta = meta_of(params).without(SUBSCRIPTION_ID)
-    return params.replaced("_meta", meta.encode()) if meta.members else params.without("_meta")
+    return _without_meta(params, SUBSCRIPTION_ID)
+
+
+def _without_meta(body: RawObject, *names: str) -> RawObject:
+    """`body` without these keys of its `_meta`, or without a `_meta` that would be empty."""
+    if "_meta" not in body:
+        return body
+    meta = meta_of(body).without(*names)
+    return body.replaced("_meta", meta.encode()) if meta.members else body.without("_meta")
 
 
 # -- capabilities

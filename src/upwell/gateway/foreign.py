@@ -12,7 +12,7 @@ from upwell.gateway.upstream import State, Upstream
 from upwell.ground.errors import UpstreamError
 from upwell.ground.principal import Principal
 from upwell.ground.types import Reply
-from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND
+from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND, error_code
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
 
 MOST_TASKS = 10_000
@@ -50,7 +50,7 @@ class Foreign:
                 continue
             if not reply.error:
                 return self._shown(reply, caller) if method == LIST else reply
-            if _code(reply.error) != METHOD_NOT_FOUND:
+            if error_code(reply.error) != METHOD_NOT_FOUND:
                 refusal = refusal or reply
         return refusal
 
@@ -92,7 +92,3 @@ class Foreign:
                 del self._whose[next(iter(self._whose))]
             self._tasks[f"{caller.session} {task}"] = upstream.name
             self._whose.setdefault(task, set()).add(caller.principal)
-
-
-def _code(error: bytes) -> object:
-    return RawObject.parse(error).value("code")

@@ -9,7 +9,6 @@ server could offer is offered, and lists are empty where it is not there.
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from upwell.gateway.eras import (
@@ -21,6 +20,7 @@ from upwell.gateway.eras import (
     united,
 )
 from upwell.ground.errors import UpwellError
+from upwell.ground.files import stamp
 from upwell.ground.home import Home, default_home
 from upwell.ground.trace import LOG
 from upwell.ground.types import Reply
@@ -59,7 +59,6 @@ class Hello:
 
     modern: bool = False
     capabilities: bytes = b"{}"
-    greeted: bool = False
 
 
 def known_now(upstreams: Iterable[Introduced]) -> Known:
@@ -114,9 +113,8 @@ def remembered(home: Home) -> Known:
 
 
 def _state(home: Home) -> list[int]:
-    """Time and size of the configuration."""
-    info = Path(home.config_file).stat() if home.config_file.exists() else None
-    return [info.st_mtime_ns, info.st_size] if info else []
+    """What tells one configuration from another."""
+    return list(stamp(home.config_file) or ())
 
 
 def handshake(params: RawObject, known: Known) -> dict[str, Any]:
@@ -143,7 +141,7 @@ async def greeted(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator
         params = RawObject.parse(message.params)
         if message.method == "initialize" and message.id is not None and not first.oversize:
             result = dumps(handshake(params, remembered(Home(default_home()))))
-            hello = Hello(capabilities=params.get("capabilities") or b"{}", greeted=True)
+            hello = Hello(capabilities=params.get("capabilities") or b"{}")
             await sink.write(answer_line(message.id, Reply(result=result)))
             return lines, hello
         envelope = envelope_of(params)

@@ -40,7 +40,6 @@ from upwell.gateway.streams import (
     Send,
     Stream,
     follow,
-    line_of,
     respond,
     respond_json,
 )
@@ -54,6 +53,7 @@ from upwell.wire.peer import (
     Message,
     answer_line,
     error_body,
+    line_of,
 )
 from upwell.wire.rawjson import NotJson, RawObject
 

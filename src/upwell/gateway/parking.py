@@ -59,10 +59,6 @@ class Parking:
             parked.wanted.set()
         return await self._next(parked)
 
-    def close(self) -> None:
-        for parked in self._parked.values():
-            parked.task.cancel()
-
     async def _next(self, parked: _Parked) -> Reply:
         asked = asyncio.create_task(parked.wanted.wait())
         try:

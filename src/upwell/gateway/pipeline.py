@@ -49,7 +49,8 @@ class Pipeline:
 
     `fit` shortens a result to its budget, `fit_large` does so in the workshop. The memory side is
     raced, not awaited: it starts with the call and gets `race_ms` from then on; what comes later
-    is taken back and offered at the next call.
+    is taken back and offered at the next call. `progressive` says whose results come chunk after
+    chunk.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Pipeline:
         cwd: str | None = None,
         cache: Cache | None = None,
         sessions: Sessions | None = None,
+        progressive: Callable[[str, str], bool] = lambda server, tool: False,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -73,6 +75,7 @@ class Pipeline:
         self._cwd = cwd
         self._cache = cache
         self._sessions = sessions or Own()
+        self._progressive = progressive
         self._clock = clock
         self._behind: set[asyncio.Task[None]] = set()
 
@@ -144,7 +147,8 @@ class Pipeline:
 
     async def _surfaced(self, call: ToolCall, client: Client) -> Heard:
         session = await self._sessions.session(client.session)
-        cue = _cue(call, session, self._cwd, client.principal)
+        progressive = self._progressive(call.server, call.tool)
+        cue = _cue(call, session, self._cwd, client.principal, progressive=progressive)
         return await self._surfacer.surface(cue), cue
 
     async def _raced(
@@ -203,7 +207,9 @@ def _unreadable(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
     )
 
 
-def _cue(call: ToolCall, session: str, cwd: str | None, principal: Principal) -> Cue:
+def _cue(
+    call: ToolCall, session: str, cwd: str | None, principal: Principal, *, progressive: bool
+) -> Cue:
     return Cue(
         door=Door.TOOL,
         tool=f"{call.server}__{call.tool}",
@@ -211,6 +217,7 @@ def _cue(call: ToolCall, session: str, cwd: str | None, principal: Principal) ->
         session=session,
         cwd=cwd,
         annotations=call.annotations,
+        progressive=progressive,
         trace_id=call.trace_id,
         principal=principal,
     )

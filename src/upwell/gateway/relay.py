@@ -1,6 +1,5 @@
 """Requests on their way in and results on their way out, opened only as far as needed."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from upwell.gateway.catalog import CONTEXT_QUERY, Target
@@ -48,12 +47,9 @@ def _readable(arguments: RawObject) -> dict[str, Any]:
     return found
 
 
-def text_block(text: str, meta: Mapping[str, Any] | None = None) -> bytes:
+def text_block(text: str) -> bytes:
     """A text content block of our own."""
-    block: dict[str, Any] = {"type": "text", "text": text}
-    if meta:
-        block["_meta"] = dict(meta)
-    return dumps(block)
+    return dumps({"type": "text", "text": text})
 
 
 def failure(error: UpwellError) -> Reply:

@@ -11,8 +11,7 @@ from typing import Any
 from upwell.gateway.replay import Outbox
 from upwell.ground.types import Reply
 from upwell.wire.lines import framed
-from upwell.wire.peer import Message, PeerBabbled, PeerGone
-from upwell.wire.rawjson import dumps
+from upwell.wire.peer import Message, PeerGone, line_of, settle
 
 Sent = MutableMapping[str, Any]
 Send = Callable[[Sent], Awaitable[None]]
@@ -26,13 +25,6 @@ _EVENTS: Headers = (
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
 )
-
-
-def line_of(method: str, params: bytes, identity: bytes = b"") -> bytes:
-    """A request or a notification as one line of JSON."""
-    head = b'"id":%b,' % identity if identity else b""
-    tail = b',"params":%b' % params if params else b""
-    return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
 
 
 class Questions:
@@ -66,15 +58,8 @@ class Questions:
     def answered(self, message: Message) -> None:
         """An answer came; one that nobody waits for is left alone."""
         future = self._waiting.get(message.id or b"")
-        if future is None or future.done():
-            return
-        error, result = message.body.get("error"), message.body.get("result")
-        if error is not None:
-            future.set_result(Reply(error=error))
-        elif result is not None:
-            future.set_result(Reply(result=result))
-        else:
-            future.set_exception(PeerBabbled("an answer with neither result nor error"))
+        if future is not None and not future.done():
+            settle(future, message)
 
     def close(self) -> None:
         for future in self._waiting.values():
@@ -112,7 +97,6 @@ class Stream:
         self,
         send: Send,
         work: "asyncio.Task[bytes]",
-        headers: Headers = (),
         *,
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
@@ -128,13 +112,13 @@ class Stream:
                 )
             if events or not work.done() or self._spoke:
                 self.used = True
-                await follow(self._outbox, send, 0, headers, primed=self._primed)
+                await follow(self._outbox, send, 0, primed=self._primed)
                 return
             last = b"" if work.cancelled() else work.result()
             if last:
-                await respond(send, status(last), last, [*_JSON, *headers])
+                await respond(send, status(last), last, _JSON)
             else:
-                await respond(send, 202, b"", headers)
+                await respond(send, 202)
         finally:
             said.cancel()
 
@@ -152,17 +136,10 @@ class Stream:
             self._outbox.put(line)
 
 
-async def follow(
-    outbox: Outbox,
-    send: Send,
-    number: int,
-    headers: Headers = (),
-    *,
-    primed: bool = False,
-) -> None:
+async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = False) -> None:
     """Send what is said after a number as a stream of events, until its end or until we are
     cancelled."""
-    await begin(send, 200, [*_EVENTS, *headers])
+    await begin(send, 200, _EVENTS)
     body = b": open\n\n"
     if primed:
         body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()

@@ -23,6 +23,8 @@ FIRST_BACKOFF_SECONDS = 0.2
 MAX_BACKOFF_SECONDS = 30.0
 HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
+AWAY_SECONDS = (0.2, 0.5, 1.0, 2.0)
+"""So long a call without effects waits each time for a server over HTTP that died over it."""
 
 
 class State(StrEnum):
@@ -98,7 +100,7 @@ class Upstream:
                 began = self._clock.monotonic()
                 await self._live()
                 await self._on_change(self)
-                await self._pause(backoff.after(self._clock.monotonic() - began))
+                await _rest(self._wake, backoff.after(self._clock.monotonic() - began), self.name)
         finally:
             self.state = State.STOPPED
             self._settled.set()
@@ -179,9 +181,24 @@ class Upstream:
         except UpstreamUnavailable:
             if not again:
                 raise
+        connection = await self._there_again(connection)
+        return await connection.ask(method, params, client, patience)
+
+    async def _there_again(self, connection: Connection) -> Connection:
+        """The server, when it can be reached again: in the same life where but one exchange broke
+        off, else in the next. One with an address is started by somebody else, and waited for."""
         if self._connection is connection:
+            if await connection.is_there():
+                return connection
             await self._ended.wait()
-        return await (await self._ready()).ask(method, params, client, patience)
+        for seconds in AWAY_SECONDS if self.server.url else ():
+            try:
+                return await self._ready()
+            except UpstreamLocked:
+                raise
+            except UpstreamUnavailable:
+                await asyncio.sleep(seconds)
+        return await self._ready()
 
     async def _ready(self) -> Connection:
         """The connection; a server that is down is started now, not when its wait is over."""
@@ -194,14 +211,6 @@ class Upstream:
         raise self.failure or UpstreamUnavailable(
             f"upstream {self.name!r} is not running", server=self.name
         )
-
-    async def _pause(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._wake.wait()
-        except TimeoutError:
-            LOG.debug("restarting %s after %.1f s", self.name, seconds)
-        self._wake.clear()
 
     async def _live(self) -> None:
         """One life of the server, from start to end. Sets state and failure, does not raise."""
@@ -276,6 +285,16 @@ class Upstream:
                 return
             await self._on_change(self)
             await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
+    """Wait for that long, or until somebody wants the server."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        LOG.debug("restarting %s after %.1f s", name, seconds)
+    wake.clear()
 
 
 def _object(**members: str) -> RawObject:

@@ -11,9 +11,9 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import exclusively, writing
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.sqlite_file import exclusively, from_sqlite, vacuum_into
+from upwell.ground.sqlite_file import from_sqlite, vacuum_into
 
 KEEP = 7
 
@@ -62,19 +62,16 @@ class Backups:
     def _make(self, path: Path, *, again: bool) -> Path | None:
         if path.exists() and not again:
             return None
-        try:
+        with writing(path):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             with exclusively(self._folder / self._path.stem):
                 if path.exists() and not again:
                     return None
-                with closing(sqlite3.connect(self._path)) as db:
-                    vacuum_into(db, path)
+                try:
+                    with closing(sqlite3.connect(self._path)) as db:
+                        vacuum_into(db, path)
+                except sqlite3.Error as error:
+                    raise from_sqlite(error, path) from error
                 for old in self.list()[self._keep :]:
                     old.unlink(missing_ok=True)
-        except sqlite3.Error as error:
-            raise from_sqlite(error, path) from error
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {path}: {error.strerror}", hint="check the folder's permissions"
-            ) from error
         return path

@@ -1,8 +1,10 @@
 """SQLite files: opening, pragmas, migrations, and threads of their own.
 
 A `Database` is one file with two lanes, one for reading and one for writing, each a connection
-on its own thread, so that a slow fsync never holds up a search and nothing ever blocks the event
-loop. Several owners may share a file; each one's tables are versioned apart.
+on its own thread, so that a slow fsync never holds up a search and nothing that may take long is
+done on the event loop. What is read in less time than the trip to a thread takes is read at once,
+over a third connection that waits for no lock. Several owners may share a file; each one's tables
+are versioned apart.
 
 Many processes share a file too. A lane looks before each use whether its file is still the one at
 the path: a damaged file is moved aside by whoever finds it (`ground/salvage.py`), and everybody
@@ -15,12 +17,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from upwell.ground.errors import StoreCorrupt, UsageError
+from upwell.ground.errors import StoreCorrupt, StoreError, UsageError
+from upwell.ground.files import exclusively
 from upwell.ground.sqlite_file import (
     Owner,
     Plan,
     Synchronous,
-    exclusively,
     finish,
     from_sqlite,
     prepare,
@@ -29,51 +31,44 @@ from upwell.ground.sqlite_file import (
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
 
-class Lane:
-    """A connection on a thread of its own, which follows the file when it is replaced."""
+class Follower:
+    """A connection that follows the file when it is replaced."""
 
-    def __init__(self, plan: Plan, name: str) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self.generation = 0
 
-    async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, self._guarded, work)
-
-    async def close(self) -> None:
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._thread, self.drop)
-        self._thread.shutdown(wait=False)
-
     def connection(self) -> sqlite3.Connection:
         """The open connection to the file that is at the path now."""
-        if self._connection is None or not self.is_current():
+        if not self.is_current():
             self.drop()
-            self._connection = prepare(self._plan)
+            self._connection = self._opened()
             self._inode = _inode(self._plan.path)
             self.generation += 1
+        assert self._connection is not None
         return self._connection
 
     def is_current(self) -> bool:
-        return _inode(self._plan.path) == self._inode
+        """Is there a connection, and is its file still the one at the path?"""
+        return self._connection is not None and _inode(self._plan.path) == self._inode
 
     def drop(self) -> None:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _guarded[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return self._attempt(work)
-        except StoreCorrupt:
-            self.drop()
-            repair(self._plan)
-        return self._attempt(work)
+    def _opened(self) -> sqlite3.Connection:
+        return prepare(self._plan)
 
-    def _attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """`work` on the connection.
+
+        Raises:
+            StoreError: SQLite failed.
+            UsageError: a value is not valid Unicode.
+        """
         try:
             return work(self.connection())
         except sqlite3.Error as error:
@@ -84,6 +79,40 @@ class Lane:
             ) from error
 
 
+class Lane(Follower):
+    """A connection on a thread of its own."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        super().__init__(plan)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
+
+    async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._guarded, work)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self.drop)
+        self._thread.shutdown(wait=False)
+
+    def _guarded[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self.attempt(work)
+        except StoreCorrupt:
+            self.drop()
+            repair(self._plan)
+        return self.attempt(work)
+
+
+class Glance(Follower):
+    """A connection for reads of a few rows, which waits for nobody's lock."""
+
+    def _opened(self) -> sqlite3.Connection:
+        db = super()._opened()
+        db.execute("PRAGMA busy_timeout = 0")
+        return db
+
+
 class Database:
     """One SQLite file. Made by `open_database`; closed by `aclose`."""
 
@@ -91,6 +120,7 @@ class Database:
         self.path = plan.path
         self._reading = Lane(plan, "read")
         self._writing = Lane(plan, "write")
+        self._glance = Glance(plan)
 
     async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the reading lane, again if the file had to be salvaged first.
@@ -99,6 +129,20 @@ class Database:
             StoreError: SQLite failed, mapped to what it means.
         """
         return await self._reading.run(work)
+
+    async def glance[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`, a read that takes less than the trip to the reading lane and back, here and
+        now; on the lane where the file has to be opened first, is locked or fails.
+
+        Raises:
+            StoreError: as `read`.
+        """
+        if not self._glance.is_current():
+            await self._reading.run(lambda _: self._glance.connection())
+        try:
+            return self._glance.attempt(work)
+        except StoreError:
+            return await self.read(work)
 
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing lane.
@@ -127,6 +171,7 @@ class Database:
         """Finish what is under way, fold the WAL in, close."""
         await self._reading.close()
         await self._writing.close()
+        self._glance.drop()
 
     def _transacted[T](self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
         """Inside the transaction nobody can replace the file: look once more whether it is ours."""

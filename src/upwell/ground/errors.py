@@ -16,8 +16,7 @@
     │   └─ StoreUnwritable        disk full, read-only, foreign owner, locked too long
     ├─ CompressionError           strategy
     ├─ KeyUnknown                 an original that expired, was evicted or never was
-    ├─ LlmError                   the endpoint failed, was slow or answered rubbish
-    └─ HostError                  an agent's config file
+    └─ LlmError                   the endpoint failed, was slow or answered rubbish
 
 Foreign errors (SQLite's, sockets', HTTP's, a child's) become one of these at the border:
 `ground/{sqlite_file,db,embed,llm}.py`, `wire/`, and the stores that speak to something outside.
@@ -128,7 +127,3 @@ class KeyUnknown(UpwellError):
 
 class LlmError(UpwellError):
     """A language-model endpoint failed, was slow, or answered rubbish."""
-
-
-class HostError(UpwellError):
-    """An agent's config file cannot be read or written as asked."""

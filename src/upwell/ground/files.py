@@ -1,16 +1,75 @@
-"""Files of ours that are not databases: written whole or not at all."""
+"""Files of ours: locked while they are changed, and written whole or not at all."""
 
 import errno
 import os
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from upwell.ground.errors import StoreUnwritable
+
+LOCK_SECONDS = 8.0
+POLL_SECONDS = 0.005
+"""Locks of ours are held for milliseconds."""
+
+Stamp = tuple[int, int, int]
+"""When a file was written (ns), how large it is, and its inode."""
 
 
 def is_there(path: Path) -> bool:
     """Does a file stand at `path`? `Path.exists` raises and catches an error where none does, which
     is the common case of what is asked at every call."""
     return os.access(path, os.F_OK)
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """What differs from last time when a file was written; None where there is none."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return None
+    return info.st_mtime_ns, info.st_size, info.st_ino
+
+
+@contextmanager
+def exclusively(path: Path) -> Iterator[None]:
+    """The lock under which a file is changed or replaced.
+
+    Raises:
+        StoreUnwritable: another process has held it for too long, or it cannot be made.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(f"{path}.lock", timeout=LOCK_SECONDS, mode=0o600, poll_interval=POLL_SECONDS)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise StoreUnwritable(
+            f"{lock.lock_file} is held by another process",
+            hint="try again in a minute, or end that process",
+        ) from error
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot write {lock.lock_file}: {error.strerror}",
+            hint="check the folder's owner and permissions",
+        ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """What the system says about a file that cannot be written, in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot write {path}: {error.strerror}",
+            hint="check the folder's permissions and the disk",
+        ) from error
 
 
 def write_whole(path: Path, text: str) -> None:

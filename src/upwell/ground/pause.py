@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import is_there
+from upwell.ground.files import is_there, writing
 from upwell.ground.sessions import outermost
 
 EVERYBODY = "*"
@@ -41,12 +40,8 @@ class Pause:
             return set()
 
     def _write(self, paused: set[str]) -> None:
-        try:
+        with writing(self._path):
             if paused:
                 self._path.write_text("\n".join(sorted(paused)) + "\n", encoding="utf-8")
             else:
                 self._path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreUnwritable(
-                f"cannot write {self._path}: {error.strerror}", hint="check its permissions"
-            ) from error

@@ -1,4 +1,4 @@
-"""Which project a folder belongs to."""
+"""Which project a folder belongs to, and what a project sees."""
 
 import os
 from functools import lru_cache
@@ -19,6 +19,12 @@ def project_of(folder: str | None) -> str | None:
     if not folder:
         return None
     return _root(folder if folder[0] == "/" else str(Path(folder).expanduser().absolute()))
+
+
+def is_seen(owner: str | None, project: str | None) -> bool:
+    """May work in `project` see what belongs to `owner`? Its own and what belongs to no project;
+    None sees everything."""
+    return project is None or owner in (None, project)
 
 
 def repository_of(folder: str) -> str | None:

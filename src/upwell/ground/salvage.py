@@ -1,6 +1,6 @@
 """Damaged databases: checked twice, moved aside whole, and read for what is left.
 
-The caller holds the file's lock (`sqlite_file.exclusively`). Inside it the damage is checked
+The caller holds the file's lock (`files.exclusively`). Inside it the damage is checked
 again, since another process may have repaired the file meanwhile; and where the file still lets
 itself be locked, its write lock is held until the new file stands in its place, so that no other
 process can acknowledge a row that would be left behind.

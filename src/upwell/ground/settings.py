@@ -4,8 +4,7 @@ What is wrong with one shows when the configuration is read, not at the first ca
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,8 +12,11 @@ import msgspec
 from upwell.ground.errors import ConfigError
 from upwell.ground.names import CHOICES
 from upwell.ground.veil import names_secret, veiled_address, veiled_words
+from upwell.ground.wanted import choices_of, shown, wanted
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
+MOST = 10**12
+"""No number may be more, be it bytes or seconds: what is infinite ends no wait and fits no file."""
 ADDRESSES = frozenset({"url", "base_url"})
 _FLAGS: Mapping[Any, bool] = {"on": True, "off": False, "yes": True, "no": False}
 
@@ -28,20 +30,25 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
     """
     if name not in known:
         raise unknown(key, name, known, origin)
-    wanted = get_type_hints(kind)[name]
-    choices = _choices(kind, name, wanted)
+    taken = get_type_hints(kind)[name]
+    choices = _choices(kind, name, taken)
     if choices and isinstance(value, str) and value not in choices:
         raise _no_choice(key, value, choices, origin)
     try:
         found = msgspec.convert(
-            _FLAGS.get(value, value) if wanted is bool else value,
-            wanted,
+            _FLAGS.get(value, value) if taken is bool and isinstance(value, str) else value,
+            taken,
             strict=not isinstance(value, str),
         )
     except (msgspec.ValidationError, TypeError) as error:
-        fault = str(error).replace("`", "").lower()
+        default = next(entry.default for entry in dataclasses.fields(kind) if entry.name == name)
+        named = choices if taken is str else ()
+        must = f"one of {', '.join(filter(None, named))}" if named else wanted(taken, name, default)
         raise ConfigError(
-            f"{key} in {origin} is {masked(key, value)!r}: {fault}", key=key, origin=origin
+            f"{key} in {origin} is {shown(masked(key, value))}: must be {must}",
+            key=key,
+            origin=origin,
+            hint=_as_json(taken, origin, value),
         ) from error
     _check_range(key, name, found, origin)
     return found
@@ -82,10 +89,12 @@ def _veiled_command(value: Any) -> Any:
 
 def _check_range(key: str, name: str, found: Any, origin: str) -> None:
     most = 1 if name in SHARES else None
-    if isinstance(found, int | float) and not 0 <= found <= (most or found + 1):
-        wanted = "between 0 and 1" if most else "0 or more"
+    if isinstance(found, int | float) and not 0 <= found <= (most or MOST):
+        bounds = (
+            "between 0 and 1" if most else f"between 0 and {MOST}" if found > 0 else "0 or more"
+        )
         raise ConfigError(
-            f"{key} in {origin} is {found!r}: must be {wanted}", key=key, origin=origin
+            f"{key} in {origin} is {found!r}: must be {bounds}", key=key, origin=origin
         )
     if name in ADDRESSES and found and not _is_address(found):
         raise ConfigError(
@@ -96,13 +105,19 @@ def _check_range(key: str, name: str, found: Any, origin: str) -> None:
         )
 
 
-def _choices(kind: type, name: str, wanted: Any) -> Sequence[str]:
+def _as_json(taken: Any, origin: str, value: Any) -> str:
+    """A text where a list or a table is wanted: how it is written in a variable."""
+    if not isinstance(value, str) or not origin.isupper():
+        return ""
+    if get_origin(taken) is tuple:
+        return """in a variable as JSON: '["a", "b"]'"""
+    return """in a variable as JSON: '{"NAME": "text"}'""" if get_origin(taken) is Mapping else ""
+
+
+def _choices(kind: type, name: str, taken: Any) -> Sequence[str]:
     """The names a setting may have, where there are but a few."""
-    for part in (wanted, *get_args(wanted)):
-        if isinstance(part, type) and issubclass(part, StrEnum):
-            return [str(choice) for choice in part]
-        if get_origin(part) is Literal:
-            return get_args(part)
+    if named := choices_of(taken):
+        return named
     declared = {entry.name: entry.metadata for entry in dataclasses.fields(kind)}
     return tuple(declared[name].get(CHOICES, ()))
 

@@ -9,7 +9,7 @@ cap in bytes, beyond which the oldest go first.
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from upwell.ground.db import Database, Owner
@@ -134,7 +134,7 @@ class SqliteShelf:
             )
             return {row[0]: _item(row) for row in rows}
 
-        return await self._database.read(look)
+        return await self._database.glance(look)
 
     async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
         now = self._clock.now()
@@ -278,7 +278,7 @@ class MemoryShelf:
         item = self._alive(kind).get(key)
         if item is None:
             return False
-        self._kinds[kind][key] = _until(item, self._clock.now() + ttl_seconds)
+        self._kinds[kind][key] = replace(item, expires_at=self._clock.now() + ttl_seconds)
         return True
 
     async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
@@ -328,13 +328,3 @@ class MemoryShelf:
 def _item(row: tuple[str, bytes, int, float, float]) -> Item:
     key, value, number, created_at, expires_at = row
     return Item(key=key, value=value, number=number, created_at=created_at, expires_at=expires_at)
-
-
-def _until(item: Item, expires_at: float) -> Item:
-    return Item(
-        key=item.key,
-        value=item.value,
-        number=item.number,
-        created_at=item.created_at,
-        expires_at=expires_at,
-    )

@@ -6,21 +6,20 @@
 import os
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.files import exclusively
 
 Migration = Callable[[sqlite3.Connection], None]
 Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
-POLL_SECONDS = 0.005
-"""Locks of ours are held for milliseconds."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
@@ -48,6 +47,11 @@ class Plan:
     path: Path
     owners: Sequence[Owner]
     synchronous: Synchronous
+
+
+def anew(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+    """The salvage of tables that are made again from something else: nothing is brought over."""
+    return 0
 
 
 def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
@@ -113,36 +117,6 @@ def prepare(plan: Plan) -> sqlite3.Connection:
         db.close()
         raise
     return db
-
-
-@contextmanager
-def exclusively(path: Path) -> Iterator[None]:
-    """The lock under which a file's tables are changed or the file itself is replaced.
-
-    Raises:
-        StoreUnwritable: another process has held it for too long, or it cannot be made.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(
-        f"{path}.lock", timeout=BUSY_TIMEOUT_SECONDS, mode=0o600, poll_interval=POLL_SECONDS
-    )
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise StoreUnwritable(
-            f"{lock.lock_file} is held by another process",
-            hint="try again in a minute, or end that process",
-        ) from error
-    except OSError as error:
-        raise StoreUnwritable(
-            f"cannot write {lock.lock_file}: {error.strerror}",
-            hint="check the folder's owner and permissions",
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:

@@ -69,12 +69,12 @@ class _Quiet(logging.handlers.RotatingFileHandler):
         del record
 
 
-def log_to(folder: Path, *, verbose: bool = False) -> None:
+def log_to(folder: Path) -> None:
     """Write the log under `folder`, rotated at 2 MB, three files kept, private to the user.
 
     A folder that cannot be written to costs the log, not the call.
     """
-    LOG.setLevel(logging.DEBUG if verbose else logging.INFO)
+    LOG.setLevel(logging.INFO)
     LOG.propagate = False
     for old in list(LOG.handlers):
         LOG.removeHandler(old)

@@ -15,14 +15,31 @@ SECRET_WORDS = frozenset(
     credentials pat cookie
     """.split()
 )
+SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "sshpass")
+"""Of names whose words are not told apart, like `PGPASSWORD`."""
+SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
+"""The last word of `--pass`, `DB_PASS` and `MYSQL_PWD`."""
+FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
+SHORT_FLAG = "-p"
+"""A password, a port, a path or, where `-y` stands before it, a package."""
 RANDOM_CHARS = 20
 """A part of a path that is so long, with letters and digits, is taken for a key."""
+RUNNERS = frozenset({"npx", "npm", "pnpm", "bunx", "uvx", "-y", "--yes"})
+"""What tells that `-p` names a package."""
+_PASSWORD = re.compile(r"(?!\d+$)[^\s/.:@-][^\s/:]*")
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
 def names_secret(name: str) -> bool:
-    """Is what goes by this name secret? `api-key`, `apiKey` and `API_KEY` are."""
-    return not SECRET_WORDS.isdisjoint(word.lower() for word in _WORDS.findall(name))
+    """Is what goes by this name secret? `api-key`, `apiKey`, `API_KEY` and `PGPASSWORD` are."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words or name in FOLDERS:
+        return False
+    return (
+        not SECRET_WORDS.isdisjoint(words)
+        or words[-1] in SHORT_NAMES
+        or words[-1].endswith(SECRET_ENDS)
+    )
 
 
 def veiled_address(url: str) -> str:
@@ -52,10 +69,13 @@ def veiled_words(words: Sequence[str]) -> list[str]:
 def _veiled(words: Sequence[str]) -> Iterator[str]:
     from upwell.ground.redact import redact
 
-    before = ""
+    before, runs_package = "", False
     for word in words:
         flag, sign, value = _parted(word)
-        if before.startswith("-") and names_secret(before):
+        runs_package = runs_package or word in RUNNERS
+        named = before.startswith("-") and names_secret(before) and not word.startswith("--")
+        short = before == SHORT_FLAG and not runs_package and _PASSWORD.fullmatch(word)
+        if named or short:
             yield VEIL
         elif value and names_secret(flag):
             yield f"{flag}{sign}{VEIL}"

@@ -86,6 +86,6 @@ async def ratios(shelf: Shelf) -> list[Ratio]:
     return [ratio_of(tool, counts[tool]) for tool in sorted(counts)]
 
 
-async def forget(shelf: Shelf, tool: str = "") -> int:
-    """Forget what was learned of `tool`, or of all. Returns how many counters went."""
-    return await shelf.drop(SHELF_KIND, f"{tool}|" if tool else "")
+async def forget(shelf: Shelf) -> int:
+    """Forget what was learned. Returns how many counters went."""
+    return await shelf.drop(SHELF_KIND)

@@ -15,7 +15,7 @@ from functools import partial
 
 from upwell.ground.db import Database
 from upwell.ground.types import Scope
-from upwell.memory.candidates import Filter, by_words
+from upwell.memory.candidates import by_words, keeping
 from upwell.memory.query import Corpus, corpus, read
 from upwell.memory.rows import text_of, visible_scopes
 from upwell.memory.schema import PROJECT_BITS, SEQUENCE_BITS
@@ -152,7 +152,7 @@ def by_chance(
     best: list[float] = []
     for _ in range(SAMPLES):
         text = " ".join(rng.choice(rng.choice(drawn)) for _ in range(words))
-        found = by_words(db, read(db, text, within), within, Filter((), 0.0), _LOOKED_AT)
+        found = by_words(db, read(db, text, within), within, keeping(db), _LOOKED_AT)
         best.append(score(db, text, within, found))
     mean = sum(best) / len(best)
     return mean, max(0.1, math.sqrt(sum((score - mean) ** 2 for score in best) / len(best)))

@@ -44,11 +44,38 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What the search itself must respect, beyond scope: namespaces, and the time of expiry.
-    Standing rules are never searched: they have a channel of their own."""
+    """What the search itself must respect, beyond scope: namespaces, and the time of expiry; as a
+    `condition` on a row `m` of the memories, with its `values`. Made by `keeping`."""
 
     namespaces: tuple[str, ...]
     now: float
+    condition: str
+    values: tuple[object, ...]
+
+    def joined(self, n: str) -> str:
+        """What joins the memory whose number is `n`, where something of it must be known."""
+        return f"JOIN memory m ON m.n = {n}" if self.condition else ""
+
+    @property
+    def also(self) -> str:
+        return f"AND {self.condition}" if self.condition else ""
+
+
+def keeping(db: sqlite3.Connection, namespaces: tuple[str, ...] = (), now: float = 0.0) -> Filter:
+    """The filter that keeps out other namespaces, what is expired and standing rules, which have
+    a channel of their own; it asks only for what there is."""
+    conditions: list[str] = []
+    values: list[object] = []
+    if namespaces:
+        conditions.append(f"m.namespace IN ({','.join('?' * len(namespaces))})")
+        values += namespaces
+    expired = "SELECT 1 FROM memory WHERE expires_at <= ? LIMIT 1"
+    if db.execute(expired, (now,)).fetchone():
+        conditions.append("(m.expires_at IS NULL OR m.expires_at > ?)")
+        values.append(now)
+    if db.execute("SELECT 1 FROM memory WHERE pinned LIMIT 1").fetchone():
+        conditions.append("NOT m.pinned")
+    return Filter(namespaces, now, " AND ".join(conditions), tuple(values))
 
 
 def by_words(
@@ -65,55 +92,30 @@ def by_words(
     if len(reading.clauses) > FEW_CLAUSES:
         return _by_rarity(db, reading, within, keep)[:limit]
     order = "w.rowid DESC" if reading.newest_only else "w.rank"
-    sql, values = _match_sql(db, keep, "w.rank, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
+    sql = _match_sql(keep, "w.rank, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
     found: list[tuple[float, int]] = []
     for span in ranges(within.scopes):
-        found += db.execute(sql, (reading.match, *span, *values)).fetchall()
+        found += db.execute(sql, (reading.match, *span, *keep.values)).fetchall()
     return [n for _, n in sorted(found)[:limit]]
 
 
 def _by_rarity(db: sqlite3.Connection, reading: Reading, within: Corpus, keep: Filter) -> list[int]:
-    sql, values = _match_sql(db, keep, "w.rowid")
+    sql = _match_sql(keep, "w.rowid")
     held: dict[int, float] = {}
     for clause in reading.clauses:
         rarity = sum(reading.idf[stem] for stem in clause.stems)
         for span in ranges(within.scopes):
-            for (n,) in db.execute(sql, (clause.expression, *span, *values)):
+            for (n,) in db.execute(sql, (clause.expression, *span, *keep.values)):
                 held[n] = held.get(n, 0.0) + rarity
-    return sorted(held, key=lambda n: (-held[n], -n))
+    return [n for _, n in sorted(((rarity, n) for n, rarity in held.items()), reverse=True)]
 
 
-def _match_sql(
-    db: sqlite3.Connection, keep: Filter, columns: str, rest: str = ""
-) -> tuple[str, tuple[object, ...]]:
-    """The statement that finds what matches an expression in a span, and its values after
-    these."""
-    join, (condition, values) = filter_sql(db, keep)
-    kept = f"AND {condition}" if condition else ""
+def _match_sql(keep: Filter, columns: str, rest: str = "") -> str:
+    """The statement that finds what matches an expression in a span."""
     return (
-        f"SELECT {columns} FROM words w {join} "
-        f"WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? {kept} {rest}",
-        values,
+        f"SELECT {columns} FROM words w {keep.joined('w.rowid')} "
+        f"WHERE w.words MATCH ? AND w.rowid BETWEEN ? AND ? {keep.also} {rest}"
     )
-
-
-def filter_sql(
-    db: sqlite3.Connection, keep: Filter, n: str = "w.rowid"
-) -> tuple[str, tuple[str, tuple[object, ...]]]:
-    """The join, condition and values that keep out other namespaces, the expired and rules."""
-    conditions: list[str] = []
-    values: list[object] = []
-    if keep.namespaces:
-        conditions.append(f"m.namespace IN ({','.join('?' * len(keep.namespaces))})")
-        values += keep.namespaces
-    expired = "SELECT 1 FROM memory WHERE expires_at <= ? LIMIT 1"
-    if db.execute(expired, (keep.now,)).fetchone():
-        conditions.append("(m.expires_at IS NULL OR m.expires_at > ?)")
-        values.append(keep.now)
-    if db.execute("SELECT 1 FROM memory WHERE pinned LIMIT 1").fetchone():
-        conditions.append("NOT m.pinned")
-    join = f"JOIN memory m ON m.n = {n}" if conditions else ""
-    return join, (" AND ".join(conditions), tuple(values))
 
 
 def wanted_joins(
@@ -126,8 +128,9 @@ def wanted_joins(
     """The keys under which memories about these files and symbols stand, of those that exist."""
     wanted: dict[str, Join] = {}
     for path in map(sound, paths):
+        name = file_stem(path)
         for key, strength in path_forms(path, project):
-            _want(wanted, key, Join(strength, 0, file_stem(path), symbol=False))
+            _want(wanted, key, Join(strength, 0, name, symbol=False))
     for key in symbol_keys(map(sound, symbols)):
         _want(wanted, f"y:{key}", Join(SYMBOL, 0, key, symbol=True))
     holding = _holding(db, tuple(wanted), within)
@@ -187,7 +190,7 @@ def _pattern_forms(path: str) -> list[tuple[str, float]]:
     return [*exact, (f"t:{file_stem(name)}", PATTERN)]
 
 
-def neighbours(db: sqlite3.Connection, numbers: Iterable[int]) -> set[int]:
+def neighbours(numbers: Iterable[int]) -> set[int]:
     """The numbers before and after these, in the same scope."""
     near: set[int] = set()
     for n in numbers:
@@ -213,11 +216,10 @@ def _holding(db: sqlite3.Connection, keys: Sequence[str], within: Corpus) -> dic
 
 
 def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[int]:
-    join, (condition, values) = filter_sql(db, keep, "a.n")
     rows = db.execute(
         "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
-        f"{join} WHERE k.key = ? AND k.scope = ? {'AND ' + condition if condition else ''} "
+        f"{keep.joined('a.n')} WHERE k.key = ? AND k.scope = ? {keep.also} "
         "ORDER BY a.n DESC LIMIT ?",
-        (key, scope, *values, PER_ANCHOR),
+        (key, scope, *keep.values, PER_ANCHOR),
     )
     return [row[0] for row in rows]

@@ -1,46 +1,63 @@
-"""The words of texts, counted; the texts that were looked at last are remembered, since the same
-few are candidates again and again."""
+"""How often texts hold the stems that somebody asks for. The texts that were looked at last are
+remembered, since the same few are candidates again and again."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from upwell.memory.terms import sound, speaker, stemmer, word_list
 
 MAX_REMEMBERED, MAX_REMEMBERED_CHARS = 4_096, 2_000
+_BEGINNING = 2
+"""Characters that a word shares with its stem (Porter 1980), but for what `beginnings` names."""
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """How often each stem stands in a text, how many words it has, and who says it, if anybody."""
+class Worded:
+    """The words of a text in order, folded but whole, and who says it, if anybody."""
 
-    stems: Mapping[str, int]
-    words: int
+    words: Sequence[str]
     speaker: str
 
 
-_remembered: dict[str, Counted] = {}
+_remembered: dict[str, Worded] = {}
 
 
-def count_all(texts: Iterable[str]) -> Mapping[str, Counted]:
-    """Each of these texts, counted. All their words are stemmed at once: to ask for the stems of
-    one text after the other costs as much as the rest of a search."""
-    known = {text: _remembered.get(text) for text in texts}
-    new = {text: word_list(sound(text)) for text, one in known.items() if one is None}
-    stems = stemmer().stems([word for words in new.values() for word in words])
-    counted = {text: one for text, one in known.items() if one is not None}
-    at = 0
-    for text, words in new.items():
-        body = Counter(stems[at : at + len(words)])
-        at += len(words)
-        counted[text] = Counted(body, len(words), speaker(text[:100]))
-    _remember(new, counted)
-    return counted
+def words_of(text: str) -> Worded:
+    """The words of `text`."""
+    known = _remembered.get(text)
+    if known is not None:
+        return known
+    found = Worded(word_list(sound(text)), speaker(text[:100]))
+    if len(text) <= MAX_REMEMBERED_CHARS:
+        if len(_remembered) >= MAX_REMEMBERED:
+            _remembered.clear()
+        _remembered[text] = found
+    return found
 
 
-def _remember(texts: Iterable[str], counted: Mapping[str, Counted]) -> None:
-    if len(_remembered) > MAX_REMEMBERED:
-        _remembered.clear()
-    for text in texts:
-        if len(text) <= MAX_REMEMBERED_CHARS:
-            _remembered[text] = counted[text]
+def held(texts: Sequence[Worded], wanted: Collection[str]) -> list[Counter[str]]:
+    """Of each text, how often it holds each stem of `wanted` that it holds. Only words that begin
+    like one of them are stemmed, those of all texts at once."""
+    stem_of = _stems_of(set().union(*(text.words for text in texts)), wanted)
+    return [Counter([stem_of[word] for word in text.words if word in stem_of]) for text in texts]
+
+
+def beginnings(stems: Iterable[str]) -> set[str]:
+    """How words begin that have one of these stems, in two characters, or in one where no more of
+    a word is sure to be left: `aed` has the stem `a`, `aying` has `ai`."""
+    found: set[str] = set()
+    for stem in stems:
+        found.add(stem[:_BEGINNING])
+        if stem[1:_BEGINNING] == "i":
+            found.add(stem[0] + "y")
+    return found
+
+
+def _stems_of(words: Collection[str], wanted: Collection[str]) -> dict[str, str]:
+    begin = beginnings(wanted)
+    likely = [word for word in words if word[:_BEGINNING] in begin]
+    if short := {one for one in begin if len(one) < _BEGINNING}:
+        likely += [word for word in words if word[:1] in short and word[:_BEGINNING] not in begin]
+    pairs = zip(likely, stemmer().stems(likely), strict=True)
+    return {word: stem for word, stem in pairs if stem in wanted}

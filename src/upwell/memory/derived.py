@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from upwell.ground.db import Owner
+from upwell.ground.sqlite_file import anew
 from upwell.ground.types import Memory
 from upwell.memory import index
 from upwell.memory.scan import Found, Known
@@ -177,12 +178,8 @@ def _create(db: sqlite3.Connection) -> None:
     db.execute("CREATE INDEX part_file ON part (file)")
 
 
-def _nothing(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    return 0
-
-
 OWNERS = (
-    Owner(MEMORY_OWNER.name, MEMORY_OWNER.migrations, _nothing),
-    Owner("documents", [_create], _nothing),
+    Owner(MEMORY_OWNER.name, MEMORY_OWNER.migrations, anew),
+    Owner("documents", [_create], anew),
     VECTORS_OWNER,
 )

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from upwell.ground.db import Database
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
-from upwell.ground.files import is_there
+from upwell.ground.files import Stamp, is_there
 from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.project import is_seen
 from upwell.ground.redact import redact
 from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
@@ -32,7 +33,7 @@ from upwell.memory.scan import (
     scan,
     text_of,
 )
-from upwell.memory.sources import Form, Source, Sources, Stamp
+from upwell.memory.sources import Form, Source, Sources
 
 BATCH_FILES, BATCH_BYTES = 64, 1_000_000
 RACE_SECONDS = 0.1
@@ -85,7 +86,7 @@ class Documents:
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._looked: dict[str | None, tuple[float, float]] = {}
-        self._empty: Stamp | None = None
+        self._empty: tuple[Stamp | None, ...] | None = None
 
     async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
         """The chunks and notes that bear on `query`, most probable first, each citing the lines
@@ -210,7 +211,7 @@ class Documents:
         imported = await self._sources.all()
         self._empty = None if imported else stamp
         every = [*imported, *self._reader.sources()]
-        within = [one for one in every if project is None or one.project in (None, project)]
+        within = [one for one in every if is_seen(one.project, project)]
         paths = [one.path for one in every]
         known = await self.catalog.known() if self.catalog.exists else {}
         began = self._clock.monotonic()

@@ -131,11 +131,11 @@ class LtmRecall:
             RecallUnavailable: no; the message says why.
         """
         if not query.awaited and not self._calls.ready():
-            raise _unavailable("is not up yet")
+            raise unavailable("is not up yet")
         if not query.awaited and self._overdue.is_busy:
-            raise _unavailable("is slow, and still about what it was asked before")
+            raise unavailable("is slow, and still about what it was asked before")
         if not self._breakers[query.awaited].allow():
-            raise _unavailable(f"is left alone for a while; at last, {self._last[query.awaited]}")
+            raise unavailable(f"is left alone for a while; at last, {self._last[query.awaited]}")
 
     def _waits(self, query: Query, deadline: Deadline) -> float:
         """Seconds that this search waits for its answer."""
@@ -151,8 +151,8 @@ class LtmRecall:
         if query.awaited:
             asking.cancel()
         elif self._overdue.expect(asking, query):
-            return _unavailable("is slow; what it answers comes with the next search")
-        error = _unavailable(f"did not answer within {seconds * 1000:.0f} ms")
+            return unavailable("is slow; what it answers comes with the next search")
+        error = unavailable(f"did not answer within {seconds * 1000:.0f} ms")
         self._failed(error, query)
         return error
 
@@ -209,7 +209,7 @@ class LtmRecall:
                     )
                 )
         except TimeoutError:
-            raise _unavailable("did not answer") from None
+            raise unavailable("did not answer") from None
         return Answers(dialect, tuple(results))
 
     async def _read(self, answers: Answers, query: Query, deadline: Deadline) -> list[Hit]:
@@ -221,7 +221,7 @@ class LtmRecall:
         try:
             hits = await asyncio.to_thread(self._judged, answers, query, deadline)
         except Unreadable as error:
-            raise _unavailable(f"gave no hits: {error}") from error
+            raise unavailable(f"gave no hits: {error}") from error
         for hit in hits:
             self._kept[hit.memory.id] = hit.memory
             self._kept.move_to_end(hit.memory.id)
@@ -286,5 +286,6 @@ def _memory(found: Found) -> Memory:
     )
 
 
-def _unavailable(why: str) -> RecallUnavailable:
+def unavailable(why: str) -> RecallUnavailable:
+    """Why there is nothing from the memory server, and what to do."""
     return RecallUnavailable(f"the memory server {why}", source="ltm", hint=_HINT)

@@ -7,16 +7,14 @@ file is moved aside, never overwritten, and things in it that are no notes stay.
 import errno
 import json
 import stat
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.files import clear_halves, write_whole
+from upwell.ground.errors import StoreError
+from upwell.ground.files import clear_halves, exclusively, write_whole, writing
 from upwell.ground.limits import Clock
-from upwell.ground.sqlite_file import exclusively
 from upwell.ground.text.counts import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types import Ping
@@ -92,18 +90,6 @@ class NotesFile:
         self._moved_aside = aside
         LOG.error("%s could not be read and was moved to %s", self.path, aside)
         return []
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """What the system says about a file that cannot be written, in our words."""
-    try:
-        yield
-    except OSError as error:
-        raise StoreUnwritable(
-            f"cannot write {path}: {error.strerror}",
-            hint="check the folder's permissions and the disk",
-        ) from error
 
 
 def is_note(raw: object) -> TypeGuard[Raw]:

@@ -10,8 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.files import clear_halves, read_whole, write_whole
-from upwell.ground.sqlite_file import exclusively
+from upwell.ground.files import clear_halves, exclusively, read_whole, write_whole
 from upwell.ground.types import Trust
 
 
@@ -22,10 +21,6 @@ class Origin:
     project: str | None = None
     trust: Trust = Trust.USER
     session: str = ""
-
-    def is_seen_by(self, project: str | None) -> bool:
-        """A project sees its own notes and the global ones; None sees all."""
-        return project is None or self.project in (None, project)
 
 
 class Origins:

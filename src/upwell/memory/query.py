@@ -10,6 +10,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 
 from upwell.memory.everyday import EVERYDAY_WORDS
@@ -52,7 +53,12 @@ class Corpus:
         """
         size = max(self.memories, LEAST_MEMORIES)
         held = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
-        return math.log(1.0 + (max(0.0, size - held) + 0.5) / (held + 0.5))
+        return _idf(size, held)
+
+
+@lru_cache(maxsize=1024)
+def _idf(size: int, held: float) -> float:
+    return math.log(1.0 + (max(0.0, size - held) + 0.5) / (held + 0.5))
 
 
 @dataclass(frozen=True, slots=True)

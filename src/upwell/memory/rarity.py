@@ -29,7 +29,7 @@ class Rarity:
         held: dict[str, int] = {}
         memories = 0
         for database in self._databases:
-            size, holding = await database.read(lambda db: _held(db, sorted({*stems.values()})))
+            size, holding = await database.glance(lambda db: _held(db, sorted({*stems.values()})))
             memories += size
             for stem, number in holding.items():
                 held[stem] = held.get(stem, 0) + number

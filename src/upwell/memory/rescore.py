@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from upwell.ground.limits import Deadline
+from upwell.ground.project import is_seen
 from upwell.ground.types import Hit, Memory, Query
 from upwell.memory.index import insert
 from upwell.memory.rows import stamped
@@ -43,4 +44,4 @@ def _is_seen(memory: Memory, query: Query) -> bool:
     scope = query.scope
     if scope.namespaces and memory.namespace not in scope.namespaces:
         return False
-    return scope.project is None or memory.project in (None, scope.project)
+    return is_seen(memory.project, scope.project)

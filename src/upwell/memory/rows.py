@@ -48,7 +48,7 @@ def check(memory: Memory) -> None:
         raise UsageError(f"a memory's id has at most {MAX_ID_CHARS} characters")
     for name in ("id", "namespace", "project", "source", "tenant", "supersedes"):
         value = getattr(memory, name) or ""
-        if not _is_text(value):
+        if not is_text(value):
             raise UsageError(f"the {name} of a memory must be valid Unicode: {value!a}")
 
 
@@ -60,7 +60,7 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
         memory.tenant,
         memory.id,
         memory.namespace,
-        memory.text if _is_text(memory.text) else memory.text.encode("utf-8", "surrogatepass"),
+        memory.text if is_text(memory.text) else memory.text.encode("utf-8", "surrogatepass"),
         json.dumps(memory.tags),
         json.dumps(memory.paths),
         json.dumps(memory.symbols),
@@ -90,9 +90,9 @@ def from_row(row: Sequence[Any]) -> Memory:
         id=row[1],
         namespace=row[2],
         text=text_of(row[3]),
-        tags=tuple(json.loads(row[4])),
-        paths=tuple(json.loads(row[5])),
-        symbols=tuple(json.loads(row[6])),
+        tags=_names(row[4]),
+        paths=_names(row[5]),
+        symbols=_names(row[6]),
         project=row[7] or None,
         source=row[8],
         lines=None if row[9] is None else (row[9], row[10]),
@@ -106,6 +106,10 @@ def from_row(row: Sequence[Any]) -> Memory:
         updated_at=row[21],
         viewed_at=row[22],
     )
+
+
+def _names(column: str) -> tuple[str, ...]:
+    return () if column == "[]" else tuple(json.loads(column))
 
 
 def text_of(value: str | bytes) -> str:
@@ -199,7 +203,8 @@ def scope_of(n: int) -> int:
     return n >> SEQUENCE_BITS
 
 
-def _is_text(value: str) -> bool:
+def is_text(value: str) -> bool:
+    """Can SQLite keep it as text?"""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError:

@@ -19,8 +19,8 @@ from upwell.ground.db import Owner
 TOKENIZER = "porter unicode61 remove_diacritics 2"
 SEQUENCE_BITS = 34
 PROJECT_BITS = 18
-TENANT_BITS = 11
-"""2 047 tenants of 262 143 projects of 17 000 million memories: 63 bits together."""
+"""A memory's number has 63 bits: 34 count within a project, 18 tell projects apart, the others
+tenants (17 000 million memories of 262 143 projects of 2 047 tenants)."""
 
 
 def _create(db: sqlite3.Connection) -> None:

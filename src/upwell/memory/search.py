@@ -9,7 +9,15 @@ from upwell.ground.limits import Deadline
 from upwell.ground.types import Hit, Query
 from upwell.memory.background import Background, load
 from upwell.memory.calibrate import probability, relevance
-from upwell.memory.candidates import Filter, Join, by_anchors, by_words, neighbours, wanted_joins
+from upwell.memory.candidates import (
+    Filter,
+    Join,
+    by_anchors,
+    by_words,
+    keeping,
+    neighbours,
+    wanted_joins,
+)
 from upwell.memory.meaning import Meaning
 from upwell.memory.query import Corpus, Reading, corpus, read
 from upwell.memory.rows import visible_scopes
@@ -18,8 +26,10 @@ from upwell.memory.signals import (
     Part,
     candidates,
     frequencies,
+    holds,
     join_signals,
     meaning_signals,
+    name_stems,
     query_signals,
     word_signals,
 )
@@ -34,6 +44,8 @@ STEP = 1e-6
 """Between hits that are equally probable, so that their order shows in their scores."""
 LOOKED_AT = 10
 """Places whose probability counts for those above them, whatever the limit."""
+SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning")
+"""The signals of which one at least must speak for a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 """Ranks whose mean BM25 is the background that the margin is measured from."""
 
@@ -70,12 +82,13 @@ def search(
     within = corpus(db, visible_scopes(db, query.scope))
     if not within.memories:
         return []
-    keep = Filter(query.scope.namespaces, now)
+    keep = keeping(db, query.scope.namespaces, now)
     pool = gather(db, query, within, keep, deadline, asked)
     if deadline.passed():
         return []
     judged = sorted(judge(pool), key=lambda found: (-found.relevance, -found.candidate.n))
-    return newest_first(db, hits(judged, query.limit), within, keep)[: query.limit]
+    found = hits(judged, pool.readings, query.limit)
+    return newest_first(db, found, within, keep)[: query.limit]
 
 
 def gather(
@@ -95,22 +108,30 @@ def gather(
     joins = wanted_joins(db, query.paths, query.symbols, within, query.scope.project)
     numbers.update(dict.fromkeys(by_anchors(db, joins, within, keep)))
     likeness = _alike(db, asked, within, keep, numbers) if asked else None
-    found = candidates(db, numbers)
+    wanted = _wanted(readings, joins)
+    found = candidates(db, numbers, wanted)
     if likeness:
-        found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys()), keep)
+        found |= _seen(candidates(db, likeness.cosines.keys() - numbers.keys(), wanted), keep)
     turns = [n for n, candidate in found.items() if candidate.speaker]
     if turns:
-        near = neighbours(db, turns) - found.keys()
-        found |= _seen(candidates(db, near), keep)
+        near = neighbours(turns) - found.keys()
+        found |= _seen(candidates(db, near, wanted), keep)
     background = load(db, query.scope, within)
     return Pool(found, joins, readings, within, background, likeness)
+
+
+def _wanted(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
+    """The stems that are looked for in candidates."""
+    names = {join.name for join in joins.values() if not join.symbol}
+    asked = {stem for reading in readings for stem in reading.idf}
+    return asked.union(*map(name_stems, names))
 
 
 def _alike(
     db: sqlite3.Connection, asked: Asked, within: Corpus, keep: Filter, found: Iterable[int]
 ) -> "Likeness | None":
     others = set(found)
-    others |= neighbours(db, others)
+    others |= neighbours(others)
     return asked.meaning.look(db, asked.vector, within.scopes, keep.namespaces, others)
 
 
@@ -120,15 +141,14 @@ def _seen(found: Mapping[int, Candidate], keep: Filter) -> dict[int, Candidate]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A candidate, its signals, and what it is ordered by."""
+    """A candidate, what it is ordered by, and its signals."""
 
     candidate: Candidate
     relevance: float
     signals: Mapping[str, float]
-    matched: tuple[str, ...]
 
 
-def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
+def hits(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) -> list[Hit]:
     """The first of them as hits. What stands above a probable one is at least as probable."""
     made: list[Hit] = []
     score = 0.0
@@ -139,7 +159,7 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
                 memory=found.candidate.memory,
                 score=score,
                 signals=found.signals,
-                matched=found.matched,
+                matched=tuple(one.text for one in readings if holds(found.candidate, one)),
             )
         )
     return made[::-1][:limit]
@@ -147,30 +167,17 @@ def hits(judged: Sequence[Judged], limit: int) -> list[Hit]:
 
 def judge(pool: Pool) -> list[Judged]:
     """The candidates that something speaks for."""
-    by_words = {reading.text: _words(pool, reading) for reading in _widest(pool.readings)}
+    by_words = [_words(pool, reading) for reading in _widest(pool.readings)]
     judged = []
     for n, candidate in pool.candidates.items():
         best = max(
-            [signals[n] for signals in by_words.values()],
-            key=lambda signals: signals["bm25"],
-            default={},
+            [signals[n] for signals in by_words], key=lambda signals: signals["bm25"], default={}
         )
-        signals = best | join_signals(pool.joins, pool.within, candidate)
+        signals = {**best, **join_signals(pool.joins, pool.within, candidate)}
         if pool.likeness:
             signals |= meaning_signals(pool.likeness, n, bool(candidate.speaker))
-        matched = tuple(
-            reading.text
-            for reading in pool.readings
-            if (
-                by_words[reading.text][n]["matched_words"]
-                if reading.text in by_words
-                else frequencies(reading, candidate)
-            )
-        )
-        joined = signals["path_join"] or signals["symbol_join"] or best.get("window")
-        if not matched and not joined and not signals.get("meaning"):
-            continue
-        judged.append(Judged(candidate, relevance(signals), signals, matched))
+        if any(signals.get(name) for name in SPEAKING):
+            judged.append(Judged(candidate, relevance(signals), signals))
     return judged
 
 

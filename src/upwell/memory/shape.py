@@ -9,9 +9,6 @@ from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types import Memory, Trust
 from upwell.memory.namespaces import namespace
 
-FIELDS = frozenset(
-    {"id", "text", "namespace", "tags", "paths", "symbols", "project", "source", "created_at"}
-)
 MAX_TEXT_CHARS = 1_000_000
 MAX_LISTED = 200
 

@@ -8,7 +8,7 @@ symbols: the strictest join, damped by how many memories share it.
 
 import math
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from upwell.ground.types import Memory
 from upwell.memory.background import Background
 from upwell.memory.candidates import Join
-from upwell.memory.counted import Counted, count_all
+from upwell.memory.counted import Worded, held, words_of
 from upwell.memory.query import Corpus, Reading, read
 from upwell.memory.rows import COLUMNS, from_row, text_of
 from upwell.memory.terms import stemmer, word_list
@@ -58,6 +58,9 @@ SIGNALS = (
     "symbol_join",
     "symbol_rarity",
 )
+NO_JOIN: Mapping[str, float] = dict.fromkeys(
+    ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
+)
 MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
 """The names that stand in `Hit.signals`: the first always, the others where a model tells what
 texts mean; `superseded` may be beside them (`successors.py`)."""
@@ -65,8 +68,8 @@ texts mean; `superseded` may be beside them (`successors.py`)."""
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A memory that was found, with its stems counted. `row` is the whole of it. One that says
-    who speaks and is about no file is a turn of a conversation."""
+    """A memory that was found, with the stems counted that are asked for. `row` is the whole of
+    it. One that says who speaks and is about no file is a turn of a conversation."""
 
     n: int
     row: Sequence[Any]
@@ -92,38 +95,40 @@ class Candidate:
         return self.expires_at is None or self.expires_at > now
 
 
-def candidates(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Candidate]:
-    """The memories with these numbers; those that are gone are left out."""
+def candidates(
+    db: sqlite3.Connection, numbers: Iterable[int], wanted: Collection[str] = ()
+) -> dict[int, Candidate]:
+    """The memories with these numbers, their `wanted` stems counted; those that are gone are left
+    out."""
     listed = list(numbers)
-    found: dict[int, Candidate] = {}
+    rows: list[Sequence[Any]] = []
     for start in range(0, len(listed), 500):
         chunk = listed[start : start + 500]
         marks = ",".join("?" * len(chunk))
-        rows = db.execute(
+        rows += db.execute(
             f"SELECT n, extra, keys, {COLUMNS} FROM memory WHERE n IN ({marks})", chunk
         ).fetchall()
-        counted = count_all([part for row in rows for part in (_body(row), row[1])])
-        found |= {row[0]: _candidate(row, counted) for row in rows}
-    return found
+    texts = [words_of(text_of(row[3 + _TEXT])[:MAX_COUNTED_CHARS]) for row in rows]
+    bodies = held(texts, wanted)
+    extras = held([words_of(row[1]) for row in rows], wanted)
+    parts = zip(rows, texts, bodies, extras, strict=True)
+    return {row[0]: _candidate(row, text, body, extra) for row, text, body, extra in parts}
 
 
-def _body(row: Sequence[Any]) -> str:
-    return text_of(row[3 + _TEXT])[:MAX_COUNTED_CHARS]
-
-
-def _candidate(row: Sequence[Any], counted: Mapping[str, Counted]) -> Candidate:
-    n, extra, keys, *columns = row
-    body = counted[_body(row)]
+def _candidate(
+    row: Sequence[Any], text: Worded, body: Mapping[str, int], extra: Mapping[str, int]
+) -> Candidate:
+    n, _, keys, *columns = row
     return Candidate(
         n=n,
         row=columns,
         namespace=columns[_NAMESPACE],
         expires_at=columns[_EXPIRES],
-        body=body.stems,
-        words=body.words,
-        extra=counted[extra].stems,
+        body=body,
+        words=len(text.words),
+        extra=extra,
         keys=tuple(keys.split("\n")) if keys else (),
-        speaker="" if keys else body.speaker,
+        speaker="" if keys else text.speaker,
     )
 
 
@@ -134,6 +139,12 @@ def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
     for stem in reading.idf.keys() & extra.keys() if extra else ():
         found[stem] = found.get(stem, 0.0) + EXTRA_WEIGHT * extra[stem]
     return found
+
+
+def holds(candidate: Candidate, reading: Reading) -> bool:
+    """Does any word of the query stand in the candidate?"""
+    stems = reading.idf.keys()
+    return not (stems.isdisjoint(candidate.body) and stems.isdisjoint(candidate.extra))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,21 +214,18 @@ def word_signals(
 def best_bm25(db: sqlite3.Connection, text: str, within: Corpus, numbers: Sequence[int]) -> float:
     """The best BM25 that a query text gets from these memories; 0 where there are none."""
     reading = read(db, text, within)
-    found = candidates(db, numbers).values()
+    found = candidates(db, numbers, reading.idf.keys()).values()
     parts = [Part(candidate, frequencies(reading, candidate)) for candidate in found]
     return max((bm25(reading, within, [part]) for part in parts), default=0.0)
 
 
 def join_signals(
     joins: Mapping[str, Join], within: Corpus, candidate: Candidate
-) -> dict[str, float]:
+) -> Mapping[str, float]:
     """What the exact joins say about one candidate: of files and of symbols the best each."""
-    signals = dict.fromkeys(
-        ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"),
-        0.0,
-    )
     if not joins:
-        return signals
+        return NO_JOIN
+    signals = dict(NO_JOIN)
     for key in candidate.keys:
         join = joins.get(key)
         if join is None:
@@ -250,9 +258,14 @@ def damped(holding: int, memories: int) -> float:
     return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
 
 
+def name_stems(name: str) -> list[str]:
+    """The stems of a file's name or a symbol."""
+    return stemmer().stems(word_list(name))
+
+
 def _named(name: str, candidate: Candidate) -> float:
     """Share of the words of a file's stem that stand in the text."""
-    stems = stemmer().stems(word_list(name))
+    stems = name_stems(name)
     if not stems:
         return 0.0
     return sum(1 for stem in stems if candidate.frequency(stem)) / len(stems)

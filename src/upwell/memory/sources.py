@@ -12,7 +12,9 @@ from pathlib import Path
 
 from upwell.ground.db import Database, Owner
 from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import repository_of
+from upwell.memory.rows import is_text
 
 
 class Form(StrEnum):
@@ -62,33 +64,13 @@ def source_at(path: Path, folder: Path) -> Source:
         ) from error
     if not (real.is_dir() or real.is_file()):
         raise UsageError(f"cannot import {path}: it is no file and no folder")
-    if "\n" in str(real) or not _is_text(str(real)):
+    if "\n" in str(real) or not is_text(str(real)):
         raise UsageError(f"cannot import {str(path)!a}: its name is not plain text")
     named = Path(os.path.abspath(path))
     inside = named.is_relative_to(folder)
     cited = str(named.relative_to(folder)) if inside else str(named)
     project = repository_of(str(real if real.is_dir() else real.parent))
     return Source(str(real), "" if cited == "." else cited, project)
-
-
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-Stamp = tuple[tuple[int, int, int], ...]
-"""Of a database's files: inode, size, and when they were written."""
-
-
-def _written(path: Path) -> tuple[int, int, int]:
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0, 0)
-    return (found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 class Sources:
@@ -110,13 +92,13 @@ class Sources:
         )
         return [Source(path, cited, project or None) for path, cited, project in rows]
 
-    def stamp(self) -> Stamp:
+    def stamp(self) -> tuple[Stamp | None, ...]:
         """Differs from last time when somebody may have changed the list: two looks at files, no
         question to the database."""
         if self._database is None:
             return ()
-        path = self._database.path
-        return tuple(_written(Path(f"{path}{end}")) for end in ("", "-wal"))
+        path = str(self._database.path)
+        return stamp(path), stamp(f"{path}-wal")
 
     async def add(self, source: Source) -> None:
         """Put it on the list, in place of what had its path.

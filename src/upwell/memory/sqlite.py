@@ -19,6 +19,9 @@ from upwell.memory.signals import best_bm25
 from upwell.memory.successors import successors
 
 TRASH_SECONDS = 30 * 86_400.0
+SMALL = 5_000
+"""Memories of a store in which a search by words takes a few milliseconds, no longer than trips to
+another thread and the wait for the interpreter there."""
 
 
 class SqliteStore:
@@ -190,8 +193,16 @@ class SqliteStore:
         """
         now = self._clock.now()
         asked = await self._asked(query, deadline)
+
+        def look(db: sqlite3.Connection) -> list[Hit]:
+            return search(db, query, now, deadline, asked)
+
+        def look_if_small(db: sqlite3.Connection) -> list[Hit] | None:
+            return look(db) if _size(db) <= SMALL else None
+
         try:
-            return await self._database.read(lambda db: search(db, query, now, deadline, asked))
+            found = None if asked else await self._database.glance(look_if_small)
+            return await self._database.read(look) if found is None else found
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
 
@@ -203,9 +214,7 @@ class SqliteStore:
 
     async def ping(self) -> Ping:
         try:
-            count = await self._database.read(
-                lambda db: db.execute("SELECT coalesce(sum(memories), 0) FROM scope").fetchone()[0]
-            )
+            count = await self._database.read(_size)
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
@@ -244,3 +253,8 @@ def _forget(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:
         index.remove(db, n)
     trashed = db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (tenant, memory_id))
     return int(n is not None or trashed.rowcount > 0)
+
+
+def _size(db: sqlite3.Connection) -> int:
+    """How many memories there are, of every project."""
+    return int(db.execute("SELECT coalesce(sum(memories), 0) FROM scope").fetchone()[0])

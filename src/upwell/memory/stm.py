@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import StoreUnwritable, UsageError
+from upwell.ground.files import writing
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.project import is_seen
 from upwell.ground.redact import redact
 from upwell.ground.text.words import fold
 from upwell.ground.trace import LOG
 from upwell.ground.types import Memory, Provenance, Trust
-from upwell.memory.notes_file import NotesFile, Raw, is_note, writing
+from upwell.memory.notes_file import NotesFile, Raw, is_note
 from upwell.memory.options import NotesOptions
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.rows import content_hash
@@ -65,7 +67,6 @@ class ShortTerm:
         self._origins = origins
         self._root = root
         self.ignored: Path | None = None
-        self._moved_aside: Path | None = None
 
     @property
     def path(self) -> Path:
@@ -175,7 +176,7 @@ class ShortTerm:
         return [(raw, origin) for raw, origin in known if origin and origin.project == self._root]
 
     def _seen_by(self, project: str | None) -> list[Raw]:
-        return [raw for raw, origin in self._counting() if origin.is_seen_by(project)]
+        return [raw for raw, origin in self._counting() if is_seen(origin.project, project)]
 
     def viewed(self, ids: set[str]) -> None:
         """These were shown to who asked, or surfaced and made use of (DESIGN 4.5)."""

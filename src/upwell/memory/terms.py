@@ -8,7 +8,7 @@ import re
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -63,21 +63,30 @@ class Stemmer:
         self._db.close()
 
     def _learn(self, words: set[str]) -> dict[str, str]:
-        ordered = sorted(words)
+        learned = {word: word for word in words if _is_own_stem(word)}
+        learned |= self._tokenized(sorted(words - learned.keys()))
         with self._lock:
-            self._db.execute("BEGIN")
-            self._db.execute("INSERT INTO scratch VALUES (?)", (" ".join(ordered),))
-            by_place = dict(self._db.execute("SELECT offset, term FROM seen").fetchall())
-            self._db.execute("ROLLBACK")
-            agrees = len(by_place) == len(ordered)
-            learned = {
-                word: by_place[place] if agrees else fold(word)
-                for place, word in enumerate(ordered)
-            }
             if len(self._stems) > MAX_CACHED_STEMS:
                 self._stems = {}
             self._stems.update(learned)
         return learned
+
+    def _tokenized(self, words: Sequence[str]) -> dict[str, str]:
+        """What SQLite makes of these words; the words as they are where it cuts them otherwise."""
+        if not words:
+            return {}
+        with self._lock:
+            self._db.execute("BEGIN")
+            self._db.execute("INSERT INTO scratch VALUES (?)", (" ".join(words),))
+            by_place = dict(self._db.execute("SELECT offset, term FROM seen").fetchall())
+            self._db.execute("ROLLBACK")
+        agrees = len(by_place) == len(words)
+        return {word: by_place[place] if agrees else fold(word) for place, word in enumerate(words)}
+
+
+def _is_own_stem(word: str) -> bool:
+    """What ends in a digit has no ending that a stem could be without (Porter 1980)."""
+    return word.isascii() and word[-1:].isdigit()
 
 
 @lru_cache(maxsize=1)
@@ -121,6 +130,8 @@ def sound(text: str) -> str:
 
 def word_list(text: str) -> list[str]:
     """Every word in order, folded, as the index cuts them."""
+    if text.isascii():
+        return [word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_CHARS]
     return [
         word if word.isascii() else fold(word)
         for word in _WORD.findall(text.lower())

@@ -18,6 +18,7 @@ from typing import Any
 
 from upwell.ground.db import Database
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.project import is_seen
 from upwell.ground.text.words import STOP_WORDS, fold
 from upwell.ground.types import DEFAULT_TENANT
 from upwell.memory.everyday import EVERYDAY_WORDS
@@ -65,7 +66,7 @@ class _Row:
             return False
         if namespaces and self.namespace not in namespaces:
             return False
-        return project is None or self.project in (None, project)
+        return is_seen(self.project, project)
 
 
 @dataclass(slots=True)

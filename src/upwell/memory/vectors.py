@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from upwell.ground.db import Owner
+from upwell.ground.sqlite_file import anew
 from upwell.memory.rows import text_of
 
 MAX_CHARS = 2_000
@@ -88,8 +89,4 @@ def _create(db: sqlite3.Connection) -> None:
     )
 
 
-def _nothing(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
-    return 0
-
-
-OWNER = Owner("vectors", [_create], _nothing)
+OWNER = Owner("vectors", [_create], anew)

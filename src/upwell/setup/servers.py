@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from filelock import FileLock
 from tomlkit.exceptions import TOMLKitError
 
-from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import read_whole, write_whole
+from upwell.ground.errors import ConfigError, UsageError
+from upwell.ground.files import exclusively, read_whole, write_whole, writing
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 
@@ -34,7 +33,7 @@ def add_server(
     """
     check_server_name(name)
     files = Home(home or default_home()).prepare()
-    with locked(files):
+    with exclusively(files.config_file):
         document = read_document(files.config_file)
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
         if name in servers:
@@ -63,7 +62,7 @@ def set_auth(name: str, home: Path | None = None) -> Path:
         ConfigError: there is no such server.
     """
     files = Home(home or default_home()).prepare()
-    with locked(files):
+    with exclusively(files.config_file):
         document = read_document(files.config_file)
         server = document.get("server", {}).get(name)
         if server is None:
@@ -93,7 +92,7 @@ def remove_server(name: str, home: Path | None = None) -> Path:
         ConfigError: there is no such server.
     """
     files = Home(home or default_home()).prepare()
-    with locked(files):
+    with exclusively(files.config_file):
         document = read_document(files.config_file)
         servers = document.get("server", {})
         if name not in servers:
@@ -103,11 +102,6 @@ def remove_server(name: str, home: Path | None = None) -> Path:
             del document["server"]
         write_document(files.config_file, document)
     return files.config_file
-
-
-def locked(files: Home) -> FileLock:
-    """The lock of `config.toml`, held while it is changed."""
-    return FileLock(files.root / ".config.lock", timeout=10, mode=0o600)
 
 
 def read_document(path: Path) -> tomlkit.TOMLDocument:
@@ -138,9 +132,5 @@ def write_document(path: Path, document: tomlkit.TOMLDocument) -> None:
     Raises:
         StoreUnwritable: it cannot be written.
     """
-    try:
+    with writing(path):
         write_whole(path, tomlkit.dumps(document))
-    except OSError as error:
-        raise StoreUnwritable(
-            f"cannot write {path}: {error.strerror}", hint="check its owner and permissions"
-        ) from error

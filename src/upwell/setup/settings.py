@@ -4,8 +4,9 @@ from pathlib import Path
 
 import tomlkit
 
+from upwell.ground.files import exclusively
 from upwell.ground.home import Home, default_home
-from upwell.setup.servers import locked, read_document, write_document
+from upwell.setup.servers import read_document, write_document
 
 
 def set_setting(section: str, name: str, value: bool | int | str, home: Path | None = None) -> Path:
@@ -15,7 +16,7 @@ def set_setting(section: str, name: str, value: bool | int | str, home: Path | N
         ConfigError: the file is not TOML; it is left alone.
     """
     files = Home(home or default_home()).prepare()
-    with locked(files):
+    with exclusively(files.config_file):
         document = read_document(files.config_file)
         document.setdefault(section, tomlkit.table())[name] = value
         write_document(files.config_file, document)

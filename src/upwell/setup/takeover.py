@@ -6,7 +6,7 @@ worked out first and shown; a file that cannot be read is named and left alone, 
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,15 @@ from typing import Any
 import tomlkit
 
 from upwell.ground.errors import ConfigError, UpwellError, UsageError
+from upwell.ground.files import exclusively
 from upwell.ground.home import Home
-from upwell.ground.names import MAX_SERVER_NAME_CHARS, OWN_SERVER, check_server_name
+from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
 from upwell.hosts.base import Where
 from upwell.hosts.clients import ServerFile, clients
 from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
 from upwell.hosts.install import Hooks, Plan
-from upwell.setup.servers import locked, read_document, write_document, written
+from upwell.setup.servers import read_document, write_document, written
 
 _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
@@ -105,7 +106,7 @@ class Clients:
         """
         if not takeover.config.changes:
             return
-        with locked(self._home):
+        with exclusively(self._home.config_file):
             path = takeover.config.path
             document = read_document(path)
             now = tomlkit.dumps(document) if path.exists() else None
@@ -168,16 +169,16 @@ def _names(original: str, agent: str) -> Iterable[str]:
     endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
     for ending in endings:
         name = plain[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
-        if _fits(name, check_server_name):
+        if _is_allowed(name):
             yield name
 
 
-def _fits(name: str, check: Callable[[str], None]) -> bool:
+def _is_allowed(name: str) -> bool:
     try:
-        check(name)
+        check_server_name(name)
     except UsageError:
         return False
-    return name.lower() != OWN_SERVER
+    return True
 
 
 def _compared(server: Any) -> dict[str, Any]:

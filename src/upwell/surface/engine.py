@@ -51,10 +51,6 @@ Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
 
 
-def nowhere() -> Sequence[str]:
-    return ()
-
-
 class Surfacer:
     """Decides whether to speak and what to say.
 
@@ -71,7 +67,7 @@ class Surfacer:
         shelf: Shelf,
         options: Options,
         *,
-        missing: Missing = nowhere,
+        missing: Missing = lambda: (),
         paused: Callable[[str], bool] = lambda _: False,
         mask: Callable[[str], str] = str,
         pinned: Pinned = no_rules,

@@ -69,7 +69,7 @@ class Gate:
         return (
             self._unfit_cue(cue)
             or self._unfit_tool(cue)
-            or self._unfit_query(cue, query)
+            or self._unfit_query(query)
             or self._unfit_intent(cue, intent)
             or self._too_often(cue, query)
         )
@@ -112,7 +112,7 @@ class Gate:
             return Refusal(SkipReason.WRITE_TOOL, why)
         return None
 
-    def _unfit_query(self, cue: Cue, query: Query | None) -> Refusal | None:
+    def _unfit_query(self, query: Query | None) -> Refusal | None:
         if query is None:
             return Refusal(SkipReason.NO_QUERY)
         joined = query.paths or query.symbols

@@ -7,7 +7,7 @@ the number of signals and with what else says that something is being asked (ADR
 import re
 from functools import lru_cache
 
-from upwell.ground.text.lexicon import KINDS, Lexicon, shipped
+from upwell.ground.text.lexicon import KINDS, Lexicon
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types import Intent, IntentKind
 from upwell.memory.everyday import EVERYDAY_WORDS
@@ -48,11 +48,6 @@ class Detector:
             return Intent(topics=topics)
         confidence = _confidence(text, len(set(places.values())))
         return Intent(kind=IntentKind(best), confidence=confidence, topics=topics)
-
-
-def keyword_intent(prompt: str) -> Intent:
-    """The intent of a prompt by the lexicon that ships."""
-    return detector_of(shipped()).intent(prompt)
 
 
 @lru_cache(maxsize=4)

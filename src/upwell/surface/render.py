@@ -22,6 +22,8 @@ DIGEST_HEADING = "## Relevant prior context"
 MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
+LEAST_PREVIEW_CHARS = 20
+"""A shorter stretch of a memory says nothing."""
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 
@@ -39,11 +41,10 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
     """The limits of a door (DESIGN 4.3). At prompts, intent decides how much may be said."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
-        items = max(1, context.max_results)
         return Profile(
             chars=surface.max_injection_chars * 2,
             tokens=surface.max_tokens,
-            items=items,
+            items=max(1, context.max_results),
             preview_chars=ASK_PREVIEW_CHARS,
         )
     if door == Door.TOOL:
@@ -51,14 +52,14 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
             chars=surface.max_injection_chars,
             tokens=surface.max_tokens,
             items=min(surface.tool_count, surface.max_count),
-            preview_chars=max(80, surface.max_injection_chars // surface.tool_count - 120),
+            preview_chars=max(80, surface.max_injection_chars // max(1, surface.tool_count) - 120),
         )
     allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
     return Profile(
         chars=surface.max_tokens * 4,
         tokens=surface.max_tokens,
         items=min(allowed, surface.max_count),
-        preview_chars=surface.preview_chars,
+        preview_chars=max(LEAST_PREVIEW_CHARS, surface.preview_chars),
     )
 
 

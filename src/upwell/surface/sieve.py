@@ -19,10 +19,8 @@ class Sieve:
         self._seen = seen
         self._clock = clock
 
-    async def sift(self, cue: Cue, found: Sequence[Hit] | Skip, intent: Intent) -> list[Hit] | Skip:
+    async def sift(self, cue: Cue, found: Sequence[Hit], intent: Intent) -> list[Hit] | Skip:
         """What is left of `found`, in the order to say it, or the gate that held the rest back."""
-        if isinstance(found, Skip):
-            return found
         threshold = self._lessons.min_score(cue)
         worth = [hit for hit in found if hit.score >= threshold]
         if not worth:

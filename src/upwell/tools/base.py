@@ -11,6 +11,7 @@ from upwell.wire.rawjson import dumps
 Result = Mapping[str, Any]
 Run = Callable[[Mapping[str, Any], str], Awaitable[Result]]
 READ_ONLY = {"readOnlyHint": True, "openWorldHint": False}
+WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.names import memory_id as id_in
+from upwell.ground.text.counts import counted
 from upwell.ground.types import Feedback, Rating
 from upwell.learn.feedback import Rated
 from upwell.learn.ratios import Report
-from upwell.tools.base import Result, Tool, text_result
+from upwell.tools.base import WRITES, Result, Tool, text_result
 
 KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
 Recording = Callable[[str, Report], Awaitable[None]]
 Rate = Callable[[Feedback], Awaitable[Sequence[Rated]]]
-_WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
 def feedback_tool(rate: Rate) -> Tool:
@@ -43,7 +43,7 @@ def feedback_tool(rate: Rate) -> Tool:
             "memory_id": {"type": "string", "description": "One memory; all without it."},
         },
         required=("surfacing_id", "rating"),
-        annotations=_WRITES,
+        annotations=WRITES,
         run=run,
     )
 
@@ -52,7 +52,7 @@ def noted(said: Sequence[Rated], rating: Rating) -> str:
     """One line: what was noted, and beside what."""
     if not said:
         return "nothing to note: that surfacing holds standing rules only"
-    count = "1 memory" if len(said) == 1 else f"{len(said)} memories"
+    count = counted(len(said), "memory", "memories")
     return f"noted {rating} for {count}, surfaced at {said[0].tool}"
 
 
@@ -78,6 +78,6 @@ def compression_feedback_tool(record: Recording) -> Tool:
             "missing": {"type": "string", "description": "What was missing, in a few words."},
         },
         required=("server", "tool", "kind"),
-        annotations=_WRITES,
+        annotations=WRITES,
         run=run,
     )

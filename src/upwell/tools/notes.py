@@ -8,17 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.ground.errors import UsageError
+from upwell.ground.text.times import iso
 from upwell.ground.types import Trust
 from upwell.memory.origins import Origin
 from upwell.memory.stm import Entry, ShortTerm
-from upwell.tools.base import READ_ONLY, Result, Tool, text_result
-from upwell.tools.recall import iso
+from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
 
 ADDED = "STM entry added"
 DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
-WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": False}
 
 
 def add_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI
 from upwell.ground.names import memory_id as id_in
 from upwell.ground.principal import OWNER, Principal
+from upwell.ground.project import is_seen
+from upwell.ground.text.times import iso
 from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
 from upwell.memory.successors import SUPERSEDED
 from upwell.surface.frame import harmless
@@ -27,7 +28,7 @@ NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = 
 
 
 class Memories(Protocol):
-    """The part of the library that these tools use."""
+    """The part of the library that our tools and resources use."""
 
     async def search(
         self,
@@ -83,14 +84,10 @@ def context_tool(
     )
 
 
-def nowhere() -> Sequence[str]:
-    return ()
-
-
 def search_tool(
     memories: Memories,
     project: str | None,
-    missing: Callable[[], Sequence[str]] = nowhere,
+    missing: Callable[[], Sequence[str]] = lambda: (),
     principal: Principal = OWNER,
 ) -> Tool:
     """`memory_search(query, max_results?)`; `missing` says which places the search just made did
@@ -133,15 +130,11 @@ def search_tool(
     )
 
 
-def unheard(session: str, memory_id: str) -> None:
-    return None
-
-
 def get_tool(
     memories: Memories,
     document: Document,
     project: str | None,
-    opened: Callable[[str, str], None] = unheard,
+    opened: Callable[[str, str], None] = lambda session, memory_id: None,
     principal: Principal = OWNER,
 ) -> Tool:
     """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
@@ -160,9 +153,8 @@ def get_tool(
         return text_result(numbered(path, rows, first, count))
 
     async def _full_text(memory_id: str) -> str:
-        memory = await memories.get(memory_id)
-        elsewhere = memory and project and memory.project not in (None, project)
-        if memory is None or elsewhere or not principal.sees(memory.namespace):
+        memory = await seen(memories, memory_id, project, principal)
+        if memory is None:
             raise UsageError(
                 f"no memory {memory_id!r}",
                 hint="memory_search finds ids; it may have been deleted",
@@ -184,6 +176,16 @@ def get_tool(
         annotations=READ_ONLY,
         run=run,
     )
+
+
+async def seen(
+    memories: Memories, memory_id: str, project: str | None, principal: Principal
+) -> Memory | None:
+    """The memory of this id, where this project and principal may see it."""
+    memory = await memories.get(memory_id)
+    if memory is None or not principal.sees(memory.namespace):
+        return None
+    return memory if is_seen(memory.project, project) else None
 
 
 def _without(places: Sequence[str]) -> list[str]:
@@ -277,10 +279,3 @@ def entry(hit: Hit) -> dict[str, Any]:
         "superseded": bool(hit.signals.get(SUPERSEDED)),
         "expires_at": iso(memory.expires_at),
     }
-
-
-def iso(at: float | None) -> str | None:
-    """Seconds since the epoch as ISO-8601 UTC with Z."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -10,11 +10,12 @@ from urllib.parse import unquote_plus
 from upwell.ground.errors import UsageError
 from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
 from upwell.ground.principal import OWNER, Principal
-from upwell.ground.types import Hit, Memory
+from upwell.ground.text.times import iso
+from upwell.ground.types import Memory
 from upwell.memory.successors import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
-from upwell.tools.recall import iso
+from upwell.tools.recall import Memories, seen
 from upwell.wire.rawjson import dumps
 
 SEARCH_URI = "upwell://search/"
@@ -23,21 +24,6 @@ SEARCH_LIMIT = 20
 MOST_TOPICS = 200
 MOST_MEMORIES = 200
 PREVIEW_CHARS = 200
-
-
-class Memories(Protocol):
-    """The part of the library that resources show."""
-
-    async def search(
-        self,
-        text: str,
-        *,
-        limit: int = 10,
-        project: str | None = None,
-        namespaces: Sequence[str] = (),
-    ) -> list[Hit]: ...
-
-    async def get(self, memory_id: str) -> Memory | None: ...
 
 
 class Topical(Protocol):
@@ -153,9 +139,8 @@ class Resources:
         return {"query": query, "count": len(hits), "memories": memories}
 
     async def _memory(self, wanted: str) -> dict[str, Any]:
-        memory = await self._memories.get(wanted)
-        elsewhere = memory and self._project and memory.project not in (None, self._project)
-        if memory is None or elsewhere or not self._principal.sees(memory.namespace):
+        memory = await seen(self._memories, wanted, self._project, self._principal)
+        if memory is None:
             raise UsageError(f"no memory {wanted!r}", hint="it may have been forgotten")
         return {
             "id": memory.id,

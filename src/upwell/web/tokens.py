@@ -6,24 +6,18 @@ digest can neither be guessed nor reversed.
 
 import hashlib
 import json
-import os
 import secrets
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
-from upwell.ground.files import read_whole, write_whole
+from upwell.ground.files import Stamp, exclusively, read_whole, stamp, write_whole, writing
 from upwell.ground.names import check_name
 from upwell.ground.principal import OWNER, Principal
 from upwell.ground.trace import LOG
 from upwell.memory.namespaces import namespace
-
-LOCK_SECONDS = 10.0
 
 PrincipalOf = Callable[[str], Principal | None]
 """Who has this token; None for nobody."""
@@ -45,7 +39,7 @@ class Tokens:
     def __init__(self, owner: str, path: Path) -> None:
         self._owner = _digest(owner)
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._given: Sequence[Given] = ()
 
     def principal_of(self, token: str) -> Principal | None:
@@ -62,15 +56,10 @@ class Tokens:
 
     def _refresh(self) -> None:
         """Take up what was given or taken back. A file that cannot be read lets nobody in."""
-        try:
-            info = os.stat(self._path)
-            stamp = info.st_mtime_ns, info.st_size, info.st_ino
-        except OSError:
-            self._stamp, self._given = None, ()
+        now = stamp(self._path)
+        if now == self._stamp:
             return
-        if stamp == self._stamp:
-            return
-        self._stamp = stamp
+        self._stamp = now
         try:
             self._given = given_in(self._path)
         except (StoreCorrupt, StoreUnwritable) as error:
@@ -88,7 +77,7 @@ def give(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
     check_name(name, "token name")
     token = secrets.token_urlsafe(32)
     principal = Principal(name, tuple(dict.fromkeys(map(namespace, namespaces))))
-    with _locked(path):
+    with exclusively(path):
         given = given_in(path)
         if any(one.principal.name == name for one in given):
             raise UsageError(
@@ -106,7 +95,7 @@ def take_back(path: Path, name: str) -> None:
         UsageError: nobody is called so.
         StoreUnwritable: nothing was changed.
     """
-    with _locked(path):
+    with exclusively(path):
         given = given_in(path)
         left = [one for one in given if one.principal.name != name]
         if len(left) == len(given):
@@ -153,28 +142,8 @@ def _write(path: Path, given: Sequence[Given]) -> None:
         }
         for one in given
     ]
-    try:
+    with writing(path):
         write_whole(path, json.dumps({"tokens": rows}, indent=2) + "\n")
-    except OSError as error:
-        raise StoreUnwritable(
-            f"cannot write {path}: {error.strerror}", hint="check its owner and permissions"
-        ) from error
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """While the file of tokens is changed."""
-    lock = FileLock(path.with_name(".tokens.lock"), timeout=LOCK_SECONDS, mode=0o600)
-    try:
-        lock.acquire()
-    except (OSError, Timeout) as error:
-        raise StoreUnwritable(
-            f"the tokens cannot be changed: {error}", hint="is another upwell changing them?"
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _digest(token: str) -> str:

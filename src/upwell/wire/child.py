@@ -1,7 +1,8 @@
 """A child process that speaks on stdin and stdout, and dies with us.
 
 Its environment is an allow-list plus what the user gave it; it gets its own process group, a
-parent-death signal where the system has one, and a tail of its stderr is kept for error messages.
+parent-death signal where the system has one and a watcher for what it starts itself, and a tail of
+its stderr is kept for error messages.
 """
 
 import asyncio
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 
 from upwell.ground.trace import LOG
 from upwell.wire.lines import PipeSink
+from upwell.wire.watcher import WATCHER
 
 ALLOWED_ENVIRONMENT = (
     "HOME",
@@ -51,8 +53,9 @@ LAST_WORDS_SECONDS = 0.3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run: an argument list, never a shell line. `tied`: have the kernel end it with us,
-    which makes starting it slower; a child that ends when its stdin closes does not need it."""
+    """What to run: an argument list, never a shell line. `tied`: have it end with us, and what it
+    started; that makes starting it slower, and a child that ends when its stdin closes and starts
+    nothing does not need it."""
 
     program: str
     args: Sequence[str] = ()
@@ -120,7 +123,7 @@ class Child:
         code = self._process.returncode
         if code is None:
             return "it closed its output but is still running" + self._said()
-        await _at_most(patience_seconds, asyncio.shield(self._drain))
+        await asyncio.wait([self._drain], timeout=patience_seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
         return f"it ended with {how}" + self._said()
 
@@ -133,6 +136,7 @@ class Child:
             if await _at_most(grace_seconds, self._ended.wait()):
                 break
         self._signal(signal.SIGKILL)
+        WATCHER.release(self.pid)
         self._drain.cancel()
         self._watch.cancel()
         self._transport.close()
@@ -197,7 +201,10 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
         )
     except (OSError, ValueError) as error:
         raise CannotStart(f"cannot run {command.program!r}: {error}") from error
-    return Child(transport, streams)
+    child = Child(transport, streams)
+    if command.tied:
+        WATCHER.watch(child.pid)
+    return child
 
 
 async def _at_most(seconds: float, what: Awaitable[object]) -> bool:

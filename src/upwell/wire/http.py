@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.trace import LOG
-from upwell.ground.types import Reply
 from upwell.ground.veil import veiled_address
 from upwell.wire.inbox import Inbox
 from upwell.wire.lines import MAX_LINE_BYTES, Line
 from upwell.wire.logins import LoginNeeded
 from upwell.wire.mirrors import Mirrors
-from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
-from upwell.wire.rawjson import NotJson, RawObject
-from upwell.wire.sse import Event, read_events
+from upwell.wire.rawjson import RawObject
+from upwell.wire.replies import body_of, is_answer, refused, too_large, unanswered
+from upwell.wire.sse import read_events
 
 if TYPE_CHECKING:
     import httpx2
@@ -37,7 +36,7 @@ _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Address:
     """Where a server is, and the headers that let us in. `sse`: the transport of 2024-11-05."""
 
     url: str
@@ -72,12 +71,12 @@ class HttpLink:
     gone or has forgotten our session: then it has to be greeted anew."""
 
     def __init__(
-        self, endpoint: Endpoint, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
+        self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
     ) -> None:
-        self._endpoint = endpoint
+        self._address = address
         self._client = client
         self._max_bytes = max_bytes
-        self._url = "" if endpoint.sse else endpoint.url
+        self._url = "" if address.sse else address.url
         self._found = asyncio.Event()
         self._session: dict[str, str] = {}
         self._inbox = Inbox()
@@ -85,8 +84,8 @@ class HttpLink:
         self._background: list[asyncio.Task[None]] = []
         self._why = ""
         self.locked_out = False
-        self.mirrors = Mirrors(endpoint.shown)
-        if endpoint.sse:
+        self.mirrors = Mirrors(address.shown)
+        if address.sse:
             self._background.append(asyncio.create_task(self._sse()))
 
     @property
@@ -111,7 +110,7 @@ class HttpLink:
             return
         if identity is None or method is None:
             await self._post(line, message, None, {})
-            if method == "notifications/initialized" and not self._endpoint.sse:
+            if method == "notifications/initialized" and not self._address.sse:
                 self._background.append(asyncio.create_task(self._listen()))
             return
         modern = self.mirrors.headers_of(message)
@@ -165,16 +164,16 @@ class HttpLink:
             httpx2.InvalidURL,
             LoginNeeded,
         ) as error:
-            gone = _why(self._endpoint.shown, error)
+            gone = _why(self._address.shown, error)
             self._gone(gone, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
                 raise ConnectionResetError(self._why) from error
         except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
-            why = f"{self._endpoint.shown} broke off: {_told(error)}"
+            why = f"{self._address.shown} broke off: {_told(error)}"
             LOG.info("%s", why)
         finally:
             if identity is not None and why and not self._why:
-                self._inbox.add(_unanswered(identity, why))
+                self._inbox.add(unanswered(identity, why))
 
     async def _take(
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
@@ -191,14 +190,14 @@ class HttpLink:
         elif identity is None:
             return ""
         elif status >= 300:
-            body = await _body(response, self._max_bytes, identity)
-            self._inbox.add(Line(_refusal(identity, status, body.data)))
+            body = await body_of(response, self._max_bytes, identity)
+            self._inbox.add(Line(refused(identity, status, body.data)))
         elif kind == EVENTS:
             await self._events(response, identity, greets=greets)
-        elif self._endpoint.sse:
+        elif self._address.sse:
             return ""
         else:
-            body = await _body(response, self._max_bytes, identity)
+            body = await body_of(response, self._max_bytes, identity)
             if greets:
                 _greeted(self._session, response, body.data)
             await self._inbox.put(body)
@@ -228,12 +227,12 @@ class HttpLink:
                 read.wait_seconds = min(event.retry_ms / 1000, MOST_WAIT_SECONDS)
             if event.oversize:
                 read.answered = True
-                await self._inbox.put(_too_large(identity, event.oversize))
+                await self._inbox.put(too_large(identity, event.oversize))
             elif event.data:
                 await self._inbox.put(Line(event.data))
                 if greets:
                     _greeted(self._session, response, event.data)
-                read.answered = read.answered or _answers(event, identity)
+                read.answered = read.answered or is_answer(event, identity)
         return read
 
     async def _listen(self) -> None:
@@ -250,11 +249,11 @@ class HttpLink:
                         if event.id:
                             headers["last-event-id"] = event.id
                         if event.oversize:
-                            LOG.warning("%s: a notice is too large", self._endpoint.shown)
+                            LOG.warning("%s: a notice is too large", self._address.shown)
                         elif event.data:
                             await self._inbox.put(Line(event.data))
             except (httpx2.HTTPError, LoginNeeded) as error:
-                LOG.debug("%s: its stream ended: %s", self._endpoint.shown, _told(error))
+                LOG.debug("%s: its stream ended: %s", self._address.shown, _told(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
@@ -264,17 +263,17 @@ class HttpLink:
         headers = {"accept": EVENTS}
         why, locked_out = "its stream ended", False
         try:
-            stream = self._client.stream("GET", self._endpoint.url, headers=headers)
+            stream = self._client.stream("GET", self._address.url, headers=headers)
             async with stream as response:
                 response.raise_for_status()
                 async for event in read_events(response.aiter_bytes(), self._max_bytes):
                     if event.name == "endpoint":
-                        self._url = _same_origin(self._endpoint.url, event.data.decode())
+                        self._url = _same_origin(self._address.url, event.data.decode())
                         self._found.set()
                     elif event.data:
                         await self._inbox.put(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
-            why, locked_out = _why(self._endpoint.shown, error), isinstance(error, LoginNeeded)
+            why, locked_out = _why(self._address.shown, error), isinstance(error, LoginNeeded)
         self._gone(why, locked_out=locked_out)
         self._found.set()
 
@@ -296,7 +295,7 @@ def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
 
 
 def open_link(
-    endpoint: Endpoint, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
+    address: Address, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
 ) -> HttpLink:
     """A link to a server, let in by `auth` where that is given. Nothing is sent yet.
 
@@ -305,18 +304,18 @@ def open_link(
     """
     import httpx2
 
-    parts = urlsplit(endpoint.url)
+    parts = urlsplit(address.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{endpoint.shown!r} is no http or https address")
+        raise ValueError(f"{address.shown!r} is no http or https address")
     client = httpx2.AsyncClient(
-        headers=dict(endpoint.headers),
+        headers=dict(address.headers),
         auth=auth,
         cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
         timeout=httpx2.Timeout(None, connect=CONNECT_SECONDS),
         follow_redirects=False,
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=32),
     )
-    return HttpLink(endpoint, client, max_bytes)
+    return HttpLink(address, client, max_bytes)
 
 
 def _why(shown: str, error: Exception) -> str:
@@ -341,51 +340,6 @@ def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) 
     session["mcp-protocol-version"] = found.group(1).decode()
     if name := response.headers.get(_SESSION):
         session[_SESSION] = name
-
-
-async def _body(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
-    """The whole body of what answers a request; one that is too large is read no further."""
-    parts: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > max_bytes:
-            return _too_large(identity, size)
-        parts.append(chunk)
-    return Line(b"".join(parts))
-
-
-def _too_large(identity: bytes, size: int) -> Line:
-    """The line for an answer over the cap: it is that request's, whatever stands in it."""
-    return Line(b'{"id":%b' % identity, oversize=size)
-
-
-def _answers(event: Event, identity: bytes) -> bool:
-    """Is this event the answer to that request?"""
-    try:
-        message = read_message(event.data)
-    except NotJson:
-        return False
-    return message.id == identity and message.method is None
-
-
-def _unanswered(identity: bytes, why: str) -> Line:
-    """The last word on a request, where it got no other."""
-    said = answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, why)))
-    return Line(said, unless=identity)
-
-
-def _refusal(identity: bytes, status: int, body: bytes) -> bytes:
-    """The line for a request that HTTP refused: the server's own error where it gave one."""
-    try:
-        error = RawObject.parse(body).get("error")
-        if error is not None and "code" in RawObject.parse(error):
-            return answer_line(identity, Reply(error=error))
-    except NotJson:
-        LOG.debug("HTTP %d without a JSON-RPC error", status)
-    said = " ".join(body.decode(errors="replace").split())[:200]
-    why = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {said}")
-    return answer_line(identity, Reply(error=why))
 
 
 def _same_origin(url: str, given: str) -> str:

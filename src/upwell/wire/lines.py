@@ -22,12 +22,14 @@ CLOSE_SECONDS = 0.5
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line without its newline. `oversize` is how many bytes there were when it had gone over
-    the cap: `data` is then only its beginning, and the rest is dropped as it comes. With `unless`,
-    the raw id of a request, it counts only while that one was not answered."""
+    the cap: `data` is then only its beginning, and the rest is dropped as it comes. With `lost`
+    it is no line: the request with this raw id, if it was not answered yet, never will be, and
+    `why` says why."""
 
     data: bytes
     oversize: int = 0
-    unless: bytes = b""
+    lost: bytes = b""
+    why: str = ""
 
 
 class Source(Protocol):

@@ -6,22 +6,19 @@ one, there is no login. What is secret in one never stands in its `repr`.
 
 import dataclasses
 import json
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable
-from upwell.ground.files import write_whole
+from upwell.ground.files import Stamp, exclusively, stamp, write_whole, writing
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 
 NEEDED = "needed"
-LOCK_SECONDS = 10.0
 EARLY_SECONDS = 10.0
 """A token is renewed so long before it ends."""
 
@@ -74,7 +71,7 @@ class Logins:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: tuple[int, int, int] | None = None
+        self._stamp: Stamp | None = None
         self._known: Mapping[str, Login] = {}
 
     def get(self, server: str, url: str) -> Login | None:
@@ -102,7 +99,7 @@ class Logins:
         Raises:
             StoreCorrupt, StoreUnwritable: nothing was changed.
         """
-        with self._changing():
+        with exclusively(self._path):
             self._refresh()
             if login is None and server not in self._known:
                 return False
@@ -110,10 +107,8 @@ class Logins:
             if login is not None:
                 known[server] = login
             body = {name: dataclasses.asdict(one) for name, one in known.items()}
-            try:
+            with writing(self._path):
                 write_whole(self._path, json.dumps({"logins": body}, indent=2) + "\n")
-            except OSError as error:
-                raise _unwritable(self._path, error) from error
             self._stamp = None
         return True
 
@@ -122,31 +117,18 @@ class Logins:
         path = self._path.with_name(f".login-{server}.lock")
         return FileLock(path, mode=0o600, thread_local=False)
 
-    @contextmanager
-    def _changing(self) -> Iterator[None]:
-        lock = FileLock(self._path.with_name(".logins.lock"), timeout=LOCK_SECONDS, mode=0o600)
-        try:
-            lock.acquire()
-        except (OSError, Timeout) as error:
-            raise StoreUnwritable(
-                f"the logins cannot be changed: {error}", hint="is another upwell changing them?"
-            ) from error
-        try:
-            yield
-        finally:
-            lock.release()
-
     def _refresh(self) -> None:
         try:
-            info = os.stat(self._path)
-            stamp = info.st_mtime_ns, info.st_size, info.st_ino
-            if stamp != self._stamp:
+            now = stamp(self._path)
+            if now is None:
+                self._known = {}
+            elif now != self._stamp:
                 self._known = _read(json.loads(self._path.read_text(encoding="utf-8")))
-                self._stamp = stamp
-        except FileNotFoundError:
-            self._known, self._stamp = {}, None
+            self._stamp = now
         except OSError as error:
-            raise _unwritable(self._path, error) from error
+            raise StoreUnwritable(
+                f"cannot use {self._path}: {error.strerror}", hint="check its owner and permissions"
+            ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreCorrupt(
                 f"{self._path} is not as upwell wrote it", hint="remove it, and log in anew"
@@ -155,9 +137,3 @@ class Logins:
 
 def _read(document: Any) -> Mapping[str, Login]:
     return {str(name): Login(**login) for name, login in document["logins"].items()}
-
-
-def _unwritable(path: Path, error: OSError) -> StoreUnwritable:
-    return StoreUnwritable(
-        f"cannot use {path}: {error.strerror}", hint="check its owner and permissions"
-    )

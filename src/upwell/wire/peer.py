@@ -35,6 +35,10 @@ class PeerGone(ConnectionError):
     """The other side closed the conversation, or never opened it."""
 
 
+class PeerLost(PeerGone):
+    """An exchange broke off: the answer to this request will not come."""
+
+
 class PeerBabbled(ValueError):
     """The other side answered with something that is not an answer."""
 
@@ -119,10 +123,33 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
     return dumps(body)
 
 
+def error_code(error: bytes) -> object:
+    """The code of a raw JSON-RPC error; None where there is no error."""
+    return RawObject.parse(error).value("code") if error else None
+
+
+def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
+    """A request, or without an id a notification, as one line of JSON."""
+    head = b'"id":%b,' % identity if identity else b""
+    tail = b',"params":%b' % params if params else b""
+    return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
+
+
 def answer_line(identity: bytes, reply: Reply) -> bytes:
     """The line that answers a request with a result or an error."""
     name, body = (b"error", reply.error) if reply.error else (b"result", reply.result)
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
+
+
+def settle(waiting: "asyncio.Future[Reply]", message: Message) -> None:
+    """Give whoever waits the answer that this message is."""
+    error, result = message.body.get("error"), message.body.get("result")
+    if error is not None:
+        waiting.set_result(Reply(error=error, repaired=message.repaired))
+    elif result is not None:
+        waiting.set_result(Reply(result=result, repaired=message.repaired))
+    else:
+        waiting.set_exception(PeerBabbled("an answer with neither result nor error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]
@@ -183,7 +210,7 @@ class Peer:
         answer that comes all the same.
 
         Raises:
-            PeerGone: the conversation ended first.
+            PeerGone: the conversation ended first, or (PeerLost) this part of it.
             PeerBabbled: the answer has neither a result nor an error, or was too large.
         """
         if self._gone is not None:
@@ -193,10 +220,7 @@ class Peer:
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self._waiting[identity] = future
         try:
-            await self._send(
-                b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}'
-                % (identity, dumps(method), params)
-            )
+            await self._send(line_of(method, params, identity))
             return await future
         except asyncio.CancelledError:
             self._given_up(identity, late)
@@ -206,8 +230,7 @@ class Peer:
             self._waiting.pop(identity, None)
 
     async def notify(self, method: str, params: bytes = b"") -> None:
-        tail = b',"params":' + params if params else b""
-        await self._send(b'{"jsonrpc":"2.0","method":%b%b}' % (dumps(method), tail))
+        await self._send(line_of(method, params))
 
     async def answer(self, identity: bytes, reply: Reply) -> None:
         """Answer a request of the other side with a result or an error."""
@@ -236,15 +259,18 @@ class Peer:
             LOG.debug("could not send a cancellation: %s", error)
 
     async def _take(self, line: Line) -> None:
-        if line.unless and not self._waits(line.unless):
-            return
-        if line.oversize:
+        if line.lost:
+            self._lose(line)
+        elif line.oversize:
             self._refuse(line)
             if self._complains and (found := _ID.search(line.data)):
                 said = f"a line of {line.oversize:,} bytes or more is over the limit"
                 body = error_body(INVALID_REQUEST, said)
                 await self.answer(found.group(1), Reply(error=body))
-            return
+        else:
+            await self._open(line)
+
+    async def _open(self, line: Line) -> None:
         for data in _unbatched(line.data):
             try:
                 message = read_message(data)
@@ -264,9 +290,10 @@ class Peer:
             else:
                 LOG.warning("a message of %d bytes with neither method nor id", len(data))
 
-    def _waits(self, identity: bytes) -> bool:
-        future = self._waiting.get(identity)
-        return future is not None and not future.done()
+    def _lose(self, line: Line) -> None:
+        future = self._waiting.get(line.lost)
+        if future is not None and not future.done():
+            future.set_exception(PeerLost(line.why))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
@@ -275,13 +302,7 @@ class Peer:
         if future is None or future.done():
             LOG.warning("an answer that nobody waits for, id %r", identity[:40])
             return
-        error, result = message.body.get("error"), message.body.get("result")
-        if error is not None:
-            future.set_result(Reply(error=error, repaired=message.repaired))
-        elif result is not None:
-            future.set_result(Reply(result=result, repaired=message.repaired))
-        else:
-            future.set_exception(PeerBabbled("an answer with neither result nor error"))
+        settle(future, message)
 
     def _refuse(self, line: Line) -> None:
         """A line over the cap: fail the request it answers, or all when that cannot be told."""

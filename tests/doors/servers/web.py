@@ -12,6 +12,7 @@ SESSIONS: set[str] = set()
 LATE: dict[str, bytes] = {}
 HUGE = 3_000_000
 TOOLS = ["headers", "events", "broken", "forget", "huge", "huge_event", "refuse", "exact", "echo"]
+READ_ONLY: tuple[str, ...] = ("echo", "forget")
 
 
 def message(identity: Any, result: str) -> bytes:
@@ -75,7 +76,7 @@ class Web(BaseHTTPRequestHandler):
                 {
                     "name": name,
                     "inputSchema": {"type": "object"},
-                    "annotations": {"readOnlyHint": name in ("echo", "forget")},
+                    "annotations": {"readOnlyHint": name in READ_ONLY},
                 }
                 for name in TOOLS
             ]

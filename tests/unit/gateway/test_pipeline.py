@@ -11,7 +11,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.shelf import MemoryShelf
 from upwell.ground.types import Hit, Memory, Reply, ToolCall
 from upwell.surface.engine import Surfacer
-from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.options import InjectionMode, Options, SurfaceOptions
 
 CALL = ToolCall(server="fs", tool="read", params=b"{}")
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
@@ -86,6 +86,25 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
     assert recall.asked == 1
     third = await pipeline.call(call, Upstream(), Somebody())
     assert third.result == ANSWER
+    await surfacer.aclose()
+
+
+@pytest.mark.parametrize(("mode", "said"), [("prepend", False), ("append", True)])
+async def test_nothing_is_put_before_what_is_read_on_by_offsets(mode: str, said: bool) -> None:
+    surface = SurfaceOptions(race_ms=5_000, injection_mode=InjectionMode(mode))
+    surfacer = Surfacer(SlowRecall().search, MemoryShelf(), Options(surface=surface))
+    pipeline = Pipeline(
+        surfacer,
+        as_it_is,
+        as_it_is,
+        lambda server, tool: surface,
+        paused=lambda session: False,
+        progressive=lambda server, tool: (server, tool) == ("fs", "read"),
+    )
+    for tool, speaks in (("read", said), ("open", True)):
+        call = ToolCall(server="fs", tool=tool, params=b"{}", args={"path": f"src/{tool}.py"})
+        reply = await pipeline.call(call, Upstream(), NOBODY)
+        assert (b"SIGHUP" in reply.result) == speaks
     await surfacer.aclose()
 
 

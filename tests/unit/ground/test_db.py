@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -130,6 +131,41 @@ async def test_a_file_that_was_replaced_is_followed(tmp_path: Path) -> None:
     await database.aclose()
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT text FROM note").fetchall() == [("new",)]
+
+
+async def test_a_glance_sees_what_was_written_and_follows_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "m.db"
+    database = open_database(path, [V1], synchronous="FULL")
+    await database.write(lambda db: db.execute("INSERT INTO note (text) VALUES ('old')"))
+    assert await database.glance(_texts) == ["old"]
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").rename(f"{tmp_path / 'aside'}{suffix}")
+    assert await database.glance(_texts) == []
+    await database.write(lambda db: db.execute("INSERT INTO note (text) VALUES ('new')"))
+    assert await database.glance(_texts) == ["new"]
+    await database.aclose()
+
+
+async def test_a_glance_waits_for_a_lock_on_the_lane_and_not_on_the_loop(tmp_path: Path) -> None:
+    database = open_database(tmp_path / "m.db", [V1], synchronous="FULL")
+    patience: list[tuple[str, int]] = []
+
+    def look(db: sqlite3.Connection) -> str:
+        waits = db.execute("PRAGMA busy_timeout").fetchone()[0]
+        patience.append((threading.current_thread().name, waits))
+        if not waits:
+            raise sqlite3.OperationalError("database is locked")
+        return "seen"
+
+    assert await database.glance(look) == "seen"
+    (here, none), (lane, some) = patience
+    assert here == threading.current_thread().name != lane
+    assert none == 0 < some
+    await database.aclose()
+
+
+def _texts(db: sqlite3.Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT text FROM note")]
 
 
 async def test_many_open_at_once(tmp_path: Path) -> None:

@@ -177,3 +177,55 @@ def test_the_standard_library_has_hardly_a_password() -> None:
     ours = [rule for rule in found if rule in ("assigned-secret", "quoted-password")]
     assert len(texts) > 100
     assert len(ours) <= sum(map(len, texts)) / 1e6
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "tool --password hunting",
+        "psql --pass hunting --host h",
+        "tool --password=hunting x",
+        "run `db -u root --pass 'hunting'`",
+        "PGPASSWORD=hunting psql -h x",
+        "export DB_PASSWORD='hunting'",
+        "MYSQL_PWD=hunting mysqldump shop",
+        "mysql -u root -phunting shop",
+        "sshpass -p hunting ssh h",
+        "docker login -u me -p hunting registry",
+        "redis-cli -h x -a hunting ping",
+        "mysql://u:hunting@h/db",
+    ],
+)
+def test_a_plain_word_is_a_password_where_nothing_else_can_stand(said: str) -> None:
+    masked, rules = redact(said)
+    assert "hunting" not in masked
+    assert len(rules) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "the --password flag is needed",
+        "use --pass to go on",
+        "--password PASSWORD  the password of the user",
+        "--password-file ./secret",
+        "`--password` or `--pass`",
+        "PGPASSWORD=$PASSWORD psql",
+        "PGPASSWORD=*** psql",
+        "OLDPWD=/home/me PWD=/home/me",
+        "mkdir -p sources; docker run -p 8080:80 mongo",
+        "mysql -p shop; python -p thing",
+        "MAX_PASS_COUNT=3 and a first-pass second",
+    ],
+)
+def test_what_is_no_password_on_a_command_line_is_left(said: str) -> None:
+    assert redact(said) == (said, ())
+
+
+def test_the_pages_of_this_repository_have_none() -> None:
+    root = Path(__file__).parents[3]
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
+    ours = {"password-option", "password-variable", "client-password"}
+    assert len(pages) > 8
+    found = {page.name: ours & {*redact(page.read_text("utf-8"))[1]} for page in pages}
+    assert {page: rules for page, rules in found.items() if rules} == {}

@@ -26,12 +26,28 @@ def test_of_an_address_is_shown_where_it_is(url: str, shown: str) -> None:
     assert veiled_address(url) == shown
 
 
-@pytest.mark.parametrize("name", ["api-key", "apiKey", "API_KEY", "APIKey", "--token", "Cookie"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "api-key",
+        "apiKey",
+        "API_KEY",
+        "APIKey",
+        "--token",
+        "Cookie",
+        "PGPASSWORD",
+        "DB_PASS",
+        "--pwd",
+    ],
+)
 def test_names_of_secrets(name: str) -> None:
     assert names_secret(name)
 
 
-@pytest.mark.parametrize("name", ["keyboard", "max_tokens", "path", "author", "monkey"])
+@pytest.mark.parametrize(
+    "name",
+    ["keyboard", "max_tokens", "path", "author", "monkey", "PWD", "--pass-through", "--compass"],
+)
 def test_names_of_other_things(name: str) -> None:
     assert not names_secret(name)
 
@@ -46,6 +62,24 @@ def test_of_a_command_is_shown_what_it_runs() -> None:
     assert shown[:4] == words[:4]
     assert shown[6:8] == ["--root", "/srv"]
     assert shown[-1] == "--name=kelp"
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ("db -u root -p hunter2", "db -u root -p ***"),
+        ("db --pass hunting", "db --pass ***"),
+        ("env PGPASSWORD=hunting psql", "env PGPASSWORD=*** psql"),
+        ("db mysql://u:hunting@h/x", "db mysql://***@h/x"),
+        ("db --no-password --host h", "db --no-password --host h"),
+        ("db -p 8080", "db -p 8080"),
+        ("docker run -p 8080:80 x", "docker run -p 8080:80 x"),
+        ("npx -y -p typescript tsc", "npx -y -p typescript tsc"),
+        ("x -p ./folder", "x -p ./folder"),
+    ],
+)
+def test_a_plain_word_is_a_password_by_where_it_stands(words: str, shown: str) -> None:
+    assert " ".join(veiled_words(words.split())) == shown
 
 
 def test_settings_are_shown_without_them() -> None:

@@ -135,6 +135,8 @@ def test_who_speaks() -> None:
 
 def test_stems_agree_with_the_index() -> None:
     assert stemmer().stems(["running", "connections", "running"]) == ["run", "connect", "run"]
+    numbered = ["1984", "u45", "ing2", "connections3", "\u0665\u0665", "ings"]
+    assert stemmer().stems(numbered) == [*numbered[:-1], "ing"]
 
 
 def test_no_signals_are_not_relevant() -> None:

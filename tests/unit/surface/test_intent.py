@@ -3,8 +3,11 @@ from pathlib import Path
 
 import pytest
 
+from upwell.ground.text.lexicon import shipped
 from upwell.ground.types import IntentKind
-from upwell.surface.intent import keyword_intent
+from upwell.surface.intent import detector_of
+
+keywords = detector_of(shipped())
 
 
 @pytest.mark.parametrize(
@@ -30,7 +33,7 @@ from upwell.surface.intent import keyword_intent
     ],
 )
 def test_kinds(prompt, kind):
-    assert keyword_intent(prompt).kind is kind
+    assert keywords.intent(prompt).kind is kind
 
 
 @pytest.mark.parametrize(
@@ -43,16 +46,16 @@ def test_kinds(prompt, kind):
     ],
 )
 def test_confidence(prompt, confidence):
-    assert keyword_intent(prompt).confidence == pytest.approx(confidence, abs=0.051)
+    assert keywords.intent(prompt).confidence == pytest.approx(confidence, abs=0.051)
 
 
 def test_confidence_is_capped():
     asked = "How do I fix this error? Where is the problem? What is the solution? Why does it fail?"
-    assert keyword_intent(asked).confidence <= 0.95
+    assert keywords.intent(asked).confidence <= 0.95
 
 
 def test_topics():
-    assert keyword_intent("How do I implement authentication?").topics == (
+    assert keywords.intent("How do I implement authentication?").topics == (
         "implement",
         "authentication",
     )
@@ -69,9 +72,9 @@ def labelled() -> list[tuple[str, str, str]]:
 def test_nine_of_ten_prompts_are_read_as_a_person_reads_them(part: str):
     chosen = [(kind, prompt) for name, kind, prompt in labelled() if name == part]
     wrong = [
-        f"{prompt}: {keyword_intent(prompt).kind}, not {kind}"
+        f"{prompt}: {keywords.intent(prompt).kind}, not {kind}"
         for kind, prompt in chosen
-        if keyword_intent(prompt).kind != kind
+        if keywords.intent(prompt).kind != kind
     ]
     assert len(chosen) >= 60
     assert len(wrong) <= 0.08 * len(chosen), "\n".join(wrong)
@@ -83,11 +86,11 @@ PIECES = ["why does the thing fail ", "how ", ".", "a", "é", "你", "wrod ", "h
 @pytest.mark.parametrize("piece", PIECES)
 def test_a_megabyte_is_read_in_bounded_time(piece: str):
     text = piece * (1_000_000 // len(piece))
-    keyword_intent("made once")
+    keywords.intent("made once")
     began = time.process_time()
-    keyword_intent(text)
+    keywords.intent(text)
     assert time.process_time() - began < 0.05
 
 
 def test_a_question_behind_a_long_paste_counts():
-    assert keyword_intent("x = 1\n" * 9_000 + "why does this fail?").kind == "troubleshoot"
+    assert keywords.intent("x = 1\n" * 9_000 + "why does this fail?").kind == "troubleshoot"

@@ -1,7 +1,7 @@
 import pytest
 
 from upwell.ground.types import Door, Hit, Intent, Memory, Trust
-from upwell.surface.options import Options
+from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.render import (
     EMPTY_DIGEST,
     FRAME_CHARS,
@@ -95,3 +95,12 @@ def test_of_a_document_the_matching_item_is_shown_beside_its_lines():
     found = Hit(memory=memory, score=0.9, matched=("what does Cookie love",))
     shown = digest([found], found.matched, ASK)
     assert shown.splitlines()[1] == "- [memory/2026-04-09.md#L3-L3] JC's dog Cookie loves carrots"
+
+
+def test_a_size_of_nothing_breaks_nothing():
+    sizes = Options(surface=SurfaceOptions(tool_count=0, preview_chars=0))
+    assert profile_of(Door.TOOL, Intent(), sizes).items == 0
+    profile = profile_of(Door.PROMPT, Intent(), sizes)
+    said = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, 100)
+    assert len(said) == 1
+    assert "webhooks" in block(said, ("webhooks",), profile, "s_1")

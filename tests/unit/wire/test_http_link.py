@@ -7,7 +7,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from upwell.wire.http import Endpoint, open_link
+from upwell.wire.http import Address, open_link
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}'
 
@@ -48,7 +48,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
 
 
 async def test_cookies_are_not_kept(server: ThreadingHTTPServer) -> None:
-    link = open_link(Endpoint(url=f"http://127.0.0.1:{server.server_port}/mcp"))
+    link = open_link(Address(url=f"http://127.0.0.1:{server.server_port}/mcp"))
     for sent in (1, 2):
         await link.write(b'{"jsonrpc":"2.0","id":%d,"method":"initialize"}' % sent)
         async with asyncio.timeout(30):
@@ -63,7 +63,7 @@ async def test_a_server_that_is_down_or_refuses_is_told_without_its_key(
     server: ThreadingHTTPServer, sse: bool
 ) -> None:
     port = server.server_port if sse else 9
-    link = open_link(Endpoint(url=f"http://u:s3cret@127.0.0.1:{port}/mcp?key=s3cret", sse=sse))
+    link = open_link(Address(url=f"http://u:s3cret@127.0.0.1:{port}/mcp?key=s3cret", sse=sse))
     lines = link.lines()
     await link.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
     async for _ in lines:

@@ -18,6 +18,7 @@ _CHANGING = re.compile(
     r"|\d[\d.,:]*(?:[kKMGT]i?B?|ms|[smh])?|[^\w\s]|_|\s"
 )
 _TRAILING = re.compile(r"(?<![ \t])[ \t]++(?=\r?\n|\Z)")
+_ENDS = (" \n", "\t\n", " \r\n", "\t\r\n")
 _GAP = re.compile(r"(?:\r?\n){4,}")
 
 
@@ -51,7 +52,11 @@ def redrawn(text: str) -> tuple[str, tuple[Omission, ...]]:
 
 def tidy(text: str) -> str:
     """A log without blanks at the ends of its lines and with one empty line for several."""
-    return _GAP.sub("\n\n", _TRAILING.sub("", text))
+    if any(end in text for end in _ENDS) or text[-1:] in (" ", "\t"):
+        text = _TRAILING.sub("", text)
+    if "\n\n\n\n" in text or "\r\n\r\n" in text:
+        text = _GAP.sub("\n\n", text)
+    return text
 
 
 def _last_frames(frames: list[str]) -> tuple[str, int]:

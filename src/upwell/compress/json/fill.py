@@ -74,7 +74,10 @@ class Basket:
             self._pay(", " + GAP * self._tables.gaps_before(cell))
         else:
             opened = [] if node.units else self._open_all(node)
-        node.units.append(unit)
+        if node.units:
+            node.units.append(unit)
+        else:
+            node.units = [unit]
         self._pay(piece)
         if node.end - node.start > len(piece) and len(node.units) == 1:
             self.chars += _CUT_CHARS

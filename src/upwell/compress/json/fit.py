@@ -61,15 +61,19 @@ def fit(
     basket = Basket(doc, text, style, room, tables)
     wanted = with_identities(doc, order(asked, needed, costs, share, limit), asked)
     wanted = [unit for unit in wanted if unit not in tables.implied or unit in asked]
-    bought: list[int] = []
-    for _ in range(_ROUNDS):
+    bought = basket.buy(wanted)
+    writer = Writer(doc, text, style, tables)
+    result = writer.write()
+    for _ in range(_ROUNDS - 1):
+        if not room.holds(result):
+            break
+        basket.settle(result)
         more = basket.buy(wanted[len(bought) :])
+        if not more:
+            break
         bought += more
         writer = Writer(doc, text, style, tables)
         result = writer.write()
-        if not more or not room.holds(result):
-            break
-        basket.settle(result)
     while bought and not room.holds(result):
         for _ in range(max(1, len(bought) // 20)):
             basket.give_back(bought.pop())

@@ -53,19 +53,27 @@ def outline(root: Node, text: str) -> Outline:
 
 
 def _number_paths(found: Outline, numbers: dict[tuple[int, str], int], node: Node) -> None:
-    own = node.path
-    in_array = node.kind == ARRAY
-    nested = node.nested or in_array
+    own, nested = node.path, node.nested
+    if node.kind == ARRAY:
+        number = _number(found, numbers, (own, "[]"))
+        for child in node.items:
+            child.path, child.nested = number, True
+        return
     for child in node.items:
-        step = (own, "[]" if in_array else child.key)
-        number = numbers.get(step)
-        if number is None:
-            number = numbers[step] = len(found.keys)
-            found.keys.append(step[1])
-            found.parents.append(own)
-            found.below.append(0)
-        child.path = number
+        step = (own, child.key)
+        known = numbers.get(step)
+        child.path = _number(found, numbers, step) if known is None else known
         child.nested = nested
+
+
+def _number(found: Outline, numbers: dict[tuple[int, str], int], step: tuple[int, str]) -> int:
+    number = numbers.get(step)
+    if number is None:
+        number = numbers[step] = len(found.keys)
+        found.keys.append(step[1])
+        found.parents.append(step[0])
+        found.below.append(0)
+    return number
 
 
 def _add_units(found: Outline, node: Node, text: str) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from math import log2
 from statistics import fmean
+from typing import NamedTuple
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.score import IDENTITIES
@@ -62,8 +63,7 @@ class Table:
         return sum(rows > 0 for rows in self.depth)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """Where a unit stands: its table, its row, the number of its column."""
 
     table: Table
@@ -255,10 +255,15 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
     unfit: set[int] = set()
     places = {id(item): place for place, item in enumerate(array.items)}
     first, after = bisect_left(doc.starts, array.start), bisect_left(doc.starts, array.end)
+    parent, place = None, -1
     for unit in range(first, after):
         node = doc.nodes[unit]
-        place = places.get(id(_record(node, array)), -1)
-        column = found.setdefault(node.path, {})
+        if node.parent is not parent:
+            parent = node.parent
+            place = places.get(id(_record(node, array)), -1)
+        column = found.get(node.path)
+        if column is None:
+            column = found[node.path] = {}
         if place < 0 or place in column or doc.ends[unit] != node.end:
             unfit.add(node.path)
         column[place] = unit

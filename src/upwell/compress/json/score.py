@@ -105,6 +105,7 @@ def _path_salience(doc: Outline) -> list[float]:
     return found
 
 
+@lru_cache(maxsize=65_536)
 def _key_salience(key: str) -> float:
     parts = split_identifier(key)
     score = 0.0 if _TELLING.isdisjoint(parts) else 0.8
@@ -137,21 +138,24 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
                 score += weights[term] * more
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
-    nothing: dict[int, float] = {}
-    known: dict[tuple[int, int], float] = {}
+    around: dict[int, float] = {}
+    parent: Node | None = None
+    known: dict[int, dict[int, float]] = {}
+    here = known.setdefault(id(around), {})
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
-        path, own = first_like[node.path], hits.get(unit)
-        around = contexts.get(id(node.parent), nothing)
-        if own:
-            scores[unit] = worth(
-                path, {**around, **dict.fromkeys(own, 1.0)}, max(precision[path], 0.6)
-            )
+        if node.parent is not parent:
+            parent = node.parent
+            around = contexts[id(parent)]
+            here = known.setdefault(id(around), {})
+        path = first_like[node.path]
+        if unit in hits:
+            mine = {**around, **dict.fromkeys(hits[unit], 1.0)}
+            scores[unit] = worth(path, mine, max(precision[path], 0.6))
             continue
-        place = (path, id(around))
-        score = known.get(place)
+        score = here.get(path)
         if score is None:
-            score = known[place] = worth(path, around, precision[path])
+            score = here[path] = worth(path, around, precision[path])
         if score > 0.0:
             start, end = doc.starts[unit], doc.ends[unit]
             empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY
@@ -208,7 +212,7 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
     finder = Finder(question)
     memo: dict[str, tuple[dict[int, float], float]] = {}
     nothing: dict[int, float] = {}
-    lent: dict[int, dict[int, float]] = {}
+    made: dict[tuple[int, str], tuple[dict[int, float], float]] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
         above = credits[parent] if parent >= 0 else nothing
@@ -217,15 +221,16 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
             credits.append(above)
             precision.append(before)
             continue
-        found = memo.get(key)
-        if found is None:
-            found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
-        matched, share = found
-        if above and parent not in lent:
-            lent[parent] = {term: credit * _STEP_UP for term, credit in above.items()}
-        mine = lent[parent] if above else nothing
-        if matched:
-            mine = {**mine, **matched}
+        step = made.get((id(above), key))
+        if step is None:
+            found = memo.get(key)
+            if found is None:
+                found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
+            matched, share = found
+            mine = {term: credit * _STEP_UP for term, credit in above.items()}
+            mine = {**mine, **matched} if mine or matched else nothing
+            step = made[id(above), key] = (mine, share)
+        mine, share = step
         credits.append(mine)
         precision.append(0.75 * share + 0.25 * before if parent > 0 else share)
     return credits, precision
@@ -235,12 +240,15 @@ def _weights(
     doc: Outline, question: Question, hits: dict[int, set[int]], credits: list[dict[int, float]]
 ) -> list[float]:
     holding = [0] * len(question.terms)
-    for found in hits.values():
-        for term in found:
-            holding[term] += 1
-    for path, terms in enumerate(credits):
+    for terms in hits.values():
         for term in terms:
-            holding[term] += doc.below[path]
+            holding[term] += 1
+    below: dict[int, int] = {}
+    for found, values in zip(credits, doc.below, strict=True):
+        below[id(found)] = below.get(id(found), 0) + values
+    for found in {id(found): found for found in credits}.values():
+        for term in found:
+            holding[term] += below[id(found)]
     units = len(doc.nodes)
     return [
         term.weight * rarity(units, min(units, holding[number]))
@@ -298,12 +306,13 @@ def with_identities(doc: Outline, wanted: Sequence[int], asked: Mapping[int, flo
 def _identities(doc: Outline) -> dict[int, int]:
     """For each record (by `id`) the unit that names it, where there is one."""
     best: dict[int, tuple[int, int]] = {}
+    names = [key[1:-1].lower() for key in doc.keys]
+    ranks = {path: IDENTITIES.index(name) for path, name in enumerate(names) if name in IDENTITIES}
     for unit, node in enumerate(doc.nodes):
         record = node.parent
-        key = node.key[1:-1].lower()
-        if record is None or key not in IDENTITIES or doc.pieces[unit]:
+        if node.path not in ranks or record is None or doc.pieces[unit]:
             continue
-        rank = IDENTITIES.index(key)
+        rank = ranks[node.path]
         if id(record) not in best or rank < best[id(record)][0]:
             best[id(record)] = (rank, unit)
     return {record: unit for record, (_, unit) in best.items()}

@@ -24,7 +24,9 @@ _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
 """What may come next: after a comma, at the begin of a container, after an item without comma."""
 _NO_ITEMS: "list[Node]" = []
-"""Of every scalar: most of a tree are scalars, and a list for each costs more than its node."""
+_NO_UNITS: list[int] = []
+"""Of every scalar, and of every value until a unit of it is taken: most of a tree are scalars that
+are not, and a list for each costs more than its node."""
 
 
 class Node:
@@ -52,7 +54,7 @@ class Node:
         self.path = 0
         self.size = 1
         self.kept: list[Node] | None = None
-        self.units: list[int] = []
+        self.units = _NO_UNITS
 
     def lexeme(self, text: str) -> str:
         """The scalar as written; what strict JSON does not know becomes `null` (seed 002)."""

@@ -1,11 +1,14 @@
 """Writing what was bought of a JSON document as valid JSON."""
 
 from dataclasses import dataclass
+from operator import attrgetter
 
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.rows import ABSENT, NONE, SIGN, Table, Tables
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
 from upwell.ground.types import Omission
+
+_START = attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,7 @@ class Writer:
         self._style = style
         self._tables = tables
         self._told: set[int] = set()
+        self._has_signs = SIGN in text or "\\u2026" in text
         self.omitted: list[Omission] = []
 
     def write(self) -> str:
@@ -67,8 +71,12 @@ class Writer:
         if table is not None and table.is_worth_it:
             found.extend((self._head(table), ", "))
             self._tell(table, kept)
-        for child in kept:
-            found.extend((*self._row(child), between))
+        if table is not None and table.is_worth_it:
+            for child in kept:
+                found.extend((*self._row(child), between))
+        else:
+            for child in kept:
+                found.extend((child, between))
         mark = self._mark(node, kept)
         if mark:
             found.append(mark)
@@ -80,8 +88,10 @@ class Writer:
 
     def _left(self, node: Node) -> list[Node]:
         """What is kept in a container and not told in a row, in its order."""
-        kept = [child for child in node.kept or [] if id(child) not in self._told]
-        return sorted(kept, key=lambda child: child.start)
+        kept = node.kept or []
+        if self._told:
+            kept = [child for child in kept if id(child) not in self._told]
+        return sorted(kept, key=_START) if len(kept) > 1 else kept
 
     def _head(self, table: Table) -> str:
         """What stands in front of the rows: the values all have, the names of the columns."""
@@ -117,9 +127,8 @@ class Writer:
                 return
 
     def _row(self, node: Node) -> list[Node | str]:
-        """A record of a table as a row, anything else as it is."""
-        table = self._tables.of(node.parent) if node.parent is not None else None
-        units = self._tables.row(node) if table is not None and table.is_worth_it else []
+        """An item of a table as a row, if some of its values stand in one."""
+        units = self._tables.row(node)
         if not units:
             return [node]
         cells = ", ".join(
@@ -161,9 +170,10 @@ class Writer:
     def _dress(self, node: Node, said: str) -> str:
         """The mark as it may stand in `node`: an entry, an object among objects, a string."""
         name = SIGN
-        taken = {_plain(child.key) for child in node.items} if node.kind == OBJECT else set()
-        while name in taken:
-            name += SIGN
+        if self._has_signs and node.kind == OBJECT:
+            taken = {_plain(child.key) for child in node.items}
+            while name in taken:
+                name += SIGN
         if node.kind == OBJECT:
             return f'"{name}"{self._style.colon}"{said}"'
         if node.items[0].kind == OBJECT:
@@ -172,23 +182,23 @@ class Writer:
 
     def _missing_below(self, item: Node) -> int:
         """Scalars left out inside an item that was kept."""
-        missing = 0
+        missing = item.size
+        told_beside = self._tables.told_beside
         stack = [item]
         while stack:
             node = stack.pop()
-            missing += node.size - self._tables.told_beside(node)
-            if not node.items:
-                missing -= 1
-            else:
-                stack.extend(node.kept or [])
-                missing -= sum(child.size for child in node.kept or [])
-        return missing
+            missing -= told_beside(node)
+            for child in node.kept or ():
+                if child.items:
+                    stack.append(child)
+                else:
+                    missing -= 1
+        return missing if item.items else 0
 
     def _scalar(self, node: Node) -> str:
-        doc, units = self._doc, sorted(node.units)
-        if node.kind != SCALAR or not units or doc.starts[units[0]] == node.start:
+        if not node.units or self._doc.starts[node.units[0]] == node.start:
             return self._leaf(node)
-        return '"' + self._pieces(node, units) + '"'
+        return '"' + self._pieces(node, sorted(node.units)) + '"'
 
     def _pieces(self, node: Node, units: list[int]) -> str:
         doc = self._doc

@@ -44,9 +44,14 @@ def _fold_equal(text: str) -> str:
 def _fold_alike(text: str) -> str:
     rows = text.split("\n")
     words = [row.split(" ") for row in rows]
+    sizes = [len(row) for row in words]
     folded: list[str] = []
     at = 0
     while at < len(rows):
+        if sizes[at : at + MIN_RUN].count(sizes[at]) < MIN_RUN:
+            folded.append(rows[at])
+            at += 1
+            continue
         after, same = _run(words, at)
         if after - at < MIN_RUN or any(_SLOT in words[at][place] for place in same):
             folded.append(rows[at])

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 
 from upwell.ground.text.safe import boundary
 
@@ -43,7 +44,7 @@ class Units:
         self.starts.extend(bounds[:-1])
         self.ends.extend(bounds[1:])
         self.salience.extend(salience)
-        self.needs.extend([needs] * (len(bounds) - 1))
+        self.needs.extend(repeat(needs, len(bounds) - 1))
 
     def __len__(self) -> int:
         return len(self.starts)

@@ -3,10 +3,12 @@
 import re
 from functools import lru_cache
 from itertools import accumulate, pairwise
+from operator import sub
 from typing import TYPE_CHECKING, Any
 
 from upwell.compress.units.base import LONG_LINE, Units, pieces
 from upwell.compress.units.plain import split as split_plain
+from upwell.compress.units.scaffold import Scaffold, scaffold
 from upwell.ground.text.language import language_in, language_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ GRAMMARS = {
 }
 _SCRIPT = """function_declaration class_declaration method_definition
     generator_function_declaration"""
-_C = "function_definition struct_specifier enum_specifier union_specifier type_definition"
+_C = "function_definition struct_specifier: enum_specifier: union_specifier: type_definition"
 _DEFINITIONS = {
     "python": "function_definition class_definition",
     "javascript": _SCRIPT,
@@ -37,23 +39,29 @@ _DEFINITIONS = {
     "java": "class_declaration interface_declaration method_declaration constructor_declaration "
     "enum_declaration record_declaration annotation_type_declaration",
     "c": _C,
-    "cpp": f"{_C} class_specifier namespace_definition",
+    "cpp": f"{_C} class_specifier: namespace_definition",
 }
+"""Kinds of nodes; with a colon those that define something only where they have a body."""
 _DEFINITIONS["tsx"] = _DEFINITIONS["typescript"]
 
 _MAX_CHARS = 2_000_000
 _SIGNATURE_LINES = 6
-_SHORT_COMMENT = 13
+_COMMENT = r"""(?:\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})"""
 _LOOKS = re.compile(
-    r"""\s*+(?:(?P<empty>\S{0,2}\s*\Z)|(?P<comment>\#!|\#\ |//|/\*|\*|<!--|\"{3}|'{3})
+    rf"""\n[^\S\n]*+(?:(?P<empty>\S{{0,2}}[^\S\n]*+(?=\n|\Z))
+    |(?P<remark>(?={_COMMENT})[^\n]{{0,12}}(?=\n|\Z))|(?P<comment>{_COMMENT})
     |(?P<imports>import\ |from\ |use\ |\#include|package\ |require|using\ )
-    |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*\s*
-    [A-Z][A-Z0-9_]{2,}\b.*(?:=|\s\S))
-    |(?P<telling>return|raise|throw|panic|assert|default|else|case\ ))""",
+    |(?P<constant>(?:(?:export|pub|static|final|const|public|private|\#define)\ )*[^\S\n]*
+    [A-Z][A-Z0-9_]{{2,}}\b.*(?:=|[^\S\n]\S))
+    |(?P<telling>return|raise|throw|panic|assert|default|else|case\ )|)""",
     re.X,
 )
+"""Matches every line once, by the line break before it."""
 _CALLABLE, _NAMED = 4.0, 3.0
-_WORTH = {"empty": -5.0, "comment": 1.0, "imports": -0.5, "constant": 2.0, "telling": 0.6}
+_WORTH = {
+    "empty": -5.0, "remark": -1.0, "comment": 1.0, "imports": -0.5, "constant": 2.0,
+    "telling": 0.6, None: 0.0,
+}  # fmt: skip
 
 
 @lru_cache(maxsize=16)
@@ -65,9 +73,11 @@ def _tools(language: str) -> tuple[Any, Any]:
 
     module, entry = GRAMMARS[language]
     grammar = Language(getattr(import_module(module), entry)())
-    names = _DEFINITIONS[language].split()
-    query = Query(grammar, "\n".join(f"({name}) @definition" for name in names))
-    return Parser(grammar), query
+    kinds = [
+        f"({kind[:-1]} body: (_))" if kind[-1] == ":" else f"({kind})"
+        for kind in _DEFINITIONS[language].split()
+    ]
+    return Parser(grammar), Query(grammar, "\n".join(f"{kind} @definition" for kind in kinds))
 
 
 def split(text: str, name: str = "") -> Units:
@@ -78,7 +88,7 @@ def split(text: str, name: str = "") -> Units:
     rows = _row_starts(text)
     units = Units()
     units.reach = 2
-    _add_lines(units, text, rows, _definitions(text, language))
+    _add_lines(units, text, rows, definitions(scaffold(text, language), language))
     return units
 
 
@@ -94,24 +104,26 @@ def _row_starts(text: str) -> list[int]:
     return starts
 
 
-def _definitions(text: str, language: str) -> list[tuple[int, int, int]]:
+def definitions(source: Scaffold, language: str) -> list[tuple[int, int, int]]:
     """(first row, row after the signature, row after the end) of every definition, outer first."""
     from tree_sitter import QueryCursor
 
     parser, query = _tools(language)
-    tree = parser.parse(text.encode("utf-8", "replace"))
+    tree = parser.parse(source.text.encode("utf-8", "replace"))
     found = QueryCursor(query).captures(tree.root_node).get("definition", [])
-    spans = {_span(node) for node in found}
+    spans = {_span(node, source.rows) for node in found}
     return sorted(spans, key=lambda span: (span[0], -span[2]))
 
 
-def _span(node: "Node") -> tuple[int, int, int]:
-    first, last = node.start_point[0], node.end_point[0] + 1
+def _span(node: "Node", rows: list[int]) -> tuple[int, int, int]:
+    begin = node.start_point[0]
+    first, last = rows[begin], rows[node.end_point[0]] + 1
     body = node.child_by_field_name("body")
     head = last
     if body is not None:
         row = body.start_point[0]
-        head = row if row > first and _begins_row(node, body) else row + 1
+        above = row > begin and _begins_row(node, body)
+        head = rows[row - 1] + 1 if above else rows[row] + 1
     return first, min(max(head, first + 1), first + _SIGNATURE_LINES, last), last
 
 
@@ -130,6 +142,7 @@ def _add_lines(
     ahead = iter([*definitions, (len(rows), 0, 0)])
     following = next(ahead)
     row, count = 0, len(rows) - 1
+    looks = _looks(text)[:count]
     while row < count:
         while around and around[-1][0] <= row:
             around.pop()
@@ -146,21 +159,21 @@ def _add_lines(
             row = head
             continue
         stop = min(following[0], around[-1][0] if around else count, count)
-        _add_plain(units, text, rows[row : stop + 1], needs)
+        _add_plain(units, text, rows[row : stop + 1], looks[row:stop], needs)
         row = stop
 
 
-def _add_plain(units: Units, text: str, rows: list[int], needs: tuple[int, ...]) -> None:
+def _add_plain(
+    units: Units, text: str, rows: list[int], looks: list[float], needs: tuple[int, ...]
+) -> None:
     """The lines between two rows where a definition begins or ends."""
     depth = 0.3 * len(needs)
-    spans = list(pairwise(rows))
-    worth = [_weight(text, start, end) - depth for start, end in spans]
-    if max(end - start for start, end in spans) <= LONG_LINE:
-        units.add_row(rows, worth, needs)
+    if max(map(sub, rows[1:], rows)) <= LONG_LINE:
+        units.add_row(rows, [own - depth for own in looks], needs)
         return
-    for (start, end), own in zip(spans, worth, strict=True):
+    for (start, end), own in zip(pairwise(rows), looks, strict=True):
         for first, last in pieces(text, start, end):
-            units.add(first, last, own, needs)
+            units.add(first, last, own - depth, needs)
 
 
 def _signature(text: str, start: int, end: int) -> float:
@@ -168,11 +181,6 @@ def _signature(text: str, start: int, end: int) -> float:
     return _CALLABLE if text.find("(", start, end) >= 0 else _NAMED
 
 
-def _weight(text: str, start: int, end: int) -> float:
-    found = _LOOKS.match(text, start, end)
-    if found is None:
-        return 0.0
-    looks = found.lastgroup or ""
-    if looks == "comment" and end - found.start(looks) <= _SHORT_COMMENT:
-        return -1.0
-    return _WORTH[looks]
+def _looks(text: str) -> list[float]:
+    """What every line is worth by its looks."""
+    return [_WORTH[found.lastgroup] for found in _LOOKS.finditer("\n" + text)]

@@ -1,6 +1,7 @@
 """Where a text speaks of trouble, warns, or sums up: found once for the whole text."""
 
 import math
+import sys
 from bisect import bisect_left
 
 from upwell.compress.relevance import lowered
@@ -37,11 +38,11 @@ class Marks:
         """What `text[start:end]` is worth by its words and its length: trouble first, short
         before long."""
         score = 0.0
-        if _inside(self._trouble, start, end):
+        if self._trouble[bisect_left(self._trouble, start)] < end:
             score += 3.0
-        elif _inside(self._warning, start, end):
+        elif self._warning[bisect_left(self._warning, start)] < end:
             score += 1.5
-        if _inside(self._summary, start, end):
+        if self._summary[bisect_left(self._summary, start)] < end:
             score += 2.0
         size = end - start
         return score - (_LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size))
@@ -55,6 +56,7 @@ _LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
 
 
 def _places(low: str, words: list[str]) -> list[int]:
+    """Where one of `words` begins, in order, and behind the last a place that is in no unit."""
     found: list[int] = []
     for word in words:
         at = low.find(word)
@@ -62,9 +64,5 @@ def _places(low: str, words: list[str]) -> list[int]:
             found.append(at)
             at = low.find(word, at + len(word))
     found.sort()
+    found.append(sys.maxsize)
     return found
-
-
-def _inside(places: list[int], start: int, end: int) -> bool:
-    at = bisect_left(places, start)
-    return at < len(places) and places[at] < end

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from upwell.compress.normalise.logs import HEAD
 from upwell.compress.units.base import Units, lines
@@ -41,8 +41,7 @@ def _template(line: str) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line of a log. Of a fold (`normalise/logs.py`) it says what its head says as well:
     `head` is the unit of that, and `shape` its words."""
 

@@ -12,15 +12,21 @@ _TABLE_LINES = 60
 _SOME_CODE = 0.15
 """With a smaller share of lines like code a text is none, and its language need not be known."""
 
-_DIFF = re.compile(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
-_COMMIT = re.compile(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
-_GREP = re.compile(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
-_FRAME = re.compile(
+
+def _lines(pattern: str) -> re.Pattern[str]:
+    """Finds lines that begin with `pattern`, in a text with a line break before each line."""
+    return re.compile(rf"\n(?:{pattern})", re.M)
+
+
+_DIFF = _lines(r"diff --git |@@ -\d+(?:,\d+)? \+\d+|--- \S|\+\+\+ \S|Index: ")
+_COMMIT = _lines(r"(?:\* )?commit [0-9a-f]{7,40}\b|[0-9a-f]{7,12} (?:\([^)]*\) )?\S")
+_GREP = _lines(r"(?:[\w.@+-]*/)*[\w.@+-]+[-:]\d+[-:]|(?:[\w.@+-]+/)+[\w.@+-]+\.\w+:\S?")
+_FRAME = _lines(
     r'\s++(?:at .+[:(]\S+|File ".+", line \d+|\d+: +(?:0x[0-9a-f]+ - )?[\w:<>]+'
     r"|\S+\.go:\d+ \+0x|from \S+:\d+:in )"
     r"|Traceback \(most recent|\s*+Caused by:|goroutine \d+ \[|thread '.*' panicked"
 )
-_TEST = re.compile(
+_TEST = _lines(
     r"test \S.* \.\.\. |\S+::\S+.*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
     r"|ERROR) \S+::"
     r"|=+ .*(?:test session|passed|failed|FAILURES|short test summary).*=|--- (?:PASS|FAIL|SKIP): "
@@ -28,7 +34,7 @@ _TEST = re.compile(
     r"|(?:not )?ok \d+ |\s*(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
     r"|\[ +(?:OK|FAILED|RUN|PASSED) +\]|Tests run: \d+"
 )
-_LOG = re.compile(
+_LOG = _lines(
     r"\[?\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d|\[?\d\d:\d\d:\d\d\b|[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d "
     r"|\[?(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|[IWEF]\d{4} \d\d:"
     r"|\d{1,3}(?:\.\d{1,3}){3} \S+ \S+ \[|\d{6} \d{6} |\d{10}(?:\.\d+)? |\[[ \d]+\.\d{3,}\] "
@@ -36,13 +42,13 @@ _LOG = re.compile(
     r"|\d\d/\d\d/\d\d \d\d:\d\d:\d\d"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_HEADING = re.compile(r" {0,3}#{1,6} \S")
-_FENCE = re.compile(r" {0,3}(?:```|~~~)")
-_MD_LINE = re.compile(
+_HEADING = _lines(r" {0,3}#{1,6} \S")
+_FENCE = _lines(r" {0,3}(?:```|~~~)")
+_MD_LINE = _lines(
     r"\s*+(?:[-*+] \S|\d+[.)] \S|> |\|.*\|)"
     r"|[^\[\n]*+\[[^\]\n]*\]\([^)\s]+\)|[^*`\n]*+(?:\*\*\w|`[^`\n]+`)"
 )
-_SETEXT = re.compile(r" {0,3}(?:={3,}|-{3,})\s*$")
+_SETEXT = _lines(r" {0,3}(?:={3,}|-{3,})[^\S\n]*$")
 _HTML_START = re.compile(
     r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html\b)", re.I | re.S
 )
@@ -56,13 +62,13 @@ _HTTP = re.compile(
     r"|PATCH|DELETE)\s+https?://"
 )
 _VERBS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
-_CODE = re.compile(
+_CODE = _lines(
     r"\s*+(?:def |async def |class \w|import \w|from [\w.]+ import |export |const |let "
     r"|var |function\b"
     r"|func |fn |pub |use \w+::|impl\b|package |struct |interface |type \w+ |enum "
     r"|namespace |template"
     r"|public |private |protected |static |#include|#define|#ifn?def|@\w+|return\b|if ?\(|for ?\("
-    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}]\s*$|\s*+(?:if|elif|for|while|with|try"
+    r"|while ?\(|switch ?\(|//|/\*|\*/|\* )|.*[;{}][^\S\n]*$|\s*+(?:if|elif|for|while|with|try"
     r"|except)\b.*:$"
 )
 
@@ -124,54 +130,39 @@ def _is_html(sample: str) -> bool:
     return tags > 0.1 * len(sample) and sample.count("</") >= 3
 
 
-def _share(pattern: re.Pattern[str], lines: list[str]) -> float:
-    return sum(1 for line in lines if pattern.match(line)) / len(lines)
-
-
-def _more(pattern: re.Pattern[str], lines: list[str], share: float) -> bool:
-    """Does `pattern` fit more than `share` of `lines`? Looks no further than it takes to know."""
-    wanted = share * len(lines)
-    found, missing = 0, 0
-    for line in lines:
-        if pattern.match(line):
-            found += 1
-            if found > wanted:
-                return True
-        else:
-            missing += 1
-            if len(lines) - missing <= wanted:
-                return False
-    return False
+def _share(pattern: re.Pattern[str], rows: str) -> float:
+    return len(pattern.findall(rows)) / rows.count("\n")
 
 
 def _by_shape(sample: str, lines: list[str]) -> Kind:
-    if _DIFF.match(lines[0]) and re.search(r"^@@ |^diff --git ", sample, re.M):
+    rows = "\n" + "\n".join(lines)
+    if _DIFF.match(rows) and re.search(r"^@@ |^diff --git ", sample, re.M):
         return Kind.DIFF
-    if _COMMIT.match(lines[0]) and (
-        _more(_COMMIT, lines, 0.8) or re.search(r"^Author: ", sample, re.M)
+    if _COMMIT.match(rows) and (
+        _share(_COMMIT, rows) > 0.8 or re.search(r"^Author: ", sample, re.M)
     ):
         return Kind.GIT_LOG
-    if _more(_TEST, lines, 0.15) or "= test session starts =" in sample:
+    if _share(_TEST, rows) > 0.15 or "= test session starts =" in sample:
         return Kind.TEST_OUTPUT
-    if _more(_FRAME, lines, 0.2):
+    if _share(_FRAME, rows) > 0.2:
         return Kind.STACK_TRACE
-    if _more(_LOG, lines, 0.4):
+    if _share(_LOG, rows) > 0.4:
         return Kind.LOG
-    if _more(_GREP, lines, 0.6):
+    if _share(_GREP, rows) > 0.6:
         return Kind.GREP
     if delimiter_of(lines):
         return Kind.CSV
-    return _prose_or_code(sample, lines)
+    return _prose_or_code(sample, rows)
 
 
-def _prose_or_code(sample: str, lines: list[str]) -> Kind:
-    fences = sum(1 for line in lines if _FENCE.match(line))
-    code, markup = _share(_CODE, lines), _share(_MD_LINE, lines)
+def _prose_or_code(sample: str, rows: str) -> Kind:
+    fences = len(_FENCE.findall(rows))
+    code, markup = _share(_CODE, rows), _share(_MD_LINE, rows)
     language, signs = likeness(sample[:LANGUAGE_CHARS]) if code > _SOME_CODE else ("", 0.0)
     if not fences and code > max(_SOME_CODE, markup) and signs > 0.05:
         return Kind.CODE
-    headings = sum(1 for line in lines if _HEADING.match(line))
-    setext = sum(1 for line in lines if _SETEXT.match(line))
+    headings = len(_HEADING.findall(rows))
+    setext = len(_SETEXT.findall(rows))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
         return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
     return Kind.CODE if language and code > 0.5 else Kind.TEXT

@@ -53,18 +53,22 @@ def language_in(text: str) -> str:
 def likeness(sample: str) -> tuple[str, float]:
     """The language that `sample` looks most like, and how many of its signs a line has."""
     begin = sample[:_BEGIN_CHARS]
-    best, signs, others = _most_like(begin)
+    counts = {language: _signs(begin, language) for language in _LITERALS}
+    best, signs, others = _most_like(counts)
     if len(sample) > _BEGIN_CHARS and (signs < _MANY_SIGNS or signs < 2 * others):
-        begin = sample
-        best, signs, others = _most_like(sample)
+        # A sign where the begin ends is in neither part; one of a few dozen decides nothing.
+        rest, begin = sample[_BEGIN_CHARS:], sample
+        counts = {language: seen + _signs(rest, language) for language, seen in counts.items()}
+        best, signs, _ = _most_like(counts)
     rows = 1 + begin.count("\n")
     return (best, signs / rows) if signs >= 3 else ("", 0.0)
 
 
-def _most_like(sample: str) -> tuple[str, int, int]:
-    """A language, how many of its signs are in `sample`, and how many of the next best's."""
-    scores = {
-        language: sum(map(sample.count, literals)) for language, literals in _LITERALS.items()
-    }
-    best, second = sorted(scores, key=lambda language: -scores[language])[:2]
-    return best, scores[best], scores[second]
+def _signs(sample: str, language: str) -> int:
+    return sum(map(sample.count, _LITERALS[language]))
+
+
+def _most_like(counts: dict[str, int]) -> tuple[str, int, int]:
+    """A language, how many of its signs were seen, and how many of the next best's."""
+    best, second = sorted(counts, key=lambda language: -counts[language])[:2]
+    return best, counts[best], counts[second]

@@ -27,6 +27,10 @@ HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
 _SIGNS = frozenset("#`~=-*+>|_0123456789")
 """What a line begins with that may be more than prose."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
+_PLAIN = re.compile(
+    r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++)"
+)
+"""Lines of prose without any such sign, or blank ones, as many as follow one another."""
 
 
 class Block(NamedTuple):
@@ -80,19 +84,34 @@ def blocks(text: str) -> list[Block]:
         scan.begin(FENCE, 0)
         at = front.end()
         scan.close(at)
-    fence = ""
-    for row in text[at:].split("\n"):
-        end = min(at + len(row) + 1, len(text))
-        line = row.rstrip("\r")
-        if fence:
-            if _closes(line, fence):
-                fence = ""
-                scan.close(end)
-        elif at < end:  # behind the last line break there is no line
-            fence = _line(scan, line, at, end)
+    while at < len(text):
+        plain = _PLAIN.match(text, at)
+        if plain is not None:
+            _plain_lines(scan, at, blank=plain.lastgroup == BLANK)
+            at = plain.end()
+            continue
+        end = _line_end(text, at)
+        fence = _line(scan, text[at:end].rstrip("\r\n"), at, end)
         at = end
+        if fence:
+            at = _fence_end(text, at, fence)
+            scan.close(at)
     scan.close(len(text))
     return scan.blocks
+
+
+def _line_end(text: str, at: int) -> int:
+    return text.find("\n", at) + 1 or len(text)
+
+
+def _fence_end(text: str, at: int, fence: str) -> int:
+    """The end of the line that closes a fence, the end of the text where none does."""
+    while (found := text.find(fence, at)) >= 0:
+        start, end = text.rfind("\n", at - 1, found) + 1, _line_end(text, found)
+        if _closes(text[start:end], fence):
+            return end
+        at = end
+    return len(text)
 
 
 def _closes(line: str, fence: str) -> bool:
@@ -100,8 +119,8 @@ def _closes(line: str, fence: str) -> bool:
     return len(stripped) >= len(fence) and not stripped.strip(fence[0]) and line[:4].strip() != ""
 
 
-def _plain_line(scan: _Scan, at: int, *, blank: bool) -> None:
-    """A blank line or one of prose: goes on with what is open, or begins it."""
+def _plain_lines(scan: _Scan, at: int, *, blank: bool) -> None:
+    """Blank lines or some of prose: they go on with what is open, or begin it."""
     kind = scan.open[0] if scan.open else ""
     if blank and kind != BLANK:
         scan.begin(BLANK, at)
@@ -113,7 +132,7 @@ def _line(scan: _Scan, line: str, at: int, end: int) -> str:
     """Take in one line outside of fences; returns the fence that it opens, or ""."""
     bare = line.strip()
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
-        _plain_line(scan, at, blank=not bare)
+        _plain_lines(scan, at, blank=not bare)
         return ""
     sign = bare[0]
     if sign in "`~" and (match := _FENCE.match(line)) is not None:

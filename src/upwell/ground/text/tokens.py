@@ -93,8 +93,10 @@ def count(text: str) -> int:
     return int(weigh(text)) + 1 if text else 0
 
 
-def exceeds(text: str, limit: int) -> bool:
+def exceeds(text: str, limit: float) -> bool:
     """`count(text) > limit`, reading no more of a long text than it takes to know."""
+    if len(text) <= 2 * _BLOCK:
+        return count(text) > limit
     total = 0.0
     for start in range(0, len(text), _BLOCK):
         total += weigh(text[start : start + _BLOCK])

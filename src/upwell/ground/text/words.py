@@ -11,7 +11,6 @@ from functools import lru_cache
 from upwell.ground.text.lexicon import shipped
 
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W\d_]+)?")
-_IDENTIFIER = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _ASCII_PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]*[a-z0-9]+|[A-Z]+")
 _SEPARATOR = re.compile(r"[\W_]+")
@@ -79,16 +78,6 @@ def informative(found: Iterable[str]) -> list[str]:
         if (len(term) > 1 and term not in stop) or _CJK.search(term):
             seen.setdefault(term)
     return list(seen)
-
-
-def identifiers(text: str) -> list[str]:
-    """Names that look like code in `text`: with an underscore, a dot inside or mixed case."""
-    found: dict[str, None] = {}
-    for match in _IDENTIFIER.finditer(text):
-        name = match.group()
-        if "_" in name.strip("_") or _CAMEL.search(name) or "." in name:
-            found.setdefault(name)
-    return list(found)
 
 
 def split_identifier(name: str) -> list[str]:

@@ -1,0 +1,71 @@
+"""How arguments and options are shown in `--help`, and what is said of one that is wrong: in the
+words of who types them, not with the names of types."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+from typer.exceptions import TyperException
+
+WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
+
+
+def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
+    """The command of `app`, whose help names what to type by a word, like TEXT or N."""
+    command = typer.main.get_command(app)
+    assert isinstance(command, TyperCommand | TyperGroup)
+    for parameter in _parameters(command):
+        if isinstance(parameter, TyperArgument):
+            parameter.metavar = parameter.metavar or (parameter.name or "").upper()
+            vars(parameter)["display_type_rich"] = _unsaid
+            vars(parameter)["_usage_display_name"] = lambda it=parameter: _in_usage(it)
+        elif isinstance(parameter, TyperOption):
+            parameter.metavar = parameter.metavar or WORDS.get(_kind(parameter))
+            vars(parameter)["_get_number_range_help_str"] = lambda it=parameter: bounds(it)
+    return command
+
+
+def complaint(error: TyperException) -> str:
+    """What is wrong with a command line, and with which value of it."""
+    parameter = getattr(error, "param", None)
+    values = _refused(error)
+    if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
+        within = bounds(parameter)
+        wanted = f"a whole number, {within}" if within else "a whole number"
+        return f"{parameter.opts[-1]} is {values[0]!r}: must be {wanted}"
+    said = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
+    return said.rstrip(".") if "\n" not in said else said
+
+
+def bounds(parameter: TyperOption | TyperArgument) -> str | None:
+    """The numbers that it may be, None where all are."""
+    least, most = parameter.min, parameter.max
+    if least is None:
+        return None if most is None else f"{most} at most"
+    return f"{least} or more" if most is None else f"{least} to {most}"
+
+
+def _parameters(command: Any) -> Iterator[Any]:
+    yield from command.params
+    for verb in getattr(command, "commands", {}).values():
+        yield from _parameters(verb)
+
+
+def _kind(parameter: TyperOption) -> Any:
+    return parameter.type_descriptor.annotation
+
+
+def _refused(error: TyperException) -> list[Any]:
+    """The values that were no good, as they were typed."""
+    faults: list[Any] = getattr(error.__cause__, "errors", list)()
+    return [fault["input"] for fault in faults]
+
+
+def _in_usage(argument: TyperArgument) -> str:
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return f"{name}..." if argument.nargs != 1 else f"{name}"
+
+
+def _unsaid(ctx: object) -> None:
+    """An argument's name says what it is; its type is not shown beside it."""

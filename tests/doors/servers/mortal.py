@@ -1,0 +1,68 @@
+"""A server over HTTP that dies over some calls, after it wrote down that it was called; somebody
+starts it anew at the same address."""
+
+import argparse
+import os
+import socket
+import subprocess
+import sys
+import time
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import web
+
+DEADLY = ("read", "write")
+AWAY_SECONDS = 0.5
+
+
+class Mortal(web.Web):
+    calls = Path()
+
+    def call(self, identity: Any, params: Any) -> None:
+        name = params["name"]
+        if name not in DEADLY:
+            super().call(identity, params)
+            return
+        before = self.calls.read_text().count(name) if self.calls.exists() else 0
+        with self.calls.open("a") as file:
+            file.write(f"{name}\n")
+        if before < params["arguments"].get("deaths", 1):
+            os._exit(1)
+        self.send(200, web.message(identity, web.said("alive")))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=Path, required=True)
+    parser.add_argument("--port", type=int, default=0)
+    options = parser.parse_args()
+    web.TOOLS = ["echo", *DEADLY]
+    web.READ_ONLY = ("echo", "read")
+    if options.port:
+        Mortal.calls = options.calls
+        ThreadingHTTPServer(("127.0.0.1", options.port), Mortal).serve_forever()
+    port = free_port()
+    again = [sys.executable, __file__, "--calls", str(options.calls), "--port", str(port)]
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+    while True:
+        child = subprocess.Popen(again)
+        try:
+            child.wait()
+            time.sleep(AWAY_SECONDS)
+        except KeyboardInterrupt:
+            child.terminate()
+            child.wait()
+            return
+
+
+if __name__ == "__main__":
+    main()

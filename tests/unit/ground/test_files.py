@@ -1,0 +1,41 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from upwell.ground import files
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import exclusively, stamp, write_whole, writing
+
+
+def test_a_stamp_differs_when_a_file_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    assert stamp(path) is None
+    write_whole(path, "one")
+    first = stamp(path)
+    write_whole(path, "two")
+    assert None is not first != stamp(path)
+
+
+def test_a_lock_that_is_held_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
+    with (
+        exclusively(tmp_path / "file"),
+        pytest.raises(StoreUnwritable, match="held by another process"),
+        exclusively(tmp_path / "file"),
+    ):
+        pytest.fail("two at once")
+
+
+def test_a_lock_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
+    os.mkdir(tmp_path / "file.lock")
+    with pytest.raises(StoreUnwritable, match="cannot write"), exclusively(tmp_path / "file"):
+        pytest.fail("without a lock")
+
+
+def test_what_the_system_refuses_is_said_in_our_words(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "file"
+    with pytest.raises(StoreUnwritable, match=r"cannot write .*nowhere"), writing(path):
+        write_whole(path, "text")

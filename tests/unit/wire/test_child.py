@@ -1,0 +1,68 @@
+"""A child that ends, and what it leaves behind."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from upwell.wire.child import Command, start
+from upwell.wire.watcher import Watcher
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
+
+
+async def test_who_waits_for_the_last_words_is_told_though_it_is_stopped_meanwhile():
+    """What it started holds its stderr open: the last words may still come, until the stop."""
+    command = Command(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
+    child = await start(command, os.environ)
+    waiting = asyncio.create_task(child.obituary(20.0))
+    await asyncio.sleep(0.3)
+    await child.stop()
+    assert await waiting == "it ended with exit code 3; its stderr ended: oh"
+
+
+def sleeper() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "1000"], start_new_session=True)
+
+
+def ended(process: subprocess.Popen[bytes], within_seconds: float = 20.0) -> bool:
+    try:
+        return process.wait(within_seconds) == -signal.SIGKILL
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        return False
+
+
+@LINUX
+def test_only_the_groups_that_are_left_are_ended():
+    watcher = Watcher()
+    sleepers = [sleeper() for _ in range(4)]
+    for one in sleepers:
+        watcher.watch(one.pid)
+    for released in (1, 3):
+        watcher.release(sleepers[released].pid)
+    watcher.close()
+    assert [ended(sleepers[n]) for n in (0, 2)] == [True, True]
+    assert [sleepers[n].poll() for n in (1, 3)] == [None, None]
+    for released in (1, 3):
+        sleepers[released].kill()
+        sleepers[released].wait()
+
+
+@LINUX
+def test_a_shell_that_somebody_ended_is_replaced():
+    watcher = Watcher()
+    first, second = sleeper(), sleeper()
+    watcher.watch(first.pid)
+    shell = watcher.shell
+    os.kill(shell, signal.SIGKILL)
+    os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)
+    watcher.watch(second.pid)
+    assert watcher.shell not in (0, shell)
+    watcher.close()
+    assert ended(first)
+    assert ended(second)
