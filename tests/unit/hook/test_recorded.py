@@ -84,3 +84,9 @@ def test_a_failed_tool_says_what_it_worked_on() -> None:
     assert failed is not None
     assert (failed.tool, failed.args) == ("Bash", {"command": "false"})
     assert failed.reply is None
+
+
+def test_what_claude_code_has_put_on_disk_is_not_taken_for_the_whole() -> None:
+    replies = [event for _, event in recordings("claude", CWD) if "tool_response" in event]
+    kept = [one for one in replies if "persistedOutputPath" in one["tool_response"]]
+    assert [found.reply for event in kept if (found := read("claude", "", event))] == [None]
