@@ -76,38 +76,24 @@ def claude_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
     return recorded_read("claude", "PostToolUse", cwd, "Read", **given)
 
 
+def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
+    return recorded("codex", event, cwd, session_id="0199", **more)
+
+
 def codex_read(cwd: str, file: str, tool: str = "Bash") -> dict[str, Any]:
     """Codex has no tool that reads files: it runs a shell."""
-    return {
-        "cwd": cwd,
-        "hook_event_name": "PostToolUse",
-        "model": "gpt-5.4-codex",
-        "permission_mode": "default",
-        "session_id": "0199",
-        "tool_input": {"command": f"sed -n '1,120p' {file}"},
-        "tool_name": tool,
-        "tool_response": "x\n",
-        "tool_use_id": "call_1",
-        "transcript_path": None,
-        "turn_id": "2",
-    }
+    given = {"command": f"sed -n '1,120p' {file}"}
+    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=given)
 
 
 def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
-    base = {
-        "session_id": "gem-1",
-        "transcript_path": f"{cwd}/.t/chat.json",
-        "cwd": cwd,
-        "hook_event_name": event,
-        "timestamp": "2026-09-18T10:00:00.000Z",
-    }
-    return {**base, **more}
+    return recorded("gemini", event, cwd, session_id="gem-1", **more)
 
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
-    reply = {"llmContent": "x", "returnDisplay": "", "error": None}
-    given = {"absolute_path": file}
-    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given, tool_response=reply)
+    """The path is the model's: absolute, or as here below the folder."""
+    given = {"file_path": file.removeprefix(f"{cwd}/")}
+    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given)
 
 
 def cursor(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -164,8 +150,8 @@ HOSTS: dict[str, Documented] = {
     ),
     "codex": Documented(
         args=lambda _: [],
-        session=lambda cwd: claude_like("0199", cwd, "SessionStart", source="startup"),
-        prompt=lambda cwd, said: claude_like("0199", cwd, "UserPromptSubmit", prompt=said),
+        session=lambda cwd: codex(cwd, "SessionStart"),
+        prompt=lambda cwd, said: codex(cwd, "UserPromptSubmit", prompt=said),
         tool=codex_read,
         write=lambda cwd, file: codex_read(cwd, file, "apply_patch"),
         words={"session": "SessionStart", "prompt": "UserPromptSubmit", "tool": "PostToolUse"},
@@ -173,7 +159,7 @@ HOSTS: dict[str, Documented] = {
     ),
     "gemini": Documented(
         args=lambda _: [],
-        session=lambda cwd: gemini(cwd, "SessionStart", source="startup"),
+        session=lambda cwd: gemini(cwd, "SessionStart"),
         prompt=lambda cwd, said: gemini(cwd, "BeforeAgent", prompt=said),
         tool=gemini_read,
         write=lambda cwd, file: gemini_read(cwd, file, "write_file"),

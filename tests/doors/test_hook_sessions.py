@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.doors.hook_events import HOSTS as DOCUMENTED
-from tests.doors.hook_events import claude_like, cursor, gemini
+from tests.doors.hook_events import claude_like, codex, cursor, gemini
 from tests.doors.hooked import House
 
 TEXT = "The {} winch needs grease every 40 hours, by Marguerite"
@@ -62,8 +62,8 @@ def until(true: Callable[[], bool]) -> bool:
 
 COMPACTING: Mapping[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
     "claude": ([], lambda cwd: claude_like("8f14e45f", cwd, "PreCompact", trigger="auto")),
-    "codex": ([], lambda cwd: claude_like("0199", cwd, "PreCompact", trigger="manual")),
-    "gemini": ([], lambda cwd: gemini(cwd, "PreCompress", trigger="auto")),
+    "codex": ([], lambda cwd: codex(cwd, "PreCompact", trigger="manual")),
+    "gemini": ([], lambda cwd: gemini(cwd, "PreCompress", trigger="manual")),
     "cursor": ([], lambda cwd: cursor(cwd, "preCompact", trigger="auto", message_count=90)),
     "copilot": (
         ["preCompact"],
@@ -81,6 +81,24 @@ def test_what_was_told_is_told_again_after_a_compaction(house: House, host: str)
     assert house.hook(host, *args, event=compacting(str(house.project))).json == {}
     assert until(lambda: "needs grease" in read(house, host))
     assert read(house, host) == "{}"
+
+
+def test_gemini_announces_what_it_may_not_do(house: House) -> None:
+    """Before every request to its model it says that it may compress; the history tells."""
+    cwd = str(house.project)
+    announced = gemini(cwd, "PreCompress", trigger="auto")
+    house.hook("gemini", event=COMPACTING["gemini"][1](cwd))
+    assert until(lambda: "needs grease" in read(house, "gemini"))
+    house.hook("gemini", event=announced)
+    assert read(house, "gemini") == "{}"
+    chat = house.project.parent / "session-1daf4fd8.jsonl"
+    said = {"type": "user", "content": [{"text": "<hook_context>&lt;upwell-memories id=..."}]}
+    anew = {"$set": {"messages": [{"type": "user", "content": [{"text": "<state_snapshot>"}]}]}}
+    lines = [json.dumps(one, separators=(",", ":")) for one in ({"kind": "main"}, said, anew)]
+    chat.write_text("\n".join(lines))
+    over = gemini(cwd, "AfterAgent", prompt_response="Done.", stop_hook_active=False)
+    house.hook("gemini", event={**over, "transcript_path": str(chat)})
+    assert until(lambda: "needs grease" in read(house, "gemini"))
 
 
 @pytest.mark.parametrize("host", ["claude", "codex"])

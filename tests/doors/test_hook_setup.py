@@ -28,7 +28,8 @@ await hooks["tool.execute.before"](call, { args })
 const output = { title: "", output: "x = 1", metadata: {} }
 await hooks["tool.execute.after"](call, output)
 await hooks.event({ event: { type: "session.idle", properties: { sessionID: "ses_9" } } })
-console.log(JSON.stringify({ prompt: parts[0].text, read: output.output }))
+const prompt = parts.map((part) => part.text).join("\\n")
+console.log(JSON.stringify({ prompt, read: output.output }))
 """
 
 

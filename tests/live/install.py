@@ -36,6 +36,9 @@ AGENTS: Mapping[str, Agent] = {
         "1.0.102",
         f"@github/copilot-{_SYSTEM}-{_CPU}/copilot",
     ),
+    "codex": Agent("@openai/codex", "0.169.0", "@openai/codex/bin/codex.js", script=True),
+    "gemini": Agent("@google/gemini-cli", "0.61.0", "@google/gemini-cli/bundle/gemini.js", True),
+    "opencode": Agent("opencode-ai", "1.18.33", f"opencode-{_SYSTEM}-{_CPU}/bin/opencode"),
 }
 
 

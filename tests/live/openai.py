@@ -104,7 +104,9 @@ def _item(next: Call | str) -> dict[str, Any]:
         kind = {"type": "message", "role": "assistant", "status": "completed"}
         return {"id": _id("msg"), **kind, "content": content}
     arguments = json.dumps(dict(next.args))
-    given = {"call_id": _id("call"), "name": next.tool, "arguments": arguments}
+    namespace, _, name = next.tool.rpartition("/")
+    given = {"call_id": _id("call"), "name": name, "arguments": arguments}
+    given |= {"namespace": namespace} if namespace else {}
     return {"id": _id("fc"), "type": "function_call", "status": "completed", **given}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
+from upwell.app import shortening
 from upwell.app.cold import take_up
 from upwell.app.wiring import App, Settings, build
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
@@ -121,6 +122,8 @@ class Warm:
 
     async def _keep_house(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
+        if self.app.config.hook.compress:
+            await asyncio.to_thread(shortening.load)
         while True:
             try:
                 await take_up(

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.capture.inbox import Inbox
+from upwell.capture.rewritten import has_forgotten
 from upwell.capture.transcript import proposals_in, written_in
 from upwell.config import Config
 from upwell.ground.errors import StoreError
@@ -15,7 +16,9 @@ from upwell.ground.redact import redact
 from upwell.ground.trace import LOG
 from upwell.hook.events import Event, EventKind
 from upwell.surface.engine import Surfacer
+from upwell.surface.frame import TAG
 from upwell.surface.lessons import Lessons
+from upwell.surface.rules import HEADING
 
 
 async def settle(surfacer: Surfacer, lessons: Lessons, config: Config, event: Event) -> None:
@@ -26,8 +29,15 @@ async def settle(surfacer: Surfacer, lessons: Lessons, config: Config, event: Ev
         return
     written = partial(_written, event, time.time())
     await lessons.wrote(event.session, written, ended=event.kind is EventKind.END)
+    if not event.tells_compactions and await _forgotten(event):
+        await surfacer.compacting(event.session)
     if config.hook.capture and event.kind is EventKind.STOP:
         await _capture(config.home.inbox_file, event)
+
+
+async def _forgotten(event: Event) -> bool:
+    """Was the history compacted, and what we had said is in it no more?"""
+    return await asyncio.to_thread(has_forgotten, event.transcript, (HEADING, TAG))
 
 
 def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:

@@ -4,11 +4,13 @@
 import shlex
 from collections.abc import Callable, Sequence
 
+from upwell.compress import compress
 from upwell.compress.base import Tools
 from upwell.compress.originals import Originals
 from upwell.config import Config
 from upwell.gateway.fit import Cut, Fitter
 from upwell.ground.home import Home, usual_home
+from upwell.ground.redact import redact
 from upwell.ground.trace import new_trace_id
 from upwell.ground.types import ToolCall
 from upwell.hook.events import Event
@@ -64,6 +66,12 @@ class Shortening:
 
     def _reading(self, key: str) -> str:
         return f'{self._command} {key}` in a shell, or read_more of upwell with key="{key}"'
+
+
+def load() -> None:
+    """Load what shortening needs, so that the first long answer does not wait for it: a hook's
+    deadline would pass."""
+    redact(compress("a line of a log\n" * 200, max_tokens=50).text)
 
 
 def _command(home: Home) -> str:

@@ -55,7 +55,7 @@ class Returned(Entry):
 def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
     """What happened at the end of a transcript, in order; nothing where the file is not the user's
     own."""
-    for line in _tail(path, max_bytes).splitlines():
+    for line in tail_of(path, max_bytes).splitlines():
         try:
             entry = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -67,7 +67,7 @@ def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
             yield from _read(message, _time_of(entry.get("timestamp")))
 
 
-def _tail(path: str, max_bytes: int) -> bytes:
+def tail_of(path: str, max_bytes: int) -> bytes:
     """The last bytes of a regular file of ours, from the first whole line on."""
     if not path.startswith("/") or not path.endswith(".jsonl"):
         return b""

@@ -39,9 +39,10 @@ MARGIN_SECONDS = 0.02
 """The daemon is told that much less, so that its answer comes in time."""
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
-SESSION_SECONDS = 4.0
-"""A session that begins waits that long for a daemon that is being started: once, and nothing else
-is going on then."""
+SESSION_SECONDS = 2.0
+STARTING_SECONDS = 5.0
+"""A session that begins waits that long for a daemon: once, and nothing else is going on then; the
+longer time where it has started the daemon itself and sees that it is on its way."""
 LOOK_SECONDS = 0.05
 PEEKED_BYTES = 65_536
 START_AGAIN_SECONDS = 15.0
@@ -162,7 +163,7 @@ def _answered(args: list[str], began: float) -> tuple[bytes, bool]:
     if answer is not None:
         return answer or NEUTRAL, True
     if name in SESSIONS:
-        return _ask_again(place, host, name, event, began + SESSION_SECONDS), True
+        return _ask_again(place, host, name, event, began), True
     from upwell.hook.cold import answer as cold
 
     return cold(place.home, host, name, event, until - MARGIN_SECONDS) or NEUTRAL, False
@@ -259,16 +260,21 @@ def _introduced(peer: "_socket.socket", place: Place) -> bytes:
     return proof_of(token, "client", nonce)
 
 
-def _ask_again(place: Place, host: str, name: str, event: bytes, until: float) -> bytes:
+def _ask_again(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
     """Start the daemon and wait for its answer."""
+    until = began + STARTING_SECONDS
     _answer_by(until)
-    _start()
-    while (left := until - MARGIN_SECONDS - time.monotonic()) > LOOK_SECONDS:
+    coming = _start()
+    while True:
+        if not coming or os.waitpid(coming, os.WNOHANG)[0]:
+            coming, until = 0, began + SESSION_SECONDS
+        left = until - MARGIN_SECONDS - time.monotonic()
+        if left <= LOOK_SECONDS:
+            return NEUTRAL
         time.sleep(LOOK_SECONDS)
         answer = _ask(place, host, name, event, time.monotonic() + left)
         if answer is not None:
             return answer
-    return NEUTRAL
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
@@ -283,17 +289,18 @@ def _received(peer: "_socket.socket") -> bytes | None:
     return body
 
 
-def _start() -> None:
-    """Start the daemon, unless somebody has just done so. Does not wait for it."""
+def _start() -> int:
+    """Start the daemon, unless somebody has just done so. Does not wait for it. Gives the process,
+    0 for none."""
     place = Place(default_home())
     if not os.path.isdir(place.folder):
         os.mkdir(place.folder, 0o700)
     if not is_private(place.folder):
-        return
+        return 0
     try:
         age = time.time() - os.lstat(place.starting).st_mtime
         if 0 <= age < START_AGAIN_SECONDS:
-            return
+            return 0
         os.unlink(place.starting)
     except FileNotFoundError:
         pass
@@ -305,7 +312,7 @@ def _start() -> None:
     ]
     command = [sys.executable, "-I", "-c", code, "daemon", "run", "--from-hook"]
     environment = {**os.environ, "UPWELL_HOME": place.home}
-    os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)
+    return os.posix_spawn(sys.executable, command, environment, file_actions=nowhere, setsid=True)
 
 
 if __name__ == "__main__":

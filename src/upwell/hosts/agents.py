@@ -52,11 +52,12 @@ GEMINI = JsonHooks(
         "BeforeAgent": "",
         "AfterTool": "read_.*|search_file_content|grep_search|glob|list_directory|"
         "run_shell_command|web_fetch|google_web_search|mcp_.*",
-        "PreCompress": "",
+        "PreCompress": "manual",
         "AfterAgent": "",
         "SessionEnd": "",
     },
     timeout=10_000,
+    label="upwell",
     todo="start Gemini CLI anew; `/hooks` shows them",
 )
 CURSOR = JsonHooks(

@@ -88,7 +88,8 @@ class JsonHooks:
     `events` give the matcher of each event ("" for none). `nested`: the list holds groups with a
     matcher and handlers of their own (Claude Code and who followed it), else the handlers
     themselves. `timeout_key` and `timeout` are in the host's unit. `exec_form`: program and
-    arguments apart. `head` are keys that the file must have. `over_http` are the events that may be
+    arguments apart. `label` is the name that the host shows for our handlers, where it shows one.
+    `head` are keys that the file must have. `over_http` are the events that may be
     HTTP requests; `by_variable`: the host puts the token into their header from the environment.
     """
 
@@ -103,6 +104,7 @@ class JsonHooks:
     exec_form: bool = False
     named_event: bool = False
     typed: bool = True
+    label: str = ""
     head: Mapping[str, Any] = field(default_factory=dict)
     over_http: frozenset[str] = frozenset()
     by_variable: bool = False
@@ -155,6 +157,7 @@ class JsonHooks:
     def _command(self, event: str, where: Where) -> dict[str, Any]:
         words = (*where.words, self.name, *((event,) if self.named_event else ()))
         kind = {"type": "command"} if self.typed else {}
+        kind |= {"name": self.label} if self.label else {}
         if self.exec_form:
             return {**kind, "exec": words[0], "args": list(words[1:])}
         return {**kind, "command": shlex.join(words) + " || true"}

@@ -1,9 +1,12 @@
 """OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
 
-Source: OpenCode's plugin documentation; hooks `chat.message`, `tool.execute.before`,
-`tool.execute.after` and `event` (`session.created`, `session.compacted`, `session.idle`). Nothing
-is started for an event while the daemon runs. It is asked only where `hook/place.py` would meet it:
-a socket of the user's in a folder that nobody else may enter.
+Source: OpenCode's plugin documentation and what 1.18.33 did; hooks `chat.message`,
+`tool.execute.before`, `tool.execute.after` and `event` (`session.created`, `session.compacted`,
+`session.idle`). A built-in tool gives `output`, one of an MCP server `content`. A session that was
+compacted goes on without a prompt, so what it is to hear again comes with its next tool, too.
+
+Nothing is started for an event while the daemon runs. It is asked only where `hook/place.py` would
+meet it: a socket of the user's in a folder that nobody else may enter.
 """
 
 import json
@@ -23,6 +26,7 @@ import { spawn } from "node:child_process"
 const SOCKET = __SOCKET__
 const COMMAND = __COMMAND__
 const MOST_CHARS = 500000
+const WRITES = /write|edit|patch/
 const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
 
 function isOurs() {
@@ -42,7 +46,10 @@ function viaSocket(event, body, deadline) {
     if (!isOurs()) return reject(new Error("not ours"))
     const peer = net.connect(SOCKET)
     const chunks = []
-    peer.setTimeout(deadline, () => peer.destroy(new Error("late")))
+    peer.setTimeout(deadline, () => {
+      resolve("{}")
+      peer.destroy()
+    })
     peer.on("error", reject)
     peer.on("data", (chunk) => chunks.push(chunk))
     peer.on("end", () => {
@@ -87,9 +94,35 @@ async function ask(event, payload) {
   return (await answer(event, payload)).text ?? ""
 }
 
+function textOf(output) {
+  if (typeof output?.output === "string") return output.output
+  const blocks = Array.isArray(output?.content) && !output.isError ? output.content : []
+  const texts = blocks.filter((block) => block?.type === "text").map((block) => block.text)
+  return texts.length && texts.length === blocks.length ? texts.join("\\n") : undefined
+}
+
+function replace(output, text) {
+  if (typeof output.output === "string") output.output = text
+  else output.content = [{ type: "text", text }]
+}
+
+function add(output, text) {
+  if (typeof output.output === "string") output.output += "\\n\\n" + text
+  else if (Array.isArray(output.content)) output.content.push({ type: "text", text })
+}
+
 export const Upwell = async ({ directory }) => {
   const args = new Map()
   const begun = new Map()
+  const compacted = new Set()
+
+  async function opening(sessionID) {
+    const began = begun.get(sessionID)
+    begun.delete(sessionID)
+    if (!compacted.delete(sessionID)) return (await began) ?? ""
+    return await ask("session.created", { sessionID, cwd: directory, source: "compact" })
+  }
+
   return {
     event: async ({ event }) => {
       const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
@@ -97,8 +130,8 @@ export const Upwell = async ({ directory }) => {
         const payload = { sessionID, cwd: directory, source: "startup" }
         begun.set(sessionID, ask("session.created", payload))
       } else if (event?.type === "session.compacted") {
-        const payload = { sessionID, cwd: directory, source: "compact" }
-        begun.set(sessionID, ask("session.created", payload))
+        compacted.add(sessionID)
+        await ask("session.compacting", { sessionID, cwd: directory })
       } else if (event?.type === "session.idle") {
         await ask("session.idle", { sessionID, cwd: directory })
       }
@@ -108,11 +141,12 @@ export const Upwell = async ({ directory }) => {
       if (!texts.length) return
       const prompt = texts.map((part) => part.text).join("\\n")
       const sessionID = input?.sessionID ?? ""
-      const opening = await (begun.get(sessionID) ?? "")
-      begun.delete(sessionID)
+      const began = await opening(sessionID)
       const said = await ask("chat.message", { sessionID, cwd: directory, prompt })
-      const added = [opening, said].filter(Boolean).join("\\n")
-      if (added) texts[texts.length - 1].text += "\\n\\n" + added
+      const added = [began, said].filter(Boolean).join("\\n")
+      if (!added) return
+      const last = texts[texts.length - 1]
+      output.parts.push({ ...last, id: last.id + "u", text: added, synthetic: true })
     },
     "tool.execute.before": async (input, output) => {
       args.set(input.callID, output?.args ?? {})
@@ -121,16 +155,20 @@ export const Upwell = async ({ directory }) => {
     "tool.execute.after": async (input, output) => {
       const given = input.args ?? args.get(input.callID) ?? {}
       args.delete(input.callID)
-      if (typeof output?.output !== "string") return
+      if (!output) return
+      const text = textOf(output)
       const said = await answer("tool.execute.after", {
         sessionID: input.sessionID,
         cwd: directory,
         tool_name: input.tool,
         args: given,
-        ...(output.output.length <= MOST_CHARS ? { output: output.output } : {}),
+        ...(text !== undefined && text.length <= MOST_CHARS ? { output: text } : {}),
       })
-      if (typeof said.output === "string") output.output = said.output
-      if (said.text) output.output += "\\n\\n" + said.text
+      const goesOn = compacted.has(input.sessionID) && !WRITES.test(input.tool)
+      const began = goesOn ? await opening(input.sessionID) : ""
+      if (typeof said.output === "string") replace(output, said.output)
+      const added = [began, said.text].filter(Boolean).join("\\n")
+      if (added) add(output, added)
     },
   }
 }

@@ -52,6 +52,10 @@ class Compaction:
         if session:
             await self.rules.untold(session)
 
+    async def is_due(self, session: str) -> bool:
+        """Was the agent about to forget, and the session has not gone on since?"""
+        return bool(session) and session in await self.shelf.get(KIND, [session])
+
     async def after(self, session: str) -> Sequence[Memory]:
         """What the session had been told and may need as it goes on: what it used, then the latest;
         nothing that it ignored."""

@@ -88,7 +88,7 @@ class Opening:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
         surfacing_id = f"s_{secrets.token_hex(6)}"
         room = _Room(self.options.session_max_bytes, surfacing_id)
-        has_rules = cue.text in (RESUMED, MISSED) and await self.rules.were_told(cue.session)
+        has_rules = cue.text in (RESUMED, MISSED) and await self._has_rules(cue)
         rules = room.take_rules([] if has_rules else await self.rules.of(cue))
         repeated = cue.text not in FORGETFUL and await self._was_told(cue.session)
         before = await self._told_before(cue) if cue.text in FORGETFUL else []
@@ -138,6 +138,13 @@ class Opening:
         await self.rules.untold(cue.session)
         await self.shelf.touch(KIND, cue.session, ttl_seconds=0)
         await self.seen.untold_here(surfacing.memories, cue.session)
+
+    async def _has_rules(self, cue: Cue) -> bool:
+        """Has the session heard them, or will it, as it goes on after a compaction? Codex resumes
+        and compacts in one."""
+        if cue.text == RESUMED and await self.compaction.is_due(cue.session):
+            return True
+        return await self.rules.were_told(cue.session)
 
     async def _was_told(self, session: str) -> bool:
         return bool(session) and session in await self.shelf.get(KIND, [session])

@@ -267,6 +267,21 @@ def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
     assert size_of(None) is None
 
 
+async def test_what_hooks_said_before_is_no_part_of_a_prompt() -> None:
+    """Gemini CLI puts it there, as it runs without a terminal."""
+    told = "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    host = HOSTS["gemini"]
+    for prompt, asked in (
+        (told + "How often?", "How often?"),
+        (told + told + "How often?", "How often?"),
+        ("What is <hook_context>?</hook_context>", "What is <hook_context>?</hook_context>"),
+        (told, ""),
+    ):
+        event = host.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
+        assert event is not None
+        assert event.text == asked
+
+
 RULE = Memory(text="Never commit to main", id="rule", content_hash="r", pinned=True)
 
 

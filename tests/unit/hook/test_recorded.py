@@ -29,13 +29,15 @@ def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str
     if name not in HOSTS[host].events:
         assert found is None
     elif found is None:
-        assert called in IGNORED_TOOLS | {"task", "grep"} or "<task-notification>" in str(event)
+        announced = event.get("trigger") == "auto"
+        made_up = "<task-notification>" in str(event)
+        assert called in IGNORED_TOOLS | {"task", "grep"} or made_up or announced
     else:
         assert found.session
         assert found.cwd == CWD
         assert found.kind is HOSTS[host].events[name]
         if found.kind is EventKind.TOOL:
-            assert found.tool in ("Read", "Bash", "Grep", "Glob")
+            assert found.tool in ("Read", "Bash", "Grep", "Glob", "LS")
             assert found.args
             assert found.reply_chars
 
@@ -65,7 +67,7 @@ def test_copilot_does_too() -> None:
     }
 
 
-def test_only_claude_code_restores_what_a_resumed_session_began_with() -> None:
+def test_some_restore_what_a_resumed_session_began_with() -> None:
     claude = [event for name, event in recordings("claude", CWD) if name == "SessionStart"]
     assert [found.text for event in claude if (found := read("claude", "", event))] == [
         "startup",
@@ -90,3 +92,31 @@ def test_what_claude_code_has_put_on_disk_is_not_taken_for_the_whole() -> None:
     replies = [event for _, event in recordings("claude", CWD) if "tool_response" in event]
     kept = [one for one in replies if "persistedOutputPath" in one["tool_response"]]
     assert [found.reply for event in kept if (found := read("claude", "", event))] == [None]
+
+
+def test_codex_compacts_by_itself_and_restores_what_was_said() -> None:
+    found = [read("codex", name, event) for name, event in recordings("codex", CWD)]
+    kinds = [one.kind for one in found if one]
+    assert kinds[:5] == ["session", "prompt", "tool", "compact", "session"]
+    assert [one.text for one in found if one and one.kind is EventKind.SESSION] == [
+        "startup",
+        "compact",
+        "resume",
+    ]
+
+
+def test_gemini_announces_compressions_and_repeats_what_hooks_said() -> None:
+    events = list(recordings("gemini", CWD))
+    prompts = [event["prompt"] for name, event in events if name == "BeforeAgent"]
+    assert prompts[0].startswith("<hook_context>&lt;upwell-memories")
+    found = [read("gemini", name, event) for name, event in events]
+    asked = [one.text for one in found if one and one.kind is EventKind.PROMPT]
+    assert asked == ["When does the harbour tide gauge calibration run?"]
+    triggers = [event["trigger"] for name, event in events if name == "PreCompress"]
+    assert triggers == ["auto", "auto", "manual"]
+    assert sum(one.kind is EventKind.COMPACT for one in found if one) == 1
+    over = next(one for one in found if one and one.kind is EventKind.STOP)
+    assert not over.tells_compactions
+    resumed = read("gemini", "SessionStart", {**events[0][1], "source": "resume"})
+    assert resumed
+    assert resumed.text == "startup", "what began it is not restored"

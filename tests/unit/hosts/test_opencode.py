@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,23 @@ import { Upwell } from PLUGIN
 const hooks = await Upwell({ directory: "/" })
 const output = { parts: [{ type: "text", text: "my prompt" }] }
 await hooks["chat.message"]({ sessionID: "ses_1" }, output)
-console.log(output.parts[0].text)
+console.log(output.parts.map((part) => `${part.synthetic ?? "user"}: ${part.text}`).join("\\n"))
+"""
+LATER = """
+import { Upwell } from PLUGIN
+const hooks = await Upwell({ directory: "/" })
+const called = async (tool, output) => {
+  await hooks["tool.execute.after"]({ sessionID: "ses_1", callID: "c", tool, args: {} }, output)
+  return output
+}
+const block = (text) => ({ type: "text", text })
+const said = [await called("tides_list", { content: [block("a"), block("b")] })]
+said.push(await called("tides_list", { content: [block("a"), { type: "image", data: "" }] }))
+said.push(await called("tides_list", { content: [block("a")], isError: true }))
+said.push(await called("tides_list", undefined))
+await hooks.event({ event: { type: "session.compacted", properties: { sessionID: "ses_1" } } })
+for (const tool of ["write", "bash", "bash"]) said.push(await called(tool, { output: "x" }))
+console.log(JSON.stringify(said))
 """
 NODE = Path(sys.executable).with_name("node")
 REPLY = b'ok 1\n{"text": "INJECTED"}'
@@ -28,9 +44,11 @@ REPLY = b'ok 1\n{"text": "INJECTED"}'
 
 @dataclass
 class Listener:
-    """Answers whoever connects, and remembers that somebody did."""
+    """Answers whoever connects, and remembers that somebody did; with a way of its own where the
+    reply is not the same for everybody."""
 
     path: Path
+    reply: Callable[[bytes], bytes] = lambda question: REPLY
     calls: list[bytes] = field(default_factory=list)
 
     def run(self, server: socket.socket) -> None:
@@ -40,7 +58,7 @@ class Listener:
             except OSError:
                 return
             self.calls.append(peer.recv(65_536))
-            peer.sendall(REPLY)
+            peer.sendall(self.reply(self.calls[-1]))
             peer.close()
 
 
@@ -57,17 +75,22 @@ def listener(tmp_path: Path) -> Iterator[Listener]:
     server.close()
 
 
-def prompted(tmp_path: Path, path: Path) -> str:
+def driven(tmp_path: Path, path: Path, script: str) -> str:
     where = Where(folder=tmp_path, environment={}, command=("/bin/false",), socket=str(path))
     plugin, driver = tmp_path / "plugin.mjs", tmp_path / "driver.mjs"
     plugin.write_text(HOST.added("", where))
-    driver.write_text(DRIVER.replace("PLUGIN", json.dumps(str(plugin))))
+    driver.write_text(script.replace("PLUGIN", json.dumps(str(plugin))))
     done = subprocess.run([str(NODE), str(driver)], capture_output=True, timeout=60, check=True)
     return done.stdout.decode().strip()
 
 
+def prompted(tmp_path: Path, path: Path) -> str:
+    """The parts of a prompt after the plugin saw it."""
+    return driven(tmp_path, path, DRIVER)
+
+
 def test_a_daemon_of_ours_is_heard(tmp_path: Path, listener: Listener) -> None:
-    assert "INJECTED" in prompted(tmp_path, listener.path)
+    assert prompted(tmp_path, listener.path) == "user: my prompt\ntrue: INJECTED"
     assert b"my prompt" in listener.calls[0]
 
 
@@ -75,15 +98,15 @@ def test_a_folder_that_others_may_enter_is_not_talked_to(
     tmp_path: Path, listener: Listener
 ) -> None:
     listener.path.parent.chmod(0o755)
-    assert prompted(tmp_path, listener.path) == "my prompt"
+    assert prompted(tmp_path, listener.path) == "user: my prompt"
     assert listener.calls == []
 
 
 def test_a_link_is_not_followed(tmp_path: Path, listener: Listener) -> None:
     (tmp_path / "v").symlink_to(listener.path.parent)
-    assert prompted(tmp_path, tmp_path / "v" / "k.sock") == "my prompt"
+    assert prompted(tmp_path, tmp_path / "v" / "k.sock") == "user: my prompt"
     (listener.path.parent / "l.sock").symlink_to(listener.path)
-    assert prompted(tmp_path, listener.path.with_name("l.sock")) == "my prompt"
+    assert prompted(tmp_path, listener.path.with_name("l.sock")) == "user: my prompt"
     assert listener.calls == []
 
 
@@ -93,5 +116,31 @@ def test_what_another_user_owns_is_not_talked_to(
     tmp_path: Path, listener: Listener, which: str
 ) -> None:
     os.chown(listener.path if which == "socket" else listener.path.parent, 12345, 12345)
-    assert prompted(tmp_path, listener.path) == "my prompt"
+    assert prompted(tmp_path, listener.path) == "user: my prompt"
     assert listener.calls == []
+
+
+def test_tools_of_servers_too_and_after_a_compaction(tmp_path: Path, listener: Listener) -> None:
+    """What a server's tool gives is blocks; what is to be heard again comes with the next tool that
+    does not write, once."""
+
+    def reply(question: bytes) -> bytes:
+        head = question.split(b"\n")[0].split()
+        goes_on = b'"compact"' in question
+        said = (
+            {"text": "RULES"}
+            if goes_on
+            else {"output": "short"}
+            if b'"output":"a' in question
+            else {}
+        )
+        return b"ok 1\n" + json.dumps(said if b"session.compacting" not in head else {}).encode()
+
+    listener.reply = reply
+    fitted, mixed, failed, nothing, *after = json.loads(driven(tmp_path, listener.path, LATER))
+    assert fitted == {"content": [{"type": "text", "text": "short"}]}
+    assert mixed["content"][0] == {"type": "text", "text": "a"}
+    assert failed == {"content": [{"type": "text", "text": "a"}], "isError": True}
+    assert nothing is None
+    assert after == [{"output": "x"}, {"output": "x\n\nRULES"}, {"output": "x"}]
+    assert sum(b"session.compacting" in call for call in listener.calls) == 1

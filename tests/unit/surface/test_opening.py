@@ -137,6 +137,16 @@ async def test_once_a_session_and_again_when_the_agent_has_forgotten() -> None:
     assert ids(await stage.begin(session="another")) == ["new"]
 
 
+async def test_resumed_and_compacted_in_one_it_hears_the_rules_once() -> None:
+    rule = Memory(id="r", text="Never force-push to main", pinned=True)
+    stage = Stage(note("new"), rules=[rule])
+    assert ids(await stage.begin("startup")) == ["r", "new"]
+    await stage.surfacer.compacting("s")
+    assert isinstance(await stage.begin("resume"), Skip)
+    assert ids(await stage.begin("compact")) == ["r", "new"]
+    assert isinstance(await stage.begin("resume"), Skip)
+
+
 async def test_what_was_said_whole_is_not_said_again_in_that_session_only() -> None:
     stage = Stage(note("new"))
     await stage.begin()

@@ -42,6 +42,7 @@ class Event:
     subagent that it happened in, "" for none; its `session` is then its own. `reply` is what the
     tool answered, in the host's own shape, where the host would take something else in its place;
     None where it would not.
+    `tells_compactions`: each has an event of its own; else only the transcript shows them.
     """
 
     kind: EventKind
@@ -55,6 +56,7 @@ class Event:
     transcript: str = ""
     reply: Any = None
     agent: str = ""
+    tells_compactions: bool = True
 
 
 class Host(Protocol):

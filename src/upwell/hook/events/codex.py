@@ -49,6 +49,7 @@ HOST = NestedHost(
         "list_dir": "LS",
         "web_search": "WebSearch",
     },
+    restores=True,
     own=_own,
     put=_put,
     reply_tokens=2_400,

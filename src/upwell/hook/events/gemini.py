@@ -1,13 +1,35 @@
 """Gemini CLI. Stdout must be JSON and nothing else. It documents no limit; we keep to 10 000 bytes.
 
+Without a terminal, what hooks say as a session begins is put before the first prompt, and comes
+back in that prompt's event. A session that is resumed has lost whatever began with it. Before every
+request to its model Gemini CLI says that it may compress (`PreCompress`, `auto`); only what the
+user asked for (`manual`) is sure to be one, and of the others its transcript tells
+(`capture/rewritten.py`).
+
 What a tool answered cannot be replaced: `decision: deny` makes a failed call of it ("Tool result
 blocked: …"), which the model would act on.
 
-Source: its repository's hooks documentation (2026-08).
+Source: its repository's hooks documentation (2026-08), and what 0.61.0 did.
 """
+
+import re
+from collections.abc import Mapping
+from typing import Any
 
 from upwell.hook.events.base import EventKind
 from upwell.hook.events.nested import NestedHost
+
+_SAID_BY_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
+
+
+def _asked(prompt: str) -> str:
+    """What the user asked, without what hooks have said before it."""
+    return _SAID_BY_HOOKS.sub("", prompt)
+
+
+def _forgets(payload: Mapping[str, Any]) -> bool:
+    return payload.get("trigger") != "auto"
+
 
 HOST = NestedHost(
     name="gemini",
@@ -32,4 +54,6 @@ HOST = NestedHost(
         "google_web_search": "WebSearch",
     },
     servers=("mcp_",),
+    asked=_asked,
+    forgets=_forgets,
 )

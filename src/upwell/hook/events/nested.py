@@ -28,6 +28,16 @@ Own = Callable[[str, Any], Any]
 Put = Callable[[Event, Any], Mapping[str, Any]]
 
 
+def as_given(prompt: str) -> str:
+    """The prompt is the user's own words."""
+    return prompt
+
+
+def always(payload: Mapping[str, Any]) -> bool:
+    """An event that the agent is about to forget means that it will."""
+    return True
+
+
 def never(tool: str, reply: Any) -> Any:
     """The host takes nothing in place of what a tool answered."""
     return None
@@ -40,9 +50,10 @@ def nowhere(event: Event, reply: Any) -> Mapping[str, Any]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedHost:
     """A host of that shape. `readers` map its tools that look at something to surfacing's names.
-    `made_up` is how a prompt begins that the host itself puts in, without the user; `restores`: a
-    session that it resumes has what hooks said as it began. `own` and `put` are how a tool's answer
-    is taken and given, where the host lets it be replaced."""
+    `made_up` is how a prompt begins that the host itself puts in, without the user; `asked` takes
+    out of another what the host put into it. `restores`: a session that it resumes has what hooks
+    said as it began. `forgets` says whether the event before a compaction is one. `own` and `put`
+    are how a tool's answer is taken and given, where the host lets it be replaced."""
 
     name: str
     max_bytes: int
@@ -54,17 +65,19 @@ class NestedHost:
     own: Own = never
     put: Put = nowhere
     reply_tokens: int | None = None
+    asked: Callable[[str], str] = as_given
+    forgets: Callable[[Mapping[str, Any]], bool] = always
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
         name = name or text_of(payload.get("hook_event_name"), 64)
         kind = self.events.get(name)
-        if kind is None:
+        if kind is None or (kind is EventKind.COMPACT and not self.forgets(payload)):
             return None
         if kind is EventKind.TOOL:
             return self._call(name, payload)
         text = ""
         if kind is EventKind.PROMPT:
-            text = text_of(payload.get("prompt"))
+            text = self.asked(text_of(payload.get("prompt")))
             if self.made_up and text.startswith(self.made_up):
                 return None
         elif kind is EventKind.SESSION:
@@ -80,6 +93,7 @@ class NestedHost:
             text=text,
             transcript=_transcript_in(payload) if kind in _OVER else "",
             agent=_agent_in(payload),
+            tells_compactions=self.forgets is always,
         )
 
     def _why(self, payload: Mapping[str, Any]) -> str:
