@@ -17,24 +17,12 @@ from upwell.ground.types import Memory, Provenance, Query, Scope, Trust
 from upwell.memory.base import Store
 from upwell.memory.schema import OWNER
 from upwell.memory.sqlite import SqliteStore
+from upwell.testing import ManualClock
 
 Opened = tuple[Store, Callable[[], Awaitable[None]]]
 
 
-class Hands:
-    """A clock that tests turn."""
-
-    def __init__(self) -> None:
-        self.time = 1_000_000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-
-def open_sqlite(folder: Path, clock: Hands) -> Opened:
+def open_sqlite(folder: Path, clock: ManualClock) -> Opened:
     database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
     return SqliteStore(database, clock=clock), database.aclose
 
@@ -43,12 +31,12 @@ STORES = {"sqlite": open_sqlite}
 
 
 @pytest.fixture
-def clock() -> Hands:
-    return Hands()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture(params=sorted(STORES))
-async def store(request, tmp_path: Path, clock: Hands) -> AsyncIterator[Store]:
+async def store(request, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
     opened, close = STORES[request.param](tmp_path, clock)
     yield opened
     await close()
@@ -63,7 +51,7 @@ async def ids(store: Store, *texts: str, **scope) -> list[str]:
     return [hit.memory.id for hit in hits]
 
 
-async def test_everything_about_a_memory_comes_back(store: Store, clock: Hands) -> None:
+async def test_everything_about_a_memory_comes_back(store: Store, clock: ManualClock) -> None:
     memory = Memory(
         text="Prüfe \0 die Ränder\r\n",
         id="m1",
@@ -90,7 +78,9 @@ async def test_everything_about_a_memory_comes_back(store: Store, clock: Hands) 
     assert len(kept.content_hash) == 32
 
 
-async def test_an_id_and_times_are_given_where_there_are_none(store: Store, clock: Hands) -> None:
+async def test_an_id_and_times_are_given_where_there_are_none(
+    store: Store, clock: ManualClock
+) -> None:
     added = await store.add([Memory(text="one"), Memory(text="two")])
     assert len({one.id for one in added}) == 2
     assert all(len(one.id) >= 12 for one in added)
@@ -129,9 +119,9 @@ async def test_an_empty_text_is_refused_and_nothing_of_its_batch_is_kept(store: 
     assert await store.list(Scope()) == []
 
 
-async def test_update_changes_the_text_and_every_index(store: Store, clock: Hands) -> None:
+async def test_update_changes_the_text_and_every_index(store: Store, clock: ManualClock) -> None:
     await store.add([Memory(text="port is 8080", id="m", paths=("old.toml",))])
-    clock.time += 5
+    clock.advance(5)
     await store.update(Memory(text="socket is 9090", id="m", paths=("new.toml",)))
     kept = await store.get("m")
     assert kept is not None
@@ -159,12 +149,12 @@ async def test_deleted_is_out_of_every_index_and_comes_back_whole(store: Store) 
     assert await store.restore("k") is False
 
 
-async def test_what_has_expired_is_never_found(store: Store, clock: Hands) -> None:
+async def test_what_has_expired_is_never_found(store: Store, clock: ManualClock) -> None:
     await store.add(
         [Memory(text="kettle on", id="k", expires_at=clock.now() + 10, paths=("a.py",))]
     )
     assert await ids(store, "kettle") == ["k"]
-    clock.time += 11
+    clock.advance(11)
     assert await store.search(Query(texts=("kettle",), paths=("a.py",)), later()) == []
     assert await store.list(Scope()) == []
     assert await store.get("k") is None
@@ -302,7 +292,7 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
     async def run() -> None:
         folder = tmp_path_factory.mktemp("store")
         for opener in STORES.values():
-            store, close = opener(folder, Hands())
+            store, close = opener(folder, ManualClock())
             try:
                 if text.strip():
                     added = await store.add([Memory(text=text, paths=(query,), tags=(query,))])
@@ -333,7 +323,9 @@ async def test_ping_counts(store: Store) -> None:
     assert (ping.ok, ping.detail) == (True, "1 memory")
 
 
-async def test_standing_rules_are_listed_apart_and_never_found(store: Store, clock: Hands) -> None:
+async def test_standing_rules_are_listed_apart_and_never_found(
+    store: Store, clock: ManualClock
+) -> None:
     await store.add(
         [
             Memory(text="never force push the kettle", id="rule", pinned=True),
@@ -384,7 +376,7 @@ async def test_a_circle_of_successors_ends(store: Store) -> None:
 
 
 async def test_a_successor_that_cannot_be_seen_supersedes_nothing(
-    store: Store, clock: Hands
+    store: Store, clock: ManualClock
 ) -> None:
     await store.add(
         [
@@ -393,15 +385,17 @@ async def test_a_successor_that_cannot_be_seen_supersedes_nothing(
             Memory(text="kettle three", id="c", supersedes="a", expires_at=clock.now() + 5),
         ]
     )
-    clock.time += 10
+    clock.advance(10)
     hits = await store.search(Query(texts=("kettle",), scope=Scope(project="/a")), later())
     assert [(hit.memory.id, hit.signals.get("superseded")) for hit in hits] == [("a", None)]
 
 
-async def test_the_trash_is_listed_and_purging_is_for_good(store: Store, clock: Hands) -> None:
+async def test_the_trash_is_listed_and_purging_is_for_good(
+    store: Store, clock: ManualClock
+) -> None:
     await store.add([Memory(text=f"kettle {name}", id=name) for name in "abc"])
     for name in "ab":
-        clock.time += 1
+        clock.advance(1)
         await store.delete(name)
     assert [memory.id for memory in await store.trash()] == ["b", "a"]
     assert len(await store.trash(limit=1)) == 1

@@ -28,10 +28,7 @@ def register(app: typer.Typer) -> None:
 
 
 @inbox.callback(invoke_without_command=True)
-def waiting(
-    context: typer.Context,
-    as_json: Json = False,
-) -> None:
+def waiting(context: typer.Context, as_json: Json = False) -> None:
     """Show what waits to be kept or refused."""
     if context.invoked_subcommand:
         return

@@ -85,9 +85,7 @@ def stop(
 
 
 @daemon.command("status")
-def status(
-    as_json: Json = False,
-) -> None:
+def status(as_json: Json = False) -> None:
     """Show every daemon of this user, whatever home it serves."""
     from upwell.hook.control import running
 

@@ -9,6 +9,7 @@ from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
+from upwell.ground.text.counts import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -95,10 +96,9 @@ def clear() -> None:
     async def work(app: "App") -> None:
         gone = app.notes.clear()
         _tell(app, "")
+        days = app.notes.options.retention_days
         aside = f"; for 30 days in {app.notes.trash}" if gone else ""
-        say(
-            f"cleared {gone} notes not looked at for {app.notes.options.retention_days} days{aside}"
-        )
+        say(f"cleared {counted(gone, 'note')} not looked at for {days} days{aside}")
 
     with_app(work, tolerant=True)
 

@@ -93,9 +93,7 @@ def add(
         note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
 
 
-def list_servers(
-    as_json: Json = False,
-) -> None:
+def list_servers(as_json: Json = False) -> None:
     """Show the MCP servers behind the gateway."""
     from upwell.config import load
     from upwell.ground.settings import masked

@@ -32,9 +32,7 @@ def add(
 
 
 @token.command("list")
-def list_tokens(
-    as_json: Json = False,
-) -> None:
+def list_tokens(as_json: Json = False) -> None:
     """Who has a token, beside the owner of this home."""
     from upwell.ground.home import Home, default_home
     from upwell.web.tokens import given_in

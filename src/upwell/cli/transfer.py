@@ -112,7 +112,7 @@ def _tell(one: "Imported") -> None:
     if len(one.problems) > MAX_SHOWN:
         note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json names them")
     for rule, count in one.redacted.items():
-        note(f"upwell: {count} secrets were masked before they were kept ({rule})")
+        note(f"upwell: masked before it was kept: {counted(count, 'secret')} ({rule})")
     if one.format == "markdown":
         held = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
         say(f"{one.path}: {held}; read where they stand")

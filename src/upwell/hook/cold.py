@@ -356,8 +356,8 @@ def _file(payload: Payload) -> str:
         return ""
     for key in FILE_KEYS:
         value = args.get(key)
-        if isinstance(value, str) and value.startswith("/"):
-            return value
+        if isinstance(value, str) and value:
+            return os.path.normpath(os.path.join(_folder(payload), value))
     return ""
 
 

@@ -9,6 +9,7 @@ import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from upwell.memory.rows import is_text
 from upwell.memory.sources import Form, Source
 
 MARKDOWN = (".md", ".markdown")
@@ -126,12 +127,10 @@ def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
 
 
 def _is_sound(path: str, look: Look) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
-        return False
-    return True
+    if is_text(path):
+        return True
+    look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
+    return False
 
 
 def read_bytes(path: str, root: str) -> bytes:

@@ -13,23 +13,13 @@ from upwell.ground.errors import StoreUnwritable
 from upwell.ground.types import Memory
 from upwell.memory.schema import OWNER
 from upwell.memory.sqlite import SqliteStore
+from upwell.testing import ManualClock
 
 DAY = 86_400.0
 
 
-class Hands:
-    def __init__(self) -> None:
-        self.time = 1_775_736_000.0
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-
 async def test_one_a_day_and_the_newest_seven_stay(tmp_path: Path) -> None:
-    clock = Hands()
+    clock = ManualClock(1_775_736_000.0)
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
     store = SqliteStore(database, clock=clock)
     backups = Backups(tmp_path / "memory.db", tmp_path / "backups", clock=clock)
@@ -40,7 +30,7 @@ async def test_one_a_day_and_the_newest_seven_stay(tmp_path: Path) -> None:
         made = await backups.make_if_due()
         assert made is not None
         assert await backups.make_if_due() is None
-        clock.time += DAY
+        clock.advance(DAY)
     names = [path.name for path in backups.list()]
     assert names[0] == "memory-2026-04-17.db"
     assert len(names) == 7
@@ -52,7 +42,7 @@ async def test_one_a_day_and_the_newest_seven_stay(tmp_path: Path) -> None:
 
 
 async def test_asked_for_it_is_made_anew(tmp_path: Path) -> None:
-    clock = Hands()
+    clock = ManualClock(1_775_736_000.0)
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="FULL")
     backups = Backups(tmp_path / "memory.db", tmp_path / "backups", clock=clock)
     await backups.make_if_due()

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from upwell.hook.cold import _changed
+from upwell.hook.cold import _changed, _file
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,13 @@ def test_no_configuration_changes_nothing(tmp_path):
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "config.toml")
     assert _changed(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [("/p/src/a.py", "/p/src/a.py"), ("src/a.py", "/p/src/a.py"), ("./src/../a.py", "/p/a.py")],
+)
+def test_a_file_is_said_from_the_root_or_from_the_folder(said, file):
+    """Gemini CLI passes on what its model wrote."""
+    assert _file({"cwd": "/p", "tool_input": {"file_path": said}}) == file
+    assert _file({"cwd": "/p", "tool_input": {"file_path": 3}}) == ""

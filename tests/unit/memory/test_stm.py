@@ -13,25 +13,15 @@ from upwell.ground.types import Trust
 from upwell.memory.origins import Origin, Origins
 from upwell.memory.stm import ShortTerm
 from upwell.memory.strangers import is_strangers, ping_of
+from upwell.testing import ManualClock
 
 DAY = 86_400.0
 NOW = 1_753_012_800.0
 
 
-class Hands:
-    def __init__(self) -> None:
-        self.time = NOW
-
-    def now(self) -> float:
-        return self.time
-
-    def monotonic(self) -> float:
-        return self.time
-
-
 @pytest.fixture
-def clock() -> Hands:
-    return Hands()
+def clock() -> ManualClock:
+    return ManualClock(NOW)
 
 
 @pytest.fixture
@@ -40,7 +30,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def notes(path: Path, clock: Hands) -> ShortTerm:
+def notes(path: Path, clock: ManualClock) -> ShortTerm:
     return ShortTerm(path, clock=clock)
 
 
@@ -141,9 +131,11 @@ def test_what_is_given_all_applies_and_nothing_given_is_an_error(
     assert path.stat().st_mtime_ns >= before
 
 
-def test_only_what_is_returned_counts_as_viewed(notes: ShortTerm, path: Path, clock: Hands) -> None:
+def test_only_what_is_returned_counts_as_viewed(
+    notes: ShortTerm, path: Path, clock: ManualClock
+) -> None:
     put(path, note(1, "apple", "2025-07-01T00:00:00Z"), note(2, "pear", "2025-07-01T00:00:00Z"))
-    clock.time += DAY
+    clock.advance(DAY)
     notes.search(query="apple")
     apple, pear = written(path)
     assert apple["viewed_at"] == "2025-07-21T12:00:00.000Z"
@@ -281,13 +273,13 @@ def test_in_a_projects_file_only_what_was_written_for_it_counts(path: Path) -> N
 
 
 def test_what_was_put_aside_is_kept_for_thirty_days(
-    notes: ShortTerm, path: Path, clock: Hands
+    notes: ShortTerm, path: Path, clock: ManualClock
 ) -> None:
     notes.add("first")
-    clock.time += 36 * DAY
+    clock.advance(36 * DAY)
     notes.clear()
     notes.add("second")
-    clock.time += 36 * DAY
+    clock.advance(36 * DAY)
     notes.clear()
     assert [raw["content"] for raw in written(notes.trash)] == ["second"]
 
