@@ -96,6 +96,22 @@ def test_what_a_child_started_dies_with_the_gateway(gateway: Gateway, end: str) 
     assert wait_gone(tree, 20) == []
 
 
+def test_a_server_that_will_not_end_does_not_hold_up_a_host_that_sends_a_signal(
+    gateway: Gateway,
+) -> None:
+    """Hosts kill half a second later; a gateway whose input ends has more time for its servers."""
+    peer = gateway(
+        {"stubborn": ["sh", "-c", f"trap '' TERM; {shlex.join(script('upstream'))}; sleep 60"]}
+    )
+    peer.wait_for_tools("stubborn__echo")
+    tree = peer.tree()
+    began = time.monotonic()
+    os.kill(peer.process.pid, signal.SIGTERM)
+    assert peer.process.wait(30) == 0
+    assert time.monotonic() - began < 3.0, "two steps of two seconds each were waited for"
+    assert wait_gone(tree, 20) == []
+
+
 def test_nothing_but_messages_on_stdout(gateway: Gateway) -> None:
     peer = gateway({"up": script("upstream"), "gone": ["/nonexistent/server"]})
     peer.wait_for_tools("up__echo")

@@ -249,11 +249,11 @@ class Connection:
             hint=hint,
         )
 
-    async def aclose(self) -> None:
-        """End the server and everything it started."""
+    async def aclose(self, grace_seconds: float = 2.0) -> None:
+        """End the server and everything it started; each step of that has so long."""
         self._inbound.close()
         self._notices.close()
-        await self._link.stop()
+        await self._link.stop(grace_seconds)
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 

@@ -25,6 +25,8 @@ HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
 AWAY_SECONDS = (0.2, 0.5, 1.0, 2.0)
 """So long a call without effects waits each time for a server over HTTP that died over it."""
+GRACE_SECONDS = 2.0
+"""So long a server may take to end when its input ends, and again when it is asked to."""
 
 
 class State(StrEnum):
@@ -79,6 +81,7 @@ class Upstream:
         self.declared = audience.declared
         self.only_client = audience.only_client
         self.options = options
+        self.grace_seconds = GRACE_SECONDS
         self._connecting = connecting
         self._on_change = on_change
         self._audience = audience
@@ -240,7 +243,7 @@ class Upstream:
             ended, self._connection, self._news = self._connection, None, None
             self._ended.set()
             if ended is not None:
-                await ended.aclose()
+                await ended.aclose(self.grace_seconds)
 
     async def _resume(self, connection: Connection) -> None:
         """Ask a server that was started for what its clients asked of the one before."""
