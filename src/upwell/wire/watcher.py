@@ -1,7 +1,7 @@
 """Who ends what our children started, when we are ended by `kill -9`.
 
-The kernel can end a child with us (`wire/child.py`), but not what that child started. So a shell of
-half a megabyte holds the end of a pipe: it is told of every process group that we start and end,
+The kernel can end a child with us (`wire/child.py`), but not what that child started. So a shell
+holds the end of a pipe (1.7 MB resident): it is told of every process group that we start and end,
 and when the pipe closes, as it does however we end, it kills the groups that are left.
 """
 
