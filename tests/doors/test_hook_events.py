@@ -118,6 +118,17 @@ def test_one_event_under_two_hosts_names_is_answered_once(house: House) -> None:
     assert house.hook("claude", event=HOSTS["claude"].session(cwd)).json == {}
 
 
+def test_copilot_cli_drops_what_others_hooks_say_so_they_say_nothing(house: House) -> None:
+    prompt = HOSTS["claude"].prompt
+    assert prompt is not None
+    house.upwell("remember", "The capstan brake pads are changed every 300 hours")
+    asked = prompt(str(house.project), "How often are the capstan brake pads changed?")
+    runs_it = {"COPILOT_CLI": "1", "COPILOT_HOOK_DIR": "/home/ada/.copilot/hooks"}
+    assert house.hook("claude", event=asked, env=runs_it).json == {}
+    inside_its_shell = {"COPILOT_CLI": "1"}
+    assert "300 hours" in str(house.hook("claude", event=asked, env=inside_its_shell).json)
+
+
 @pytest.mark.parametrize("name", ["PreCompact", "Stop", "SessionEnd", "PreToolUse", "Notification"])
 def test_other_events_are_taken_without_a_word(house: House, name: str) -> None:
     event = {"session_id": "8f14e45f", "cwd": str(house.project), "hook_event_name": name}

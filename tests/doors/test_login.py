@@ -208,6 +208,43 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     assert token(peer) in guarded.state["tokens"]
 
 
+def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
+    gateway: Gateway, guarded: Guarded, person: Person
+) -> None:
+    person.add(guarded.url)
+    assert person.log_in().code == 0
+    peer = gateway()
+    peer.wait_for_tools("x__whoami")
+    guarded.control('set?wider="notes:write%20notes:read"')
+    said = complaint(whoami(peer))
+    assert "more rights (notes:write notes:read)" in said
+    assert "upwell login x" in said
+    assert person.login() == "too narrow: log in again"
+    assert peer.ask("tools/list", {}, 10)["result"]["tools"], "the server is not given up"
+    assert person.log_in().code == 0
+    assert person.login() == "renewed by itself"
+    assert token(peer) in guarded.state["tokens"]
+
+
+def test_a_machine_logs_in_with_a_secret_and_without_a_browser(
+    gateway: Gateway, guarded: Guarded, upwell: Upwell, home: Path
+) -> None:
+    assert upwell("add", "x", "--url", guarded.url, "--auth", "oauth").code == 0
+    args = ["login", "x", "--client-id", "robot", "--client-secret-env", "ROBOT"]
+    assert "--issuer" in upwell(*args, env={"ROBOT": "hush-robot"}).err
+    elsewhere = upwell(*args, "--issuer", "https://a.example", env={"ROBOT": "hush-robot"})
+    assert elsewhere.code == 1
+    assert guarded.state["machines"] == 0, "nobody else is told the secret"
+    done = upwell(*args, "--issuer", guarded.own, env={"ROBOT": "hush-robot"})
+    assert done.line == "logged in at x (renewed by itself)"
+    assert "hush-robot" not in done.out + done.err + (home / "config.toml").read_text()
+    peer = gateway()
+    peer.wait_for_tools("x__whoami")
+    guarded.control("expire")
+    assert token(peer) in guarded.state["tokens"]
+    assert guarded.state["machines"] == 2
+
+
 def test_a_login_is_bound_to_its_address(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:

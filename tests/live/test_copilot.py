@@ -2,16 +2,18 @@
 
 import json
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from tests.doors.conftest import script, write_config
 from tests.doors.test_hook_http import free_port
 from tests.live.conftest import FILE, PROMPT, RULE, Stage
 from tests.live.install import command
 from tests.live.model import Heard, Model, Script
-from tests.live.talk import Call
+from tests.live.talk import Call, Said
 
 pytestmark = pytest.mark.live
 EVENTS = (
@@ -64,6 +66,7 @@ class Copilot:
 def copilot(stage: Stage, playing: Playing) -> Copilot:
     file = stage.house.file("gauge.py")
     read = Call("view", {"path": file})
+    more = Call("upwell-upwell__read_more", lambda said: {"key": key_in(said), "offset": 0})
     look: dict[str, Any] = {
         "description": "Look",
         "prompt": "Measure the gauge of the harbour",
@@ -72,9 +75,9 @@ def copilot(stage: Stage, playing: Playing) -> Copilot:
     plays = {
         "Service the lens": [bash("ls src"), read, read],
         "Run it": [bash("seq -f 'worker %.0f took a job' 1 900")],
-        "Fail": [Call("view", {"path": stage.house.file("missing.py")})],
         "Delegate": [Call("task", {**look, "agent_type": "explore"})],
         "Measure": [read],
+        "Ask the gateway": [Call("upwell-up__big_markdown", {}), more],
     }
     stage.house.start()
     return Copilot(stage, playing(plays))
@@ -84,17 +87,25 @@ def bash(words: str) -> Call:
     return Call("bash", {"command": words, "description": "Run", "mode": "sync"})
 
 
+def key_in(said: Sequence[Said]) -> str:
+    """The key that the last notice names."""
+    return KEY.findall("\n".join(part.text for part in said))[-1]
+
+
 def told(heard: Heard) -> list[int]:
     """How often the model was told the rule, what bears on the prompt, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_what_commands_say_reaches_the_model_once(copilot: Copilot) -> None:
+    """Also where VS Code's hooks stand beside them: it runs those, and drops what they say."""
+    copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     heard = copilot.ask("-p", ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert told(copilot.ask("--continue", "-p", "Go on with it")[-1]) == [1, 1, 1]
-    copilot.house.upwell("hook", "uninstall", "copilot", "--apply")
+    for host in ("copilot", "vscode"):
+        copilot.house.upwell("hook", "uninstall", host, "--apply")
     assert [file.name for file in (copilot.folder / "hooks").iterdir()] == ["theirs.json"]
 
 
@@ -122,3 +133,21 @@ def test_a_subagent_gets_the_rules(copilot: Copilot) -> None:
     outer = [one for one in copilot.model.about("Delegate") if one not in inner]
     assert told(inner[-1]) == [1, 0, 1]
     assert told(outer[-1])[0] == 1
+
+
+def test_the_gateway_is_in_its_session_and_left_alone_by_the_hooks(copilot: Copilot) -> None:
+    write_config(copilot.house.home, {"up": script("upstream")})
+    command = {"command": sys.executable, "args": ["-P", "-m", "upwell", "serve"]}
+    env = {"UPWELL_HOME": str(copilot.house.home)}
+    server = {"type": "local", **command, "env": env, "tools": ["*"]}
+    file = copilot.folder / "mcp-config.json"
+    file.write_text(json.dumps({"mcpServers": {"upwell": server}}))
+    copilot.house.upwell("hook", "install", "copilot", "--apply")
+    shortened, whole = copilot.ask("-p", "Ask the gateway")[-1].of("result")
+    assert KEY.search(shortened)
+    assert len(shortened) < 30_000
+    assert "# The field guide" in whole
+    decisions = json.loads(copilot.house.upwell("explain", "--json"))["decisions"]
+    calls = [one for one in decisions if one["tool"]]
+    assert {one["tool"] for one in calls} == {"up__big_markdown"}
+    assert len({one["session"] for one in decisions}) == 1

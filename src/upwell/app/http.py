@@ -3,17 +3,20 @@
 import asyncio
 import signal
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
+from upwell.app.dashboard import shown_of
 from upwell.app.running import looked_after
 from upwell.app.wiring import Settings, build
 from upwell.gateway.http import PATH
 from upwell.gateway.server import Gateway
 from upwell.gateway.upstream import State
 from upwell.ground.trace import LOG, export_spans
+from upwell.web.dashboard import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
@@ -22,8 +25,8 @@ from upwell.web.tokens import Tokens
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
-    """Serve `/mcp`, `/hook`, `/healthz` and `/metrics` at `HOST:PORT` until a signal asks us to
-    end. Where that is, and where the token, is said first.
+    """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz` and `/metrics` at `HOST:PORT` until a signal
+    asks us to end. Where that is, and where the token, is said first.
 
     Raises:
         UsageError: the address is none, or is taken.
@@ -35,7 +38,13 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     gateway = app.gateway()
     front = gateway.http()
     door = app.hooks()
-    routes = [Route(PATH, front), *hook_routes(door.answer), *_health(gateway)]
+    shown = shown_of(app, partial(_servers, gateway))
+    routes = [
+        Route(PATH, front),
+        *hook_routes(door.answer),
+        *dashboard_routes(shown),
+        *_health(gateway),
+    ]
     home = app.config.home
     tokens = Tokens(token_of(home.token_file), home.tokens_file)
     hosts = [host, *app.config.gateway.hosts]
@@ -56,6 +65,18 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
         finally:
             front.close()
             await door.aclose()
+
+
+def _servers(gateway: Gateway) -> list[dict[str, str]]:
+    """What stands behind the gateway, and how each is."""
+    return [
+        {
+            "name": one.name,
+            "state": str(one.state),
+            "trouble": one.failure.message if one.failure and one.state is State.FAILED else "",
+        }
+        for one in gateway.upstreams
+    ]
 
 
 def _health(gateway: Gateway) -> list[BaseRoute]:

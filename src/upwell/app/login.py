@@ -15,14 +15,17 @@ async def log_in(
     *,
     client_id: str = "",
     port: int = 0,
+    secret_variable: str = "",
+    issuer: str = "",
 ) -> Login:
-    """Log in at a server in the user's browser, `show` gets the address to go to. The login is kept
+    """Log in at a server in the user's browser, `show` gets the address to go to; or as a machine,
+    with the secret in `secret_variable`, at `issuer`. The login is kept
     for every upwell of this home, and the server's entry says `auth = "oauth"` from now on. Kept
     answers are forgotten: they may be another user's.
 
     Raises:
         ConfigError: there is no such server.
-        UsageError: it has no address.
+        UsageError: it has no address, or a machine lacks something.
         UpstreamUnavailable: the login failed.
         StoreError: it cannot be kept.
     """
@@ -37,7 +40,23 @@ async def log_in(
             f"{name!r} is a program, not an address", hint="give it what it needs as env"
         )
     logins = Logins(config.home.prepare().logins_file)
-    wish = Wish(server=name, url=server.url, client_id=client_id, port=port)
+    before = logins.get(name, server.url)
+    scope = f"{before.scope} {before.wanted}" if before and before.wanted else ""
+    secret = config.environment.get(secret_variable, "") if secret_variable else ""
+    if secret_variable and not (secret and client_id and issuer):
+        raise UsageError(
+            f"a machine's login needs --client-id, --issuer, and a secret in {secret_variable}",
+            hint="--issuer is the one authorization server that may be told the secret",
+        )
+    wish = Wish(
+        server=name,
+        url=server.url,
+        client_id=client_id,
+        port=port,
+        scope=scope,
+        client_secret=secret,
+        issuer=issuer,
+    )
     login = await with_sdk(wish, show)
     logins.put(name, login)
     await forget_answers()

@@ -1,6 +1,6 @@
 """feedback · tune · explain: what was said of surfacings, what was learned of it, and why."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,6 +111,8 @@ async def _reset(app: "App", memory: str | None) -> int:
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
     """What is in use and what the evidence suggests, by tool."""
+    from upwell.app.overview import demoted
+
     if apply:
         await app.budgets.ask()
         await app.lessons.learned.apply()
@@ -141,48 +143,27 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
     return {"tools": tools, "demoted": await demoted(app)}
 
 
-async def demoted(app: "App") -> list[dict[str, Any]]:
-    """The memories that are not offered unasked any more, those with most against them first."""
-    found = sorted(app.lessons.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
-    described: list[dict[str, Any]] = []
-    for memory_id, negatives in found:
-        memory = await app.memory.get(memory_id)
-        text = memory.text if memory else ""
-        described.append({"id": memory_id, "negatives": negatives, "text": text})
-    return described
-
-
 def explain(
     number: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 20,
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
     """Tell why upwell spoke or kept silent lately. Call by call, the newest last."""
-    from upwell.surface.account import account_of_past
+    from upwell.app.overview import accounts, decisions
 
-    async def work(app: "App") -> tuple[list[dict[str, Any]], dict[str, str]]:
-        decisions = await app.decisions()
-        kept = [one for one in decisions if session in (None, one["session"])][-number:]
-        return kept, await texts_of(app, kept)
+    async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":
+        return await accounts(app, await decisions(app, number, session))
 
-    kept, texts = with_app(work)
+    kept = with_app(work)
     if as_json:
-        say_json({"decisions": kept})
+        say_json({"decisions": [one for one, _ in kept]})
         return
     if not kept:
         note("Nothing was decided yet.")
-    for one in kept:
-        head, *rest = account_of_past(one, texts)
+    for one, (head, *rest) in kept:
         say(f"{iso(one['at'])} {head}")
         for line in rest:
             say(line)
-
-
-async def texts_of(app: "App", decisions: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The texts of the memories that were said, by id, of those that are still there."""
-    said = {memory_id for one in decisions for memory_id, _ in one["memories"]}
-    found = {memory_id: await app.memory.get(memory_id) for memory_id in said}
-    return {memory_id: memory.text for memory_id, memory in found.items() if memory}
 
 
 def _number(value: float) -> str:

@@ -22,6 +22,12 @@ def login(
     port: Annotated[
         int, typer.Option(help="Port on 127.0.0.1 that the browser comes back to.")
     ] = 0,
+    client_secret_env: Annotated[
+        str, typer.Option(help="A variable with a secret: log in as a machine, with no browser.")
+    ] = "",
+    issuer: Annotated[
+        str, typer.Option(help="The authorization server that may be told that secret.")
+    ] = "",
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Only print the address to open.")
     ] = False,
@@ -36,7 +42,16 @@ def login(
         if not no_browser:
             await in_browser(address)
 
-    made = run(log_in(name, show, client_id=client_id, port=port))
+    made = run(
+        log_in(
+            name,
+            show,
+            client_id=client_id,
+            port=port,
+            secret_variable=client_secret_env,
+            issuer=issuer,
+        )
+    )
     say(f"logged in at {name} ({made.described(time.time())})")
 
 

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.learning import demoted
 from upwell.cli.output import Json, say, say_json
 from upwell.cli.session import with_app
 from upwell.ground.text.counts import counted
@@ -26,59 +25,21 @@ def stats(
     as_json: Json = False,
 ) -> None:
     """Show what upwell said and saved, and why it kept silent."""
+    from upwell.usage.stats import described
+
     found, against = with_app(lambda app: _counted(app, days))
     if as_json:
-        say_json(_described(found, against, days))
+        say_json({**described(found, days), "demoted": against})
         return
     for line in _drawn(found, against, days):
         say(line)
 
 
 async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]":
+    from upwell.app.overview import demoted
     from upwell.usage.stats import stats_of
 
     return stats_of(await app.lessons.counts.since(days)), await demoted(app)
-
-
-def _described(found: "Stats", against: list[dict[str, Any]], days: int) -> dict[str, Any]:
-    return {
-        "days": days,
-        "decisions": found.decisions,
-        "surfaced": found.surfaced,
-        "memories": found.memories,
-        "used": found.used,
-        "ignored": found.ignored,
-        "late": found.late,
-        "offered_late": found.offered_late,
-        "skips": found.skips,
-        "feedback": found.ratings,
-        "beside": [
-            {
-                "door": one.door,
-                "tool": one.tool,
-                "decisions": one.decisions,
-                "surfaced": one.surfaced,
-                "skips": one.skips,
-            }
-            for one in found.beside
-        ],
-        "compression": {
-            "results": sum(one.results for one in found.saved),
-            "tokens_before": found.tokens_before,
-            "tokens_saved": found.tokens_saved,
-            "tools": [
-                {
-                    "tool": one.tool,
-                    "results": one.results,
-                    "tokens_before": one.tokens_before,
-                    "tokens_saved": one.tokens_saved,
-                }
-                for one in found.saved
-            ],
-        },
-        "per_day": found.per_day,
-        "demoted": against,
-    }
 
 
 def _drawn(found: "Stats", against: list[dict[str, Any]], days: int) -> list[str]:

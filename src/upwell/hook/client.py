@@ -75,6 +75,9 @@ IGNORED_TOOLS = frozenset(
     """.split()
 )
 """Tools that write, or say nothing about what is worked on; `events/` has the whole truth."""
+_COPILOTS = frozenset({"COPILOT_CLI", "COPILOT_HOOK_DIR"})
+"""Copilot CLI sets these. It runs VS Code's hooks, too, and a project's for Claude Code, and drops
+what they say."""
 OWN_TOOLS = (
     "mcp__upwell__",
     "mcp__plugin_upwell_upwell__",
@@ -201,6 +204,7 @@ def _eligible(host: str, name: str, event: bytes) -> bool:
     """Is it worth a question? What is ruled out here is ruled out by the daemon, too."""
     if (
         not (host.isascii() and host.isalnum())
+        or (host != "copilot" and os.environ.keys() >= _COPILOTS)
         or name not in EVENTS
         or not 2 < len(event) <= MAX_SENT_BYTES
     ):

@@ -7,59 +7,27 @@ repeated. Where settings of surfacing were changed it keeps silent, since it doe
 """
 
 import json
-import math
 import os
-import re
 import sqlite3
 import time
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 
+from upwell.hook.plain import Payload, Sure, about_file, by_words
 from upwell.hook.spool import leave
-from upwell.memory.everyday import EVERYDAY_WORDS
 from upwell.surface.frame import REMINDER, TAG, harmless_line
-
-Payload = Mapping[str, object]
-Sure = tuple[int, float]
-"""The number of a memory, and how sure it is that it bears on the event."""
 
 PROMPTS = frozenset(
     "UserPromptSubmit BeforeAgent beforeSubmitPrompt chat.message userPromptSubmitted".split()
 )
 TOOLS = frozenset({"PostToolUse", "AfterTool", "postToolUse", "tool.execute.after"})
 READERS = frozenset({"read", "view", "read_file"})
-FILE_KEYS = ("file_path", "filePath", "path", "absolute_path", "target_file")
 CHANGING = ("surface", "hook", "intent", "tool", "stm", "memory")
 """Sections of a configuration that say what may be said."""
 MAX_SAID = 3
 MAX_PREVIEW_CHARS = 300
-FUNCTION_WORDS = frozenset(
-    """
-    about after all also and any are because been before being but can could did does doing each
-    for from had has have having her here him his how if in into is it its just me more my no not
-    now of on once only or other our out over same she should so some such than that the their
-    them then there these they this those through to too under until up us very was we were what
-    when where which while who why will with would you your al como con cual cuando de del donde
-    el en es esta este la las lo los mas mi no nos para pero por que se si sin su un una y an as at
-    be by do he i a
-    """.split()
-)
-"""The lexicon that surfacing reads takes as long to load as all the rest of this."""
-MIN_WORDS = 3
-"""Shorter messages without a question are not looked at (seed 003)."""
-MAX_WORDS = 12
-MAX_HOLDING = 400
-MAX_ABOUT = 8
-MAX_FILES = 3
-LEAST_MEMORIES = 500
-CLEAR = {2: 0.75, 3: 0.6, 4: 0.5}
-"""How many telling words a memory must share with a prompt, and what share of the prompt's rarity
-they must make up. Set by hand, well inside of what the daemon says."""
 LOCK_SECONDS = 0.05
 SEEN_SECONDS = 604_800.0
-_WORD = re.compile(r"[^\W_]+")
-TOKENIZER = "porter unicode61 remove_diacritics 2"
 
 
 def answer(home: str, host: str, name: str, event: bytes, until: float) -> bytes:
@@ -76,7 +44,8 @@ def answer(home: str, host: str, name: str, event: bytes, until: float) -> bytes
     uri = f"file:{path.replace('%', '%25').replace('?', '%3f').replace('#', '%23')}?mode=ro"
     with closing(sqlite3.connect(uri, uri=True, timeout=LOCK_SECONDS)) as db:
         db.set_progress_handler(lambda: time.monotonic() > until, 1_000)
-        found = _plain(db, name, payload)[:MAX_SAID]
+        bears = by_words if name in PROMPTS else about_file
+        found = bears(db, payload)[:MAX_SAID]
         said = [memory for memory in _read(db, found) if memory["id"] not in _superseded(db, found)]
     if time.monotonic() > until:
         return b""
@@ -86,106 +55,6 @@ def answer(home: str, host: str, name: str, event: bytes, until: float) -> bytes
     if not fresh:
         return b""
     return json.dumps(_shaped(host, name, _framed(fresh))).encode()
-
-
-def _plain(db: sqlite3.Connection, name: str, payload: Payload) -> list[Sure]:
-    """Numbers of the memories that plainly bear on the event, with how sure that is."""
-    scopes = _scopes(db, payload)
-    if not scopes:
-        return []
-    if name in PROMPTS:
-        prompt = payload.get("prompt")
-        return _by_words(db, prompt, scopes) if isinstance(prompt, str) else []
-    return _by_file(db, payload, scopes)
-
-
-def _by_words(db: sqlite3.Connection, prompt: str, scopes: list[int]) -> list[Sure]:
-    asked = [_folded(word) for word in _WORD.findall(prompt[:500])]
-    if prompt.lstrip().startswith("/") or (len(asked) < MIN_WORDS and "?" not in prompt):
-        return []
-    telling = [word for word in dict.fromkeys(asked) if len(word) > 1]
-    telling = [word for word in telling if word not in FUNCTION_WORDS][:MAX_WORDS]
-    by_stem = {stem: word for word, stem in _stems(telling)}
-    rarity, common = _rarity(db, list(by_stem), scopes)
-    mass = sum(rarity.values())
-    matched: dict[int, list[float]] = {}
-    for stem, word in by_stem.items():
-        if stem in common or word in EVERYDAY_WORDS:
-            continue
-        for n in _holding(db, word, scopes):
-            matched.setdefault(n, []).append(rarity[stem])
-    sure = [
-        (n, sum(parts) / mass)
-        for n, parts in matched.items()
-        if sum(parts) >= CLEAR.get(min(len(parts), max(CLEAR)), 2.0) * mass
-    ]
-    return sorted(sure, key=lambda one: (-one[1], -one[0]))
-
-
-def _folded(word: str) -> str:
-    """As the index folds: lower case, without accents."""
-    if word.isascii():
-        return word.lower()
-    decomposed = unicodedata.normalize("NFKD", word.casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
-
-
-def _rarity(
-    db: sqlite3.Connection, stems: list[str], scopes: list[int]
-) -> tuple[dict[str, float], set[str]]:
-    """The idf of each stem in these scopes, and those that too many memories hold."""
-    marks, places = ",".join("?" * len(stems)), ",".join("?" * len(scopes))
-    count = db.execute(f"SELECT sum(memories) FROM scope WHERE no IN ({places})", scopes).fetchone()
-    size = max(LEAST_MEMORIES, count[0] or 0)
-    rows = db.execute(
-        f"SELECT stem, sum(memories) FROM term WHERE stem IN ({marks}) AND scope IN ({places}) "
-        "GROUP BY stem",
-        (*stems, *scopes),
-    )
-    held = dict.fromkeys(stems, 0) | {stem: int(number) for stem, number in rows}
-    rarity = {stem: math.log(1 + (size - n + 0.5) / (n + 0.5)) for stem, n in held.items()}
-    return rarity, {stem for stem, n in held.items() if n > MAX_HOLDING}
-
-
-def _stems(found: Sequence[str]) -> list[tuple[str, str]]:
-    """Each word with its stem, by the index's own tokenizer."""
-    if not found:
-        return []
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.execute(f"CREATE VIRTUAL TABLE scratch USING fts5 (t, tokenize = '{TOKENIZER}')")
-        db.execute("CREATE VIRTUAL TABLE seen USING fts5vocab (scratch, instance)")
-        db.execute("INSERT INTO scratch VALUES (?)", (" ".join(found),))
-        stems = [row[0] for row in db.execute("SELECT term FROM seen ORDER BY offset")]
-    return list(zip(found, stems, strict=True)) if len(stems) == len(found) else []
-
-
-def _holding(db: sqlite3.Connection, word: str, scopes: list[int]) -> list[int]:
-    """The memories that hold a word."""
-    query = "SELECT rowid FROM words WHERE words MATCH ? AND rowid >= ? AND rowid < ? LIMIT ?"
-    found: list[int] = []
-    for low, high in _ranges(scopes):
-        found += [row[0] for row in db.execute(query, (f'"{word}"', low, high, MAX_HOLDING))]
-    return found
-
-
-def _by_file(db: sqlite3.Connection, payload: Payload, scopes: list[int]) -> list[Sure]:
-    """Memories about exactly the file that is read, and about few others."""
-    path = _file(payload)
-    root = _root(_folder(payload))
-    known = path.removeprefix(root + "/").lower() if root else ""
-    if not known or known.startswith("/") or "/" not in known:
-        return []
-    marks = ",".join("?" * len(scopes))
-    rows = db.execute(
-        "SELECT a.n FROM anchor k JOIN about a ON a.anchor = k.no "
-        f"WHERE k.key = ? AND k.scope IN ({marks}) AND k.memories <= ? ORDER BY a.n DESC",
-        (f"f:{known}", *scopes, MAX_ABOUT),
-    ).fetchall()
-    files = (
-        "SELECT count(*) FROM about a JOIN anchor k ON k.no = a.anchor "
-        "WHERE a.n = ? AND k.key LIKE 'f:%/%'"
-    )
-    return [(n, 0.9) for (n,) in rows if db.execute(files, (n,)).fetchone()[0] <= MAX_FILES]
 
 
 def _reads(payload: Payload) -> bool:
@@ -309,55 +178,11 @@ def _quoted(memory_id: str) -> str:
     return quote(memory_id.encode("utf-8", "replace"), safe=":@.~-_")
 
 
-def _scopes(db: sqlite3.Connection, payload: Payload) -> list[int]:
-    cwd = _folder(payload)
-    if not cwd:
-        return []
-    rows = db.execute(
-        "SELECT no FROM scope WHERE tenant = 'default' AND project IN ('', ?)",
-        (_root(cwd) or cwd,),
-    )
-    return sorted(row[0] for row in rows)
-
-
-def _ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    for number in scopes:
-        yield number << 34, (number + 1) << 34
-
-
-def _root(folder: str) -> str:
-    """The repository that a folder lies in; "" when it lies in none."""
-    while folder and folder != "/":
-        if os.path.exists(os.path.join(folder, ".git")):
-            return folder
-        folder = os.path.dirname(folder)
-    return ""
-
-
-def _folder(payload: Payload) -> str:
-    cwd, roots = payload.get("cwd"), payload.get("workspace_roots")
-    if not isinstance(cwd, str) and isinstance(roots, list) and roots:
-        cwd = roots[0]
-    return os.path.normpath(cwd) if isinstance(cwd, str) and cwd.startswith("/") else ""
-
-
 def _session(payload: Payload) -> str:
     for key in ("session_id", "conversation_id", "sessionId", "sessionID"):
         value = payload.get(key)
         if isinstance(value, str) and value:
             return value[:200]
-    return ""
-
-
-def _file(payload: Payload) -> str:
-    args = payload.get("tool_input") or payload.get("toolArgs") or payload.get("args")
-    args = json.loads(args) if isinstance(args, str) else args
-    if not isinstance(args, dict):
-        return ""
-    for key in FILE_KEYS:
-        value = args.get(key)
-        if isinstance(value, str) and value.startswith("/"):
-            return value
     return ""
 
 
@@ -371,10 +196,13 @@ def _paused(home: str, session: str) -> bool:
 
 
 def _changed(home: str) -> bool:
-    """Does the configuration say anything about what may be said? Then the daemon decides."""
+    """Does the configuration, or a lexicon, say anything about what may be said? Then the daemon
+    decides."""
     for name in os.environ:
         if name.startswith("UPWELL_") and "__" in name and not name.endswith("_MS"):
             return True
+    if os.path.lexists(os.path.join(home, "lexicon.toml")):
+        return True
     path = os.path.join(home, "config.toml")
     if not os.path.isfile(path):
         return os.path.lexists(path)

@@ -40,7 +40,7 @@ CODEX = JsonHooks(
         "PreCompact": "",
         "Stop": "",
     },
-    todo="start Codex and trust the hooks in `/hooks`: until then it skips them",
+    todo="start codex in a terminal, which asks to review them: until you trust them it skips them",
 )
 GEMINI = JsonHooks(
     name="gemini",

@@ -27,7 +27,12 @@ const SOCKET = __SOCKET__
 const COMMAND = __COMMAND__
 const MOST_CHARS = 500000
 const WRITES = /write|edit|patch/
-const DEADLINE_MS = { "chat.message": 200, "session.created": 2000 }
+const milliseconds = (name, usual) => Number(process.env["UPWELL_HOOK__" + name]) || usual
+const TOOL_MS = milliseconds("TOOL_MS", 300)
+const DEADLINE_MS = {
+  "chat.message": milliseconds("PROMPT_MS", 200),
+  "session.created": 2000,
+}
 
 function isOurs() {
   try {
@@ -81,7 +86,7 @@ function viaProcess(event, body) {
 async function answer(event, payload) {
   try {
     const body = Buffer.from(JSON.stringify(payload))
-    const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? 300).catch(() =>
+    const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? TOOL_MS).catch(() =>
       viaProcess(event, body),
     )
     return JSON.parse(reply)

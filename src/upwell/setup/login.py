@@ -10,9 +10,9 @@ import logging
 import time
 import webbrowser
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 from upwell.ground.errors import UpstreamUnavailable
 from upwell.setup.callback import Callback
@@ -40,12 +40,17 @@ Show = Callable[[str], Awaitable[None]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """A login to be made: the server's name and address, and who we are there if that was agreed on
-    beforehand (`client_id`), with the port of the redirect; else we register ourselves."""
+    beforehand (`client_id`), with the port of the redirect; else we register ourselves. `scope` is
+    asked for beside what the server asks for by itself. With a `client_secret` it is a machine that
+    logs in, at the authorization server `issuer` and no other."""
 
     server: str
     url: str
     client_id: str = ""
     port: int = 0
+    scope: str = ""
+    client_secret: str = field(default="", repr=False)
+    issuer: str = ""
 
 
 async def in_browser(address: str) -> None:
@@ -60,25 +65,44 @@ async def log_in(wish: Wish, show: Show = in_browser) -> Login:
         UpstreamUnavailable: the server wants no login, it was refused, or nobody came back.
         UsageError: the port is taken.
     """
+    if wish.client_secret:
+        return await _made(wish, _machine(wish))
+    async with Callback(wish.port) as callback:
+        return await _made(wish, _provider(wish, callback, show))
+
+
+async def _made(wish: Wish, provider: "OAuthClientProvider") -> Login:
+    """The login that the SDK makes when the server asks for one."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
     logging.getLogger("mcp").propagate = False
-    async with Callback(wish.port) as callback:
-        provider = _provider(wish, callback, show)
-        client = httpx2.AsyncClient(
-            auth=provider,
-            timeout=REQUEST_SECONDS,
-            event_hooks={"request": [_only_safe(wish.url)]},
-        )
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS), client:
-                await _try(client, wish.url)
-        except TimeoutError as error:
-            raise _failed(wish, "nobody came back from the browser in time") from error
-        except Exception as error:
-            raise _failed(wish, _said(error)) from error
+    client = httpx2.AsyncClient(
+        auth=provider,
+        timeout=REQUEST_SECONDS,
+        event_hooks={"request": [_only_safe(wish.url)]},
+    )
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS), client:
+            await _try(client, wish.url)
+    except TimeoutError as error:
+        raise _failed(wish, "nobody came back in time") from error
+    except Exception as error:
+        raise _failed(wish, _said(error)) from error
     return _login(wish, provider)
+
+
+def _machine(wish: Wish) -> "OAuthClientProvider":
+    from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
+
+    return ClientCredentialsOAuthProvider(
+        server_url=wish.url,
+        storage=_Nowhere(None),
+        client_id=wish.client_id,
+        client_secret=wish.client_secret,
+        scope=wish.scope or None,
+        issuer=wish.issuer,
+    )
 
 
 async def _try(client: "httpx2.AsyncClient", url: str) -> None:
@@ -105,7 +129,7 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
     async def redirect(address: str) -> None:
         _check(address, wish.url)
         callback.expect(parse_qs(urlsplit(address).query)["state"][0], wish.server)
-        await show(address)
+        await show(with_scope(address, wish.scope))
 
     async def came_back() -> AuthorizationCodeResult:
         given = await callback.answer()
@@ -140,6 +164,18 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
         redirect_handler=redirect,
         callback_handler=came_back,
     )
+
+
+def with_scope(address: str, scope: str) -> str:
+    """The address of an authorization request that asks for these scopes, too. The SDK asks for
+    what the server's metadata names, and for more only within a session of its own."""
+    if not scope:
+        return address
+    parts = urlsplit(address)
+    query = parse_qs(parts.query, keep_blank_values=True)
+    asked = dict.fromkeys([*"".join(query.get("scope", [])).split(), *scope.split()])
+    query["scope"] = [" ".join(asked)]
+    return parts._replace(query=urlencode(query, doseq=True)).geturl()
 
 
 class _Nowhere:
@@ -179,7 +215,8 @@ def _login(wish: Wish, provider: "OAuthClientProvider") -> Login:
         client_secret=client.client_secret or "",
         auth_method=client.token_endpoint_auth_method or "none",
         resource=context.get_resource_url() if with_resource else "",
-        scope=tokens.scope or "",
+        is_machine=bool(wish.client_secret),
+        scope=" ".join(dict.fromkeys(f"{tokens.scope or ''} {wish.scope}".split())),
     )
 
 

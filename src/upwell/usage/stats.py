@@ -4,6 +4,7 @@ said, and what was saved."""
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from upwell.ground.types import Rating, SkipReason
 from upwell.usage.counts import Count, Event
@@ -80,6 +81,47 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         saved=tuple(_saved([count for count in counts if count.event is Event.COMPRESSED])),
         per_day=_by_day(decided),
     )
+
+
+def described(found: Stats, days: int) -> dict[str, Any]:
+    """As JSON."""
+    return {
+        "days": days,
+        "decisions": found.decisions,
+        "surfaced": found.surfaced,
+        "memories": found.memories,
+        "used": found.used,
+        "ignored": found.ignored,
+        "late": found.late,
+        "offered_late": found.offered_late,
+        "skips": found.skips,
+        "feedback": found.ratings,
+        "beside": [
+            {
+                "door": one.door,
+                "tool": one.tool,
+                "decisions": one.decisions,
+                "surfaced": one.surfaced,
+                "skips": one.skips,
+            }
+            for one in found.beside
+        ],
+        "compression": {
+            "results": sum(one.results for one in found.saved),
+            "tokens_before": found.tokens_before,
+            "tokens_saved": found.tokens_saved,
+            "tools": [
+                {
+                    "tool": one.tool,
+                    "results": one.results,
+                    "tokens_before": one.tokens_before,
+                    "tokens_saved": one.tokens_saved,
+                }
+                for one in found.saved
+            ],
+        },
+        "per_day": found.per_day,
+    }
 
 
 def _summed(counts: Iterable[Count]) -> Counter[str]:

@@ -3,13 +3,14 @@
 A web page may send requests to 127.0.0.1, and a name of its own may lead there (DNS rebinding): so
 the `Host` must be one of ours, an `Origin` too where there is one, and nothing is answered without
 a token but `/healthz`. The token says who asks; whom the owner gave one comes in at `/mcp` only.
+Browsers cannot send a token at first: some refusals are a page that asks for it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from upwell.ground.principal import IN_SCOPE
@@ -32,7 +33,8 @@ class TooLarge(Exception):
 
 class Guard:
     """ASGI middleware. `hosts` are the names and addresses under which we are reached;
-    `principal_of` knows the tokens."""
+    `principal_of` knows the tokens; `doors` make the pages that ask for one, by path and with a
+    status."""
 
     def __init__(
         self,
@@ -40,11 +42,13 @@ class Guard:
         principal_of: PrincipalOf,
         hosts: Iterable[str],
         max_body_bytes: int = MAX_BODY_BYTES,
+        doors: Mapping[str, Callable[[int], Response]] | None = None,
     ) -> None:
         self._app = app
         self._principal_of = principal_of
         self._hosts = frozenset(host.lower() for host in hosts)
         self._max_body_bytes = max_body_bytes
+        self._doors = doors or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -54,12 +58,9 @@ class Guard:
             return
         headers = Headers(scope=scope)
         refusal = self._refusal(scope, headers)
-        if refusal is not None:
-            await refusal(scope, receive, send)
-            return
-        await self._capped(scope, receive, send)
+        await self._capped(refusal or self._app, scope, receive, send)
 
-    async def _capped(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
         """Run the application; a body that grows over the limit is answered with 413, whatever the
         application makes of the interruption."""
         begun, left = False, self._max_body_bytes
@@ -82,12 +83,12 @@ class Guard:
             await send(message)
 
         try:
-            await self._app(scope, counted, sealed)
+            await app(scope, counted, sealed)
         except TooLarge:
             if not begun:
                 await _refused(413, "the body is too large")(scope, receive, send)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> JSONResponse | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> Response | None:
         """Why not, or None."""
         if _name_of(headers.get("host", "")) not in self._hosts:
             return _refused(421, "this is not the host of that name")
@@ -103,6 +104,8 @@ class Guard:
             return None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         principal = self._principal_of(token.strip()) if scheme.lower() == "bearer" else None
+        if principal is None and (door := self._doors.get(scope["path"])):
+            return door(401)
         if principal is None:
             return _refused(401, "the token in UPWELL_HOME/token is needed", ask=True)
         if principal.name and scope["path"] not in SHARED_PATHS:

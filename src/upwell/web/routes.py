@@ -9,6 +9,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from upwell.web import dashboard
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
 from upwell.web.tokens import PrincipalOf
@@ -24,7 +25,12 @@ def http_app(
     routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
 ) -> ASGIApp:
     """Every route behind one guard. `hosts` are names beside loopback's."""
-    return Guard(Starlette(routes=list(routes)), principal_of, {*LOOPBACK, *hosts})
+    doors = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
+    return Guard(Starlette(routes=list(routes)), principal_of, {*LOOPBACK, *hosts}, doors=doors)
+
+
+def _has(routes: Sequence[BaseRoute], path: str) -> bool:
+    return any(getattr(route, "path", "") == path for route in routes)
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:

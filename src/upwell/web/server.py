@@ -100,6 +100,7 @@ def listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(MAX_CONNECTIONS)
     except OSError as error:
         listening.close()
         raise UsageError(

@@ -17,7 +17,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.veil import veiled_address
 from upwell.wire.inbox import Inbox
 from upwell.wire.lines import MAX_LINE_BYTES, Line
-from upwell.wire.logins import LoginNeeded
+from upwell.wire.logins import WANTS, LoginNeeded
 from upwell.wire.mirrors import Mirrors
 from upwell.wire.rawjson import RawObject
 from upwell.wire.replies import body_of, is_answer, refused, too_large, unanswered
@@ -191,7 +191,8 @@ class HttpLink:
             return ""
         elif status >= 300:
             body = await body_of(response, self._max_bytes, identity)
-            self._inbox.add(Line(refused(identity, status, body.data)))
+            wants = response.extensions.get(WANTS, "")
+            self._inbox.add(Line(refused(identity, status, body.data, wants)))
         elif kind == EVENTS:
             await self._events(response, identity, greets=greets)
         elif self._address.sse:

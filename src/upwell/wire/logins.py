@@ -19,6 +19,8 @@ from upwell.ground.files import Stamp, exclusively, stamp, write_whole, writing
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 
 NEEDED = "needed"
+WANTS = "upwell.wants"
+"""In the extensions of a response: what is to be done so that the request is let in."""
 EARLY_SECONDS = 10.0
 """A token is renewed so long before it ends."""
 
@@ -42,23 +44,39 @@ class Login:
     auth_method: str = "none"
     resource: str = ""
     scope: str = ""
+    is_machine: bool = False
+    """Made with a secret and no person (RFC 6749, section 4.4), and renewed in the same way."""
+    wanted: str = ""
+    """Scopes that the server asked for since: the next login asks for them too."""
 
     @property
     def holds(self) -> bool:
         return bool(self.access_token)
+
+    @property
+    def is_renewable(self) -> bool:
+        return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
         """Can it be used as it is?"""
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
-        """`renewed by itself`, until when it holds, or `needed` where it is over."""
+        """`renewed by itself`, until when it holds, that it is too narrow, or `needed` where it is
+        over."""
         if not self.holds:
             return NEEDED
-        if self.refresh_token or self.expires_at is None:
-            return "renewed by itself" if self.refresh_token else "yes"
+        if self.wanted:
+            return "too narrow: log in again"
+        if self.is_renewable or self.expires_at is None:
+            return "renewed by itself" if self.is_renewable else "yes"
         until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
         return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
+
+    def wider(self, scope: str) -> "Login":
+        """The login, of which the server says that it is too narrow: `scope` is needed."""
+        asked = dict.fromkeys([*self.wanted.split(), *scope.split()])
+        return dataclasses.replace(self, wanted=" ".join(asked))
 
     def over(self) -> "Login":
         """The login after the server has taken it back."""

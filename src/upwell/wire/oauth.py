@@ -8,6 +8,7 @@ begins a login anew where nobody is at hand. Here nothing ever asks a person.
 import asyncio
 import base64
 import dataclasses
+import re
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import quote
@@ -18,9 +19,11 @@ from filelock import Timeout
 from upwell.ground.errors import StoreError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
-from upwell.wire.logins import Login, LoginNeeded, Logins
+from upwell.wire.logins import WANTS, Login, LoginNeeded, Logins
 
+MAX_SCOPE_CHARS = 500
 RENEW_SECONDS = 30.0
+_PARAMETER = re.compile(r"(\w+)\s*=\s*(?:\"([^\"\\]*)\"|([^\s,\"]+))")
 _LOOK_SECONDS = 0.05
 _REFUSED = (400, 401, 403)
 
@@ -49,12 +52,22 @@ class LoginAuth(httpx2.Auth):
             login = await self._renewed(login)
         request.headers["authorization"] = f"Bearer {login.access_token}"
         response = yield request
+        if response.status_code == 403 and (scope := _wanted_scope(response)):
+            self._widen(login, scope)
+            again = f"run `upwell login {self._server}` again"
+            response.extensions[WANTS] = f"it wants a login with more rights ({scope}); {again}"
         if response.status_code == 401:
             login = await self._renewed(login)
             request.headers["authorization"] = f"Bearer {login.access_token}"
             response = yield request
             if response.status_code == 401:
                 raise LoginNeeded("it does not take the login")
+
+    def _widen(self, login: Login, scope: str) -> None:
+        """Note what the next login has to ask for."""
+        wider = login.wider(scope)
+        if wider != login:
+            self._keep(wider)
 
     def _known(self) -> Login:
         try:
@@ -89,7 +102,7 @@ class LoginAuth(httpx2.Auth):
                 lock.release()
 
     async def _renew(self, login: Login) -> Login:
-        if not (login.refresh_token and login.token_endpoint):
+        if not login.is_renewable:
             self._keep(login.over())
             raise LoginNeeded("its login is over")
         async with httpx2.AsyncClient(timeout=RENEW_SECONDS, follow_redirects=False) as client:
@@ -128,12 +141,21 @@ class LoginAuth(httpx2.Auth):
             LOG.error("the login at %s cannot be kept: %s", self._server, error)
 
 
+def _wanted_scope(response: httpx2.Response) -> str:
+    """The scopes that a request lacks (RFC 6750, section 3.1); "" where that is not what is wrong,
+    or they are not told."""
+    said = response.headers.get("www-authenticate", "")
+    given = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(said)}
+    scope = " ".join(given.get("scope", "").split())
+    is_lacking = given.get("error") == "insufficient_scope" and scope.isascii()
+    return scope if is_lacking and len(scope) <= MAX_SCOPE_CHARS else ""
+
+
 def _request(login: Login) -> httpx2.Request:
-    data = {
-        "grant_type": "refresh_token",
-        "refresh_token": login.refresh_token,
-        "client_id": login.client_id,
-    }
+    data = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
+    if login.is_machine:
+        data = {"grant_type": "client_credentials", "scope": login.scope}
+    data = {name: value for name, value in data.items() if value} | {"client_id": login.client_id}
     headers = {"accept": "application/json"}
     if login.resource:
         data["resource"] = login.resource

@@ -45,8 +45,11 @@ def unanswered(identity: bytes, why: str) -> Line:
     return Line(b"", lost=identity, why=why)
 
 
-def refused(identity: bytes, status: int, body: bytes) -> bytes:
-    """The line for a request that HTTP refused: the server's own error where it gave one."""
+def refused(identity: bytes, status: int, body: bytes, wants: str = "") -> bytes:
+    """The line for a request that HTTP refused: what is to be done about it where that is known,
+    else the server's own error where it gave one."""
+    if wants:
+        return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, wants)))
     try:
         error = RawObject.parse(body).get("error")
         if error is not None and "code" in RawObject.parse(error):

@@ -22,16 +22,22 @@ STATE: dict[str, Any] = {
     "authorized": 0,
     "exchanged": 0,
     "refreshed": 0,
+    "machines": 0,
     "refused": 0,
     "strangers": [],
     "deny": False,
     "forge": False,
     "lifetime": 3600,
     "scopes": [],
+    "wider": "",
 }
-CLIENTS: dict[str, dict[str, Any]] = {"agreed-on": {"redirect_uris": None, "secret": ""}}
+CLIENTS: dict[str, dict[str, Any]] = {
+    "agreed-on": {"redirect_uris": None, "secret": ""},
+    "robot": {"redirect_uris": [], "secret": "hush-robot"},
+}
 CODES: dict[str, dict[str, str]] = {}
 ACCESS: set[str] = set()
+SCOPES: dict[str, str] = {}
 REFRESH: dict[str, str] = {}
 LOCK = threading.Lock()
 
@@ -166,6 +172,7 @@ class Oauth(BaseHTTPRequestHandler):
         name = self.client(body)
         if body.get("resource") != f"{self.own}/mcp":
             raise Refused("invalid_target")
+        scope = ""
         if body["grant_type"] == "authorization_code":
             asked = CODES.pop(body.get("code", ""), None)
             challenge = base64.urlsafe_b64encode(
@@ -178,7 +185,14 @@ class Oauth(BaseHTTPRequestHandler):
                 or asked["code_challenge"] != challenge.rstrip("=")
             ):
                 raise Refused("invalid_grant")
+            scope = asked.get("scope", "")
             STATE["exchanged"] += 1
+        elif body["grant_type"] == "client_credentials" and name == "robot":
+            STATE["machines"] += 1
+            ACCESS.add(access := f"at-{secrets.token_urlsafe(24)}")
+            said = {"access_token": access, "token_type": "Bearer"}
+            self.send(200, {**said, "expires_in": STATE["lifetime"]})
+            return
         elif REFRESH.pop(body.get("refresh_token", ""), None) == name:
             STATE["refreshed"] += 1
         else:
@@ -186,6 +200,7 @@ class Oauth(BaseHTTPRequestHandler):
             raise Refused("invalid_grant")
         access, refresh = f"at-{secrets.token_urlsafe(24)}", f"rt-{secrets.token_urlsafe(24)}"
         ACCESS.add(access)
+        SCOPES[access] = scope
         REFRESH[refresh] = name
         said = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh}
         self.send(200, {**said, "expires_in": STATE["lifetime"]})
@@ -198,6 +213,11 @@ class Oauth(BaseHTTPRequestHandler):
             self.send(401, www_authenticate=f'Bearer resource_metadata="{metadata}"')
             return
         identity, method = body.get("id"), body["method"]
+        lacks = set(STATE["wider"].split()) - set(SCOPES.get(token, "").split())
+        if method == "tools/call" and lacks:
+            asked = f'Bearer error="insufficient_scope", scope="{STATE["wider"]}"'
+            self.send(403, {"error": "forbidden"}, www_authenticate=asked)
+            return
         if identity is None:
             self.send(202)
         elif method == "initialize":

@@ -1,10 +1,16 @@
 """A hook that answers for itself is silent unless the configuration surely lets it speak."""
 
 import os
+import re
 
 import pytest
 
+from upwell.ground.text.words import STOP_WORDS as SHIPPED
+from upwell.ground.text.words import fold
 from upwell.hook.cold import _changed
+from upwell.hook.plain import _file, _folded, _telling
+from upwell.hook.stop_words import STOP_WORDS
+from upwell.memory.terms import query_words
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +69,40 @@ def test_no_configuration_changes_nothing(tmp_path):
 def test_what_is_no_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "config.toml")
     assert _changed(str(tmp_path))
+
+
+def test_a_lexicon_changes_what_words_say(tmp_path):
+    (tmp_path / "lexicon.toml").write_text("")
+    assert _changed(str(tmp_path))
+
+
+def test_its_stop_words_are_those_of_the_lexicon():
+    assert {fold(word) for word in SHIPPED if len(fold(word)) > 1} == STOP_WORDS
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "payments down?",
+        "why is the flag off",
+        "shut down the ledger drain worker",
+        "tear down carriage schema",
+        "log out of the zeppelin spool now",
+        "disk is out",
+        "¿dónde está la exportación de facturas otra vez?",
+        "may we roll back again, please, between both of these",
+    ],
+)
+def test_its_words_are_those_that_the_daemon_looks_up(prompt):
+    asked = [_folded(word) for word in re.findall(r"[^\W_]+", prompt)]
+    assert _telling(asked) == query_words(prompt)
+
+
+@pytest.mark.parametrize(
+    ("said", "file"),
+    [("/p/src/a.py", "/p/src/a.py"), ("src/a.py", "/p/src/a.py"), ("./src/../a.py", "/p/a.py")],
+)
+def test_a_file_is_said_from_the_root_or_from_the_folder(said, file):
+    """Gemini CLI passes on what its model wrote."""
+    assert _file({"cwd": "/p", "tool_input": {"file_path": said}}) == file
+    assert _file({"cwd": "/p", "tool_input": {"file_path": 3}}) == ""

@@ -88,6 +88,12 @@ def test_a_failed_tool_says_what_it_worked_on() -> None:
     assert failed.reply is None
 
 
+def test_what_claude_code_has_put_on_disk_is_not_taken_for_the_whole() -> None:
+    replies = [event for _, event in recordings("claude", CWD) if "tool_response" in event]
+    kept = [one for one in replies if "persistedOutputPath" in one["tool_response"]]
+    assert [found.reply for event in kept if (found := read("claude", "", event))] == [None]
+
+
 def test_codex_compacts_by_itself_and_restores_what_was_said() -> None:
     found = [read("codex", name, event) for name, event in recordings("codex", CWD)]
     kinds = [one.kind for one in found if one]

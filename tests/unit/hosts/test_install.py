@@ -240,3 +240,12 @@ def test_installed_twice_with_a_change_between_leaves_none_of_ours(
     left = parse(path.read_text()).value
     assert left["model"] == "sonnet"
     assert left["hooks"] == {"PostToolUse": parse(FOREIGN["claude"]).value["hooks"]["PostToolUse"]}
+
+
+def test_gemini_is_asked_for_real_compressions_only_and_shows_a_name(where: Where) -> None:
+    """It announces one before every request; a handler without a name is shown by its command."""
+    hooks = json.loads(AGENTS["gemini"].added("", where))["hooks"]
+    assert [group["matcher"] for group in hooks["PreCompress"]] == ["manual"]
+    assert {handler["name"] for groups in hooks.values() for handler in groups[0]["hooks"]} == {
+        "upwell"
+    }

@@ -1,11 +1,12 @@
 """The way back from the browser, and what a server may have us ask."""
 
 import asyncio
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from upwell.setup.callback import Callback
-from upwell.setup.login import _check
+from upwell.setup.login import _check, with_scope
 
 
 async def ask(callback: Callback, request: str) -> bytes:
@@ -73,3 +74,18 @@ def test_what_may_be_asked(address: str, url: str) -> None:
 def test_what_may_not(address: str, url: str) -> None:
     with pytest.raises(PermissionError):
         _check(address, url)
+
+
+@pytest.mark.parametrize(
+    ("address", "scope", "asked"),
+    [
+        ("https://a.example/authorize?state=s&scope=read", "", ["read"]),
+        ("https://a.example/authorize?state=s&scope=read+list", "write read", ["read list write"]),
+        ("https://a.example/authorize?state=s", "write", ["write"]),
+    ],
+)
+def test_more_rights_are_asked_for_beside_the_usual(
+    address: str, scope: str, asked: list[str]
+) -> None:
+    given = parse_qs(urlsplit(with_scope(address, scope)).query)
+    assert given == {"state": ["s"], "scope": asked}

@@ -43,6 +43,7 @@ async def asked(
     chunks: int = 1,
 ) -> tuple[int, bytes, dict[str, str]]:
     """Status, body and headers of one request, its body in so many chunks."""
+    path, _, query = path.partition("?")
     step = max(1, -(-len(body) // chunks))
     parts = [body[at : at + step] for at in range(0, len(body), step)] or [b""]
     said: list[dict[str, Any]] = []
@@ -60,7 +61,7 @@ async def asked(
         "method": method,
         "path": path,
         "raw_path": path.encode(),
-        "query_string": b"",
+        "query_string": query.encode(),
         "root_path": "",
         "scheme": "http",
         "http_version": "1.1",

@@ -12,7 +12,7 @@ import pytest
 
 from upwell.ground.errors import StoreCorrupt
 from upwell.testing import ManualClock
-from upwell.wire.logins import NEEDED, Login, LoginNeeded, Logins
+from upwell.wire.logins import NEEDED, WANTS, Login, LoginNeeded, Logins
 from upwell.wire.oauth import LoginAuth
 
 URL = "https://example.org/mcp"
@@ -115,3 +115,30 @@ def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
         "sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ('Bearer error="insufficient_scope", scope="a b"', "a b"),
+        ("Bearer error=insufficient_scope, scope=a, realm=x", "a"),
+        ('Bearer scope="a", error="invalid_token"', ""),
+        ('Bearer error="insufficient_scope"', ""),
+        (f'Bearer error="insufficient_scope", scope="{"a" * 501}"', ""),
+        ("", ""),
+    ],
+)
+async def test_what_a_login_lacks_is_noted_for_the_next(path: Path, said: str, wanted: str) -> None:
+    logins = Logins(path)
+    logins.put("x", replace(LOGIN, wanted="b"))
+    flow = LoginAuth(logins, "x", URL, ManualClock(0.0)).async_auth_flow(
+        httpx2.Request("POST", URL)
+    )
+    await anext(flow)
+    response = httpx2.Response(403, headers={"www-authenticate": said})
+    with pytest.raises(StopAsyncIteration):
+        await flow.asend(response)
+    assert (WANTS in response.extensions) == bool(wanted)
+    login = logins.get("x", URL)
+    assert login is not None
+    assert login.wanted.split() == list(dict.fromkeys(["b", *wanted.split()]))

@@ -158,14 +158,17 @@ def _by_shape(sample: str, lines: list[str]) -> Kind:
 def _prose_or_code(sample: str, rows: str) -> Kind:
     fences = len(_FENCE.findall(rows))
     code, markup = _share(_CODE, rows), _share(_MD_LINE, rows)
-    language, signs = likeness(sample[:LANGUAGE_CHARS]) if code > _SOME_CODE else ("", 0.0)
-    if not fences and code > max(_SOME_CODE, markup) and signs > 0.05:
+    if not fences and code > max(_SOME_CODE, markup) and _likeness(sample)[1] > 0.05:
         return Kind.CODE
     headings = len(_HEADING.findall(rows))
     setext = len(_SETEXT.findall(rows))
     if headings >= 2 or setext >= 2 or fences >= 2 or markup > 0.3 or (headings and markup > 0.1):
         return Kind.API_DOCS if headings >= 2 and _describes_calls(sample) else Kind.MARKDOWN
-    return Kind.CODE if language and code > 0.5 else Kind.TEXT
+    return Kind.CODE if code > 0.5 and _likeness(sample)[0] else Kind.TEXT
+
+
+def _likeness(sample: str) -> tuple[str, float]:
+    return likeness(sample[:LANGUAGE_CHARS])
 
 
 def _describes_calls(sample: str) -> bool:

@@ -1,0 +1,73 @@
+"""What `/dashboard` shows, and a server of its own for it: `upwell dashboard`."""
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from upwell import __version__
+from upwell.app import overview
+from upwell.app.wiring import App, Settings, build
+from upwell.ground.text.times import iso
+from upwell.web.dashboard import PATH, Shown, dashboard_routes
+from upwell.web.routes import http_app
+from upwell.web.server import http_server, listen
+from upwell.web.token import token_of
+from upwell.web.tokens import Tokens
+
+Servers = Callable[[], list[dict[str, str]]]
+"""The servers behind a gateway: `name`, `state` and `trouble` of each."""
+
+
+def shown_of(app: App, servers: Servers = list) -> Shown:
+    """Where the page gets what it shows."""
+
+    async def lately(number: int) -> Mapping[str, Any]:
+        told = await overview.accounts(app, await overview.decisions(app, number))
+        decisions = [
+            {
+                "id": one["id"],
+                "at": one["at"],
+                "time": iso(one["at"]),
+                "session": one["session"],
+                "memories": len(one["memories"]),
+                "account": account,
+            }
+            for one, account in reversed(told)
+        ]
+        return {"version": __version__, "decisions": decisions, "servers": servers()}
+
+    async def memories(query: str, limit: int) -> Mapping[str, Any]:
+        return {"hits": await overview.memories(app, query, limit)}
+
+    async def stats(days: int) -> Mapping[str, Any]:
+        await app.lessons.counts.flush()
+        return await overview.stats(app, days)
+
+    return Shown(stats=stats, lately=lately, memories=memories)
+
+
+async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
+    """Serve the page on loopback until a signal asks us to end. `opened` gets its address, with
+    the token behind the `#`, where no server and no log sees it.
+
+    Raises:
+        UsageError: the port is taken.
+        UpwellError: the home cannot be used.
+    """
+    app = await build(Settings(tolerant=True))
+    try:
+        home = app.config.home
+        token = token_of(home.token_file)
+        tokens = Tokens(token, home.tokens_file)
+        server = http_server(http_app(dashboard_routes(shown_of(app)), tokens.principal_of))
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, setattr, server, "should_exit", True)
+        with contextlib.closing(listen("127.0.0.1", port)) as listening:
+            port = listening.getsockname()[1]
+            opened(f"http://127.0.0.1:{port}{PATH}#token={token}")
+            await server.serve(sockets=[listening])
+    finally:
+        await app.aclose()
