@@ -27,7 +27,7 @@ from upwell.ground.names import check_server_name
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
 from upwell.ground.wanted import line_of
-from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of
+from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of, window_in
 from upwell.hook.options import HookOptions
 from upwell.learn.ratios import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions
@@ -113,31 +113,40 @@ class Config:
 
     def result_tokens(self) -> int:
         """Tokens of a response where nothing else is configured, by the agent's window."""
-        return RESULT_TOKENS[size_of(self.agent)]
+        return RESULT_TOKENS[size_of(window_in(self.agent))]
 
-    def surface_of(self, tool: str) -> SurfaceOptions:
-        """`surface.*` beside one tool: `server__tool`, or an agent's own as it calls it."""
-        server, separator, _ = tool.partition("__")
-        overriding = self._overriding("surface", server if separator else "", tool)
-        scaled = self._scaled
-        return dataclasses.replace(scaled, **overriding) if overriding else scaled
+    def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
+        """`surface.*` beside one tool: `server__tool`, or an agent's own as it calls it; None for
+        a message. `window` is the agent's in tokens, where its cue says so."""
+        surface = self._scaled if window is None else self._scaled_to(window)
+        server, separator, _ = (tool or "").partition("__")
+        overriding = self._overriding("surface", server if separator else "", tool) if tool else {}
+        if not overriding:
+            return surface
+        weights = {**surface.namespace_weights, **overriding.get("namespace_weights", {})}
+        return dataclasses.replace(surface, **{**overriding, "namespace_weights": weights})
 
     def shown(self) -> dict[str, Value]:
         """Every setting with its origin, secrets masked."""
-        shown = {
-            f"{section}.{name}": Value(getattr(getattr(self, section), name), DEFAULT)
+        held = {
+            f"{section}.{name}": getattr(getattr(self, section), name)
             for section, kind in SECTIONS.items()
             for name in _fields(kind)
         }
-        shown.update(self.values)
+        origins = {key: entry.origin for key, entry in self.values.items()}
+        shown = {key: Value(value, origins.get(key, DEFAULT)) for key, value in held.items()}
+        shown |= {key: entry for key, entry in self.values.items() if key not in held}
         return {key: Value(masked(key, entry.value), entry.origin) for key, entry in shown.items()}
 
     @cached_property
     def _scaled(self) -> SurfaceOptions:
         """`surface.*` with sizes by the agent's window, where the user set none."""
+        return self._scaled_to(window_in(self.agent))
+
+    def _scaled_to(self, window: int | None) -> SurfaceOptions:
         scaled: dict[str, Any] = {
             name: value
-            for name, value in scaled_to(size_of(self.agent)).items()
+            for name, value in scaled_to(size_of(window)).items()
             if f"surface.{name}" not in self.values
         }
         return dataclasses.replace(self.surface, **scaled)

@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -118,6 +119,12 @@ def test_adding_keeps_what_the_user_wrote(upwell: Upwell, home: Path) -> None:
     assert (home / "config.toml").read_text().startswith(written)
     assert upwell("remove", "fs").code == 0
     assert "# seven" in (home / "config.toml").read_text()
+
+
+def test_config_show_is_toml(upwell: Upwell) -> None:
+    shown = tomllib.loads(upwell("config", "show").out)
+    assert shown["surface"]["namespace_weights"]["howto"] == {"patterns": 1.5, "learnings": 1.3}
+    assert "context_window" not in shown.get("agent", {})
 
 
 def test_config_show_knows_origins(upwell: Upwell, home: Path) -> None:

@@ -66,6 +66,7 @@ def test_tables_per_server_and_tool(home):
         ('[server.upwell]\ncommand = "x"', "taken"),
         ('[server."a__b"]\ncommand = "x"', "may only have"),
         ('[tool."a"]\ncompres.strategy = "x"', "did you mean 'compress'"),
+        ("[surface.namespace_weights.howtwo]\npatterns = 2", "did you mean 'howto'"),
         ("x = ", "is not TOML"),
     ],
 )
@@ -90,6 +91,30 @@ def test_flags_from_the_environment(home, text, value):
 def test_lists_from_the_environment(home):
     config = load(home, environment={"UPWELL_SURFACE__EXCLUDE_TOOLS": '["a*", "b"]'})
     assert config.surface.exclude_tools == ("a*", "b")
+
+
+def test_weights_of_an_intent_replace_its_own_and_no_other(home):
+    config = written(home, "[surface.namespace_weights]\nhowto = { blockers = 2 }\n")
+    shown = config.shown()["surface.namespace_weights"]
+    assert shown.value["howto"] == {"blockers": 2.0}
+    assert shown.value["location"] == {"decisions": 1.5, "context": 1.3}
+    assert shown.origin.endswith("config.toml")
+    assert load(home.parent / "other", {}, {}).shown()["surface.namespace_weights"].value[
+        "howto"
+    ] == {"patterns": 1.5, "learnings": 1.3}
+    given = {"UPWELL_SURFACE__NAMESPACE_WEIGHTS": '{"general": {"a": 3}}'}
+    assert load(home, environment=given).surface.namespace_weights["general"] == {"a": 3.0}
+
+
+def test_weights_of_a_tool_stand_beside_those_of_all(home):
+    config = written(
+        home,
+        "[surface.namespace_weights]\nhowto = { a = 2 }\n"
+        '[tool."fs__*".surface.namespace_weights]\nnone = { b = 3 }\n',
+    )
+    weights = config.surface_of("fs__read").namespace_weights
+    assert (weights["howto"], weights["none"]) == ({"a": 2.0}, {"b": 3.0})
+    assert "none" not in config.surface_of("git__log").namespace_weights
 
 
 def test_secrets_are_masked(home):
@@ -122,6 +147,13 @@ WRONG_KINDS = {
     "named choice": ("embed.kind = 3", "3: must be one of model2vec"),
     "text": ("agent.model = 1", "1: must be a text in quotes"),
     "table": ('ltm.headers = "x"', 'a table of names, each with a text, like { NAME = "text" }'),
+    "weights": (
+        'surface.namespace_weights = { howto = "x" }',
+        "must be tables with a number above 0",
+    ),
+    "no weight": ("surface.namespace_weights = { howto = { a = 0 } }", "like { howto = { patterns"),
+    "endless weight": ("surface.namespace_weights = { howto = { a = inf } }", "a number above 0"),
+    "unit": ("surface.namespace_weights = 2", "2: must be tables with a number above 0 for each"),
     "endless": ("surface.timeout_seconds = inf", "must be between 0 and 1000000000000"),
 }
 

@@ -24,6 +24,7 @@ from upwell.ground.project import brings, project_of
 from upwell.ground.redact import has_secret
 from upwell.ground.shelf import MemoryShelf, Shelf, SqliteShelf
 from upwell.ground.trace import LOG
+from upwell.learn import missing
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import Ratings
 from upwell.memory.absent import AbsentStore
@@ -52,6 +53,7 @@ PROJECT_FOLDER = ".upwell"
 _JOURNAL_BYTES = 16_000_000
 _QUERIES_BYTES = 8_000_000
 _USES_BYTES = 4_000_000
+_REMARKS_BYTES = 1_000_000
 _ORIGINALS_BYTES_IN_MEMORY = 64_000_000
 
 Chore = Callable[[], Awaitable[object]]
@@ -165,6 +167,7 @@ def open_shelf(config: Config, files: Files) -> Shelf:
             "response": config.cache.max_bytes,
             "query": _QUERIES_BYTES,
             "use": _USES_BYTES,
+            missing.SHELF_KIND: _REMARKS_BYTES,
         }
     )
     try:

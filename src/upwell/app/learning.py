@@ -17,21 +17,21 @@ from upwell.surface.journal import Journal
 from upwell.surface.lessons import Lessons
 from upwell.surface.options import SurfaceOptions
 
-OfTool = Callable[[str], SurfaceOptions]
+OfCue = Callable[[str | None, int | None], SurfaceOptions]
 CHORE = "chore"
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
 _TRACES_KEPT = 2_000
 
 
 def open_lessons(
-    config: Config, of_tool: OfTool, shelf: Shelf, files: Files, memory: Memories
+    config: Config, of_cue: OfCue, shelf: Shelf, files: Files, memory: Memories
 ) -> Lessons:
-    """`of_tool` gives what a tool has of its own."""
+    """`of_cue` gives what a tool has of its own."""
     surface = config.surface
     limits = Limits(
         min_score=surface.min_score,
         negatives=surface.feedback_demotion_negative_threshold,
-        of_tool=lambda tool: of_tool(tool).min_score,
+        of_tool=lambda tool: of_cue(tool, None).min_score,
     )
     learned = Learned(memory.ratings, Uses(shelf), config.learn, limits)
     rarity = Rarity(files.indexed)

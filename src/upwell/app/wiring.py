@@ -20,7 +20,7 @@ from upwell.app.files import (
     private_shelf,
     tools_of,
 )
-from upwell.app.learning import OfTool, Traces, open_lessons, tidy
+from upwell.app.learning import OfCue, Traces, open_lessons, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
@@ -89,7 +89,7 @@ class App:
         cwd: str | None,
     ) -> None:
         self.config = config
-        self._surface_of: OfTool = lambda tool: self.config.surface_of(tool)
+        self._surface_of: OfCue = lambda tool, window: self.config.surface_of(tool, window)
         self._strategy_of: Callable[[str, str], str] = lambda server, tool: (
             self.config.compress_for(server, tool).strategy
         )
@@ -108,7 +108,7 @@ class App:
         self.surfacer = Surfacer(
             self.memory.recall.search,
             shelf,
-            replace(config.surfacing(), of_tool=self._surface_of),
+            replace(config.surfacing(), of_cue=self._surface_of),
             missing=lambda: self.recalls.missing,
             paused=self.pause.holds,
             mask=lambda text: redact(text)[0],
@@ -208,7 +208,7 @@ class App:
             self.surfacer,
             self.fitter.fit,
             self.workshop.fit,
-            lambda server, tool: self._surface_of(f"{server}__{tool}"),
+            lambda server, tool: self._surface_of(f"{server}__{tool}", None),
             paused=self.pause.holds,
             cwd=self._cwd,
             cache=self._cache,

@@ -61,8 +61,9 @@ def show(as_json: Json = False) -> None:
         )
         return
     for key, entry in values.items():
-        value = json.dumps(plain(entry.value), ensure_ascii=False)
-        say(f"{key} = {value}  # {entry.origin}")
+        value = plain(entry.value)
+        line = f"# {key} is not set" if value is None else f"{key} = {_as_toml(value)}"
+        say(f"{line}  # {entry.origin}")
 
 
 @config.command("check")
@@ -103,6 +104,18 @@ def doctor(as_json: Json = False) -> None:
                 note(f"upwell: {part}: {ping.hint}")
     if not all(ping.ok for ping in findings.values()):
         raise typer.Exit(1)
+
+
+def _as_toml(value: Any) -> str:
+    if not isinstance(value, dict) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    entries = (f"{_key(name)} = {_as_toml(entry)}" for name, entry in value.items())
+    return f"{{ {', '.join(entries)} }}"
+
+
+def _key(name: str) -> str:
+    bare = name.isascii() and name.replace("_", "").replace("-", "").isalnum()
+    return name if bare else json.dumps(name, ensure_ascii=False)
 
 
 def plain(value: Any) -> Any:

@@ -64,7 +64,9 @@ def tune(
     as_json: Json = False,
 ) -> None:
     """Show what was learned of each tool. How sure surfacing must be beside it, how much of its
-    results is kept; and which memories are not offered any more."""
+    results is kept, what agents say was missing; and which memories are not offered any more."""
+    from upwell.surface.frame import harmless_line
+
     if memory and not reset:
         raise UsageError("--memory goes with --reset", hint="upwell tune --reset --memory ID")
     if reset:
@@ -91,6 +93,11 @@ def tune(
     ]
     columns = ("tool", "min_score", "suggested", "samples", "why", "budget")
     table(columns, rows, "Nothing was learned yet.")
+    for one in learned["tools"]:
+        for missed in one["missing"]:
+            note(
+                f"upwell: {one['tool']} lacked ({missed['kind']}): {harmless_line(missed['text'])}"
+            )
     for one in learned["demoted"]:
         note(f"upwell: {one['id']} is not offered any more: {one['negatives']:g} against it")
 
@@ -113,8 +120,9 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
         note("upwell: learn.auto_tune is off: nothing of this is in use")
     thresholds = {one.tool: one for one in await app.lessons.learned.thresholds()}
     budgets = {one.tool: one for one in await app.budgets.learned()}
+    missed = await app.budgets.missed()
     tools: list[dict[str, Any]] = []
-    for tool in sorted({*thresholds, *budgets}):
+    for tool in sorted({*thresholds, *budgets, *missed}):
         known, budget = thresholds.get(tool), budgets.get(tool)
         base = app.lessons.learned.min_score(tool)
         tools.append(
@@ -126,6 +134,10 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
                 "why": known.why if known else "no surfacing was rated",
                 "budget_ratio": budget.ratio if budget else 1.0,
                 "budget_samples": budget.samples if budget else 0,
+                "missing": [
+                    {"at": iso(one.at), "kind": one.kind, "text": one.text}
+                    for one in missed.get(tool, ())
+                ],
             }
         )
     return {"tools": tools, "demoted": await demoted(app)}

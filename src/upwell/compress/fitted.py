@@ -41,12 +41,12 @@ class Fitted:
     omitted: tuple[Omission, ...] = ()
 
 
-def whole(passage: Passage, strategy: str = "none") -> Compressed:
+def whole(passage: Passage) -> Compressed:
     """The passage as it is."""
     size = len(passage.text)
     return Compressed(
         text=passage.text,
-        strategy=strategy,
+        strategy="none",
         before=size,
         after=size,
         tokens=count(passage.text),

@@ -28,5 +28,5 @@ class Hybrid:
         if passage.kind in JSON_KINDS:
             raise CompressionError("JSON has no headings to keep", strategy=self.name)
         units = split(passage.text, passage.kind, passage.name)
-        lift_structure(units, passage)
+        lift_structure(units)
         return outcome(passage, fit_text(passage, room, self._tools, units), self.name)

@@ -1,13 +1,12 @@
 """The structure of a text, lifted above its substance."""
 
 from upwell.compress.units.base import Units
-from upwell.ground.types import Passage
 
 _STRUCTURE = 100.0
 _FIRST_LINE = 50.0
 
 
-def lift_structure(units: Units, passage: Passage, *, first_lines: bool = False) -> None:
+def lift_structure(units: Units, *, first_lines: bool = False) -> None:
     """Raise every unit that others need (headings, signatures), and with `first_lines` the first
     unit under each, so that they are bought first where nobody asked."""
     heads = {need for needs in units.needs for need in needs}

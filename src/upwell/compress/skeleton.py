@@ -31,5 +31,5 @@ class Skeleton:
                 raise CompressionError("not a JSON document", strategy=self.name)
             return outcome(passage, fit_json(passage, root, room, "values", self._tools), self.name)
         units = split(passage.text, passage.kind, passage.name)
-        lift_structure(units, passage, first_lines=True)
+        lift_structure(units, first_lines=True)
         return outcome(passage, fit_text(passage, room, self._tools, units), self.name)

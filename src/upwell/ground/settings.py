@@ -4,7 +4,7 @@ What is wrong with one shows when the configuration is read, not at the first ca
 import dataclasses
 import difflib
 from collections.abc import Mapping, Sequence
-from typing import Any, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec
@@ -30,10 +30,11 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
     """
     if name not in known:
         raise unknown(key, name, known, origin)
-    taken = get_type_hints(kind)[name]
+    taken = get_type_hints(kind, include_extras=True)[name]
     choices = _choices(kind, name, taken)
     if choices and isinstance(value, str) and value not in choices:
         raise _no_choice(key, value, choices, origin)
+    _check_names(key, value, taken, origin)
     try:
         found = msgspec.convert(
             _FLAGS.get(value, value) if taken is bool and isinstance(value, str) else value,
@@ -105,13 +106,26 @@ def _check_range(key: str, name: str, found: Any, origin: str) -> None:
         )
 
 
+def _check_names(key: str, value: Any, taken: Any, origin: str) -> None:
+    """The names of a table, where the type allows but a few."""
+    names = choices_of(get_args(taken)[0]) if get_origin(taken) is Mapping else ()
+    if names and isinstance(value, Mapping):
+        for name in value:
+            if name not in names:
+                raise unknown(f"{key}.{name}", name, names, origin)
+
+
 def _as_json(taken: Any, origin: str, value: Any) -> str:
     """A text where a list or a table is wanted: how it is written in a variable."""
     if not isinstance(value, str) or not origin.isupper():
         return ""
     if get_origin(taken) is tuple:
         return """in a variable as JSON: '["a", "b"]'"""
-    return """in a variable as JSON: '{"NAME": "text"}'""" if get_origin(taken) is Mapping else ""
+    if get_origin(taken) is not Mapping:
+        return ""
+    if get_origin(get_args(taken)[1]) is Mapping:
+        return """in a variable as JSON: '{"NAME": {"NAME": 1.5}}'"""
+    return """in a variable as JSON: '{"NAME": "text"}'"""
 
 
 def _choices(kind: type, name: str, taken: Any) -> Sequence[str]:

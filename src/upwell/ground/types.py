@@ -42,7 +42,8 @@ class Cue:
     `text` for messages, `tool` + `args` for calls; at the session door `text` is why it begins, in
     the hosts' words (`startup`, `resume`, `clear`, `compact`; ours: `subagent`). `annotations` are
     the tool's MCP hints as its server gave them, `reply_chars` the size of the response where it is
-    known already.
+    known already. `window` is the agent's context window in tokens, where it says so: how much is
+    said to this cue goes by it.
     `cwd` is absolute and decides the project; without it a cue sees every project. Without a
     `session` nobody in particular is told: the ledger is read and not written.
     """

@@ -35,6 +35,8 @@ def wanted(kind: Any, name: str, default: Any) -> str:
         return _number(kind, name, default)
     if kind is str:
         return "a text in quotes"
+    if get_origin(get_args(kind)[1]) is Mapping:
+        return "tables with a number above 0 for each name, like { howto = { patterns = 1.5 } }"
     values = "value" if Any in get_args(kind) else "text"
     return f'a table of names, each with a {values}, like {{ NAME = "{values}" }}'
 

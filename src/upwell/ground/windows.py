@@ -58,9 +58,13 @@ class AgentOptions:
     model: str = ""
 
 
-def size_of(options: AgentOptions) -> str:
-    """`small`, `default` or `large`, by the window given or the model's."""
-    window = options.context_window or window_of(options.model)
+def window_in(options: AgentOptions) -> int | None:
+    """The window given, or the model's; None for an unknown one."""
+    return options.context_window or window_of(options.model)
+
+
+def size_of(window: int | None) -> str:
+    """`small`, `default` or `large`, by the window in tokens."""
     if window is None:
         return "default"
     return "small" if window <= SMALL_WINDOW else "large" if window > LARGE_WINDOW else "default"

@@ -15,6 +15,7 @@ from upwell.ground.names import OWN_SERVER
 from upwell.hosts.base import Where
 from upwell.hosts.edits import JSON, TOML, Format
 from upwell.hosts.entries import Entry, read_entry
+from upwell.hosts.opencode import opencode_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,16 +158,10 @@ def _applications(where: Where) -> Path:
     return where.base("XDG_CONFIG_HOME", ".config")
 
 
-def _opencode_folder(where: Where) -> Path:
-    if named := where.environment.get("OPENCODE_CONFIG_DIR"):
-        return Path(named).expanduser()
-    return where.base("XDG_CONFIG_HOME", ".config") / "opencode"
-
-
 def _opencode_file(where: Where) -> Path:
     if named := where.environment.get("OPENCODE_CONFIG"):
         return Path(named).expanduser()
-    commented = _opencode_folder(where) / "opencode.jsonc"
+    commented = opencode_folder(where) / "opencode.jsonc"
     return commented if commented.is_file() else commented.with_suffix(".json")
 
 
@@ -209,7 +204,7 @@ _USERS: Sequence[ServerFile] = (
         name="opencode",
         agent="opencode",
         file=_opencode_file,
-        folder=_opencode_folder,
+        folder=opencode_folder,
         tables=(("mcp",),),
         shape="listed",
     ),

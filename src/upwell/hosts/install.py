@@ -34,7 +34,6 @@ class Plan:
     before: str | None
     after: str | None
     todo: str = ""
-    backup: str = ""
     installs: bool = False
 
     @property
@@ -93,8 +92,8 @@ class Hooks:
                 if not backup:
                     return Plan(host, path, before, None)
                 if len(copies) == 1 and olds:
-                    return Plan(host, path, before, olds[0], backup=backup)
-        return Plan(host, path, before, agent.removed(before, olds) or None, backup=backup)
+                    return Plan(host, path, before, olds[0])
+        return Plan(host, path, before, agent.removed(before, olds) or None)
 
     def apply(self, plan: Plan) -> str:
         """Do it. Gives the path of the copy that was kept, "" for none.

@@ -187,10 +187,10 @@ class OpenCode:
     todo = "start OpenCode anew"
 
     def path(self, where: Where) -> Path:
-        return self._folder(where) / "plugins" / "upwell.js"
+        return opencode_folder(where) / "plugins" / "upwell.js"
 
     def present(self, where: Where) -> bool:
-        return self._folder(where).is_dir()
+        return opencode_folder(where).is_dir()
 
     def added(self, text: str, where: Where) -> str:
         from upwell import __version__
@@ -207,10 +207,12 @@ class OpenCode:
             )
         return ""
 
-    def _folder(self, where: Where) -> Path:
-        if named := where.environment.get("OPENCODE_CONFIG_DIR"):
-            return Path(named).expanduser()
-        return where.base("XDG_CONFIG_HOME", ".config") / "opencode"
+
+def opencode_folder(where: Where) -> Path:
+    """Where OpenCode keeps what it is configured with."""
+    if named := where.environment.get("OPENCODE_CONFIG_DIR"):
+        return Path(named).expanduser()
+    return where.base("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
 HOST = OpenCode()

@@ -11,6 +11,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
+from upwell.learn import missing
 from upwell.learn.ratios import KEPT_SECONDS, SHELF_KIND, Ratio, Report, forget, ratios, record
 
 _TUNE, _APPLY = "tune", "apply"
@@ -56,12 +57,17 @@ class Budgets:
         return await ratios(self._shelf)
 
     async def forget(self) -> int:
-        """Forget everything. Gives how many counts there were."""
-        return await forget(self._shelf)
+        """Forget everything. Gives how many counts and remarks there were."""
+        return await forget(self._shelf) + await missing.forget(self._shelf)
 
-    async def report(self, tool: str, report: Report) -> None:
-        """Somebody said something about a shortened result of `tool`."""
+    async def report(self, tool: str, report: Report, lacked: str = "") -> None:
+        """Somebody said something about a shortened result of `tool`, and what it `lacked`."""
         await record(self._shelf, tool, report)
+        await missing.note(self._shelf, tool, report, lacked)
+
+    async def missed(self) -> Mapping[str, Sequence[missing.Missed]]:
+        """What was missing lately from results of each tool, in agents' words."""
+        return await missing.lately(self._shelf)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
         """A shortened result of `tool` was delivered; its originals stand under `keys`."""

@@ -257,7 +257,7 @@ class Surfacer:
         return worth
 
     def _query_of(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
-        items = profile_of(cue.door, intent, self._options.beside(cue.tool)).items
+        items = profile_of(cue.door, intent, self._options.beside(cue)).items
         return self._reader.query(cue, items * _OVERSAMPLING)
 
     async def _found(self, query: Query) -> tuple[list[Hit] | Skip, tuple[str, ...]]:
@@ -283,7 +283,7 @@ class Surfacer:
         self, cue: Cue, query: Query, intent: Intent, worth: list[Hit], found: Sequence[Hit]
     ) -> Outcome:
         """As many of `worth` as fit the budget of the door, said."""
-        profile = profile_of(cue.door, intent, self._options.beside(cue.tool))
+        profile = profile_of(cue.door, intent, self._options.beside(cue))
         said = fitting(worth, query.texts, profile, FRAME_CHARS)
         if not said:
             return Skip(reason=SkipReason.OVER_BUDGET, intent=intent, queries=query.texts)

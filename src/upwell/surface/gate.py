@@ -90,7 +90,7 @@ class Gate:
         session.recent.extend(kept)
 
     def _unfit_cue(self, cue: Cue) -> Refusal | None:
-        surface = self._options.beside(cue.tool).surface
+        surface = self._options.beside(cue).surface
         if not surface.enabled:
             return Refusal(SkipReason.DISABLED, "surface.enabled = false")
         messages = messages_of(self._options.lexicon)

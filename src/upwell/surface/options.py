@@ -3,8 +3,26 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Annotated
 
+from msgspec import Meta
+
+from upwell.ground.settings import MOST
 from upwell.ground.text.lexicon import Lexicon, shipped
+from upwell.ground.types import Cue, IntentKind
+
+Weight = Annotated[float, Meta(gt=0, le=MOST)]
+Weights = Mapping[IntentKind, Mapping[str, Weight]]
+"""By what factor memories of a namespace come sooner, by intent and namespace."""
+
+NAMESPACE_WEIGHTS: Weights = {
+    IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
+    IntentKind.TROUBLESHOOT: {"blockers": 1.5, "learnings": 1.3},
+    IntentKind.LOCATION: {"decisions": 1.5, "context": 1.3},
+    IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
+    IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
+}
+"""ADR-002, and its sequel for comparisons (DESIGN 4.8); everything else weighs 1."""
 
 
 class InjectionMode(StrEnum):
@@ -15,7 +33,8 @@ class InjectionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceOptions:
-    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` places."""
+    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` places. An intent
+    that `namespace_weights` does not name keeps its table of `NAMESPACE_WEIGHTS`."""
 
     enabled: bool = True
     injection_mode: InjectionMode = InjectionMode.APPEND
@@ -37,10 +56,16 @@ class SurfaceOptions:
     min_response_chars: int = 0
     exclude_tools: tuple[str, ...] = ()
     templates: Mapping[str, str] = field(default_factory=dict)
+    namespace_weights: Weights = field(default_factory=dict)
     multi_match_boost: float = 1.15
     feedback_demotion_negative_threshold: int = 3
     query_retention_days: float = 30.0
     persist_query_text: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(
+            self, "namespace_weights", {**NAMESPACE_WEIGHTS, **self.namespace_weights}
+        )
 
 
 _SCALES: Mapping[str, Mapping[str, int]] = {
@@ -76,18 +101,20 @@ class ContextOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything the pipeline obeys. `of_tool` gives what a tool has of its own, beside which
-    `surface` holds for the session as a whole and for every other cue."""
+    """Everything the pipeline obeys. `of_cue` gives what holds beside a tool (None: a message) in a
+    window of so many tokens (None: the usual one), beside which `surface` holds for the session
+    as a whole and for every other cue."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     lexicon: Lexicon = field(default_factory=shipped)
-    of_tool: Callable[[str], SurfaceOptions] | None = None
+    of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
 
-    def beside(self, tool: str | None) -> "Options":
-        """What holds for a cue beside this tool; `server__tool`, or as its host calls it."""
-        if tool is None or self.of_tool is None:
+    def beside(self, cue: Cue) -> "Options":
+        """What holds for this cue: its tool's own (`server__tool`, or as its host calls it), in
+        sizes of its window."""
+        if self.of_cue is None or (cue.tool is None and cue.window is None):
             return self
-        surface = self.of_tool(tool)
+        surface = self.of_cue(cue.tool, cue.window)
         return self if surface is self.surface else replace(self, surface=surface)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from upwell.ground.text.words import jaccard, terms
-from upwell.ground.types import Hit, Intent, IntentKind, Memory
+from upwell.ground.types import Hit, Intent, Memory
 from upwell.surface.options import Options
 
 _DAY_SECONDS = 86_400.0
@@ -17,15 +17,6 @@ _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
 """One source has at most every third place while others have something to say (ours)."""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
-
-NAMESPACE_WEIGHTS: Mapping[IntentKind, Mapping[str, float]] = {
-    IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
-    IntentKind.TROUBLESHOOT: {"blockers": 1.5, "learnings": 1.3},
-    IntentKind.LOCATION: {"decisions": 1.5, "context": 1.3},
-    IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
-    IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
-}
-"""ADR-002, and its sequel for comparisons (DESIGN 4.8); everything else weighs 1."""
 
 
 def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
@@ -69,7 +60,7 @@ def distinct(hits: Sequence[Hit]) -> list[Hit]:
 
 def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
     weight = hit.score
-    weight *= NAMESPACE_WEIGHTS.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
+    weight *= options.surface.namespace_weights.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
     if options.memory_context.include_recency:
         weight *= recency(hit.memory, now, options.memory_context.half_life_days)
     if len(hit.matched) >= 2:

@@ -27,7 +27,7 @@ class Sieve:
             best = max(hit.score for hit in found)
             detail = f"best {best:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, found)
-        ordered = ranked(worth, intent, self._options.beside(cue.tool), self._clock.now())
+        ordered = ranked(worth, intent, self._options.beside(cue), self._clock.now())
         if cue.door not in AUTOMATIC_DOORS:
             return ordered
         fresh = await self._seen.fresh(ordered, cue.session, cue.principal.name)

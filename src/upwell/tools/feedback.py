@@ -12,7 +12,7 @@ from upwell.learn.ratios import Report
 from upwell.tools.base import WRITES, Result, Tool, text_result
 
 KINDS = tuple(str(report) for report in Report if report not in (Report.CAME_BACK, Report.SERVED))
-Recording = Callable[[str, Report], Awaitable[None]]
+Recording = Callable[[str, Report, str], Awaitable[None]]
 Rate = Callable[[Feedback], Awaitable[Sequence[Rated]]]
 
 
@@ -58,11 +58,11 @@ def noted(said: Sequence[Rated], rating: Rating) -> str:
 
 def compression_feedback_tool(record: Recording) -> Tool:
     """`compression_feedback(server, tool, kind, missing?)`: changes the tool's budget from the
-    next session on, within bounds."""
+    next session on, within bounds; what was missing is kept for `upwell tune`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         tool = f"{args['server']}__{args['tool']}"
-        await record(tool, Report(args["kind"]))
+        await record(tool, Report(args["kind"]), args.get("missing", ""))
         return text_result(f"noted {args['kind']} for {tool}; it counts from the next session on")
 
     return Tool(

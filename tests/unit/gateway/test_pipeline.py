@@ -89,7 +89,9 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
     await surfacer.aclose()
 
 
-@pytest.mark.parametrize(("mode", "said"), [("prepend", False), ("append", True)])
+@pytest.mark.parametrize(
+    ("mode", "said"), [("prepend", False), ("append", True), ("section", True)]
+)
 async def test_nothing_is_put_before_what_is_read_on_by_offsets(mode: str, said: bool) -> None:
     surface = SurfaceOptions(race_ms=5_000, injection_mode=InjectionMode(mode))
     surfacer = Surfacer(SlowRecall().search, MemoryShelf(), Options(surface=surface))

@@ -1,7 +1,7 @@
 import pytest
 
 from upwell.config import load
-from upwell.ground.windows import AgentOptions, size_of, window_of
+from upwell.ground.windows import AgentOptions, size_of, window_in, window_of
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_windows_by_name(model, window):
     ],
 )
 def test_sizes(options, size):
-    assert size_of(options) == size
+    assert size_of(window_in(options)) == size
 
 
 def test_the_window_scales_what_the_user_did_not_set(tmp_path):

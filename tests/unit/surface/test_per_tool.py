@@ -1,5 +1,7 @@
 """What is configured for one tool holds beside that tool, and nowhere else."""
 
+from dataclasses import replace
+
 import pytest
 
 from upwell.app import Settings, build
@@ -19,13 +21,13 @@ async def told(tmp_path):
     """`await told(toml, cue)`: what is said to it over these facts."""
     apps = []
 
-    async def ask(toml, *cues):
+    async def ask(toml, *cues, facts=tuple({"text": text} for text in FACTS)):
         home = tmp_path / f"home{len(apps)}"
         home.mkdir(mode=0o700)
         (home / "config.toml").write_text(toml)
         app = await build(Settings(home=home, environment={}))
         apps.append(app)
-        await app.memory.add_many([{"text": text} for text in FACTS])
+        await app.memory.add_many(facts)
         await app.memory.add_many([{"text": f"note {n} of gardens"} for n in range(20)])
         return [await app.surfacer.surface(cue) for cue in cues]
 
@@ -82,6 +84,35 @@ async def test_a_door_is_no_tool(told):
     said, beside = await told(toml, prompt, reading("fs__read_file"))
     assert isinstance(said, Surfacing)
     assert isinstance(beside, Skip)
+
+
+MANY = [
+    {"text": f"src/tide/retry.py: rule {n} is {word}"}
+    for n, word in enumerate(
+        "amber basil cedar delta ember fjord gravel hazel iris juniper".split()
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("toml", "said"), [("", [3, 2, 5]), ("[surface]\ntool_count = 4\n", [4, 4, 4])]
+)
+async def test_a_cue_that_says_its_window_gets_what_fits_it(told, toml, said):
+    """Two memories in a small window, five in a large one, where the user set no number."""
+    for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
+        cue = replace(reading("fs__read_file"), window=window)
+        (outcome,) = await told(toml, cue, facts=MANY)
+        assert len(outcome.hits) == number
+
+
+def test_the_window_of_a_cue_counts_before_that_of_all(tmp_path):
+    (tmp_path / "config.toml").write_text(
+        '[agent]\ncontext_window = 1000000\n[tool."*".surface]\nmax_count = 9\n'
+    )
+    config = load(tmp_path, environment={})
+    assert [config.surface_of(None, window).max_count for window in (None, 8_000)] == [20, 5]
+    assert [config.surface_of("Read", window).tool_count for window in (None, 8_000)] == [5, 2]
+    assert config.surface_of("Read", 8_000).max_count == 9
 
 
 def test_learning_begins_at_the_threshold_of_the_tool():

@@ -1,7 +1,7 @@
 """In which order: the best of every source first, near-identical texts once."""
 
-from upwell.ground.types import Hit, Intent, Memory
-from upwell.surface.options import Options
+from upwell.ground.types import Hit, Intent, IntentKind, Memory
+from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.rank import distinct, ranked, spread
 
 
@@ -19,6 +19,19 @@ def test_one_file_does_not_crowd_out_the_others() -> None:
     hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
     hits += [hit("b", 0.6, "b.md"), hit("c", 0.55), hit("d", 0.5)]
     assert ids(ranked(hits, Intent(), Options(), 0.0)) == ["a0", "b", "c", "a1", "d", "a2", "a3"]
+
+
+def test_what_orders_first_is_the_users_to_say() -> None:
+    def of(namespace: str) -> Hit:
+        memory = Memory(id=namespace, text=f"{namespace} alone", namespace=namespace)
+        return Hit(memory=memory, score=0.6)
+
+    hits = [of("blockers"), of("patterns")]
+    howto = Intent(kind=IntentKind.HOWTO, confidence=0.9)
+    assert ids(ranked(hits, howto, Options(), 0.0)) == ["patterns", "blockers"]
+    weights = {IntentKind.HOWTO: {"blockers": 2.0}}
+    options = Options(surface=SurfaceOptions(namespace_weights=weights))
+    assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
 
 
 def test_alone_a_source_has_every_place() -> None:

@@ -95,6 +95,7 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
     (ratio,) = await app.budgets.learned()
     assert ratio.ratio == 3.0
     assert before.max_tokens == 4000
+    assert await app.budgets.missed() == {}
     assert await app.budgets.forget() == 1
     assert await app.budgets.learned() == []
 

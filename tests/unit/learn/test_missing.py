@@ -1,0 +1,41 @@
+"""What agents say was missing: kept in their words, without secrets, bounded."""
+
+from upwell.ground.shelf import MemoryShelf
+from upwell.learn.budgets import Budgets
+from upwell.learn.missing import MAX_CHARS, SHOWN
+from upwell.learn.ratios import Report
+
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
+async def said(*texts: str) -> Budgets:
+    budgets = Budgets(MemoryShelf(), enabled=True)
+    for text in texts:
+        await budgets.report("fs__read", Report.MISSING_EXAMPLE, text)
+    return budgets
+
+
+async def test_what_was_missing_is_kept_by_tool_and_forgotten_with_the_counts() -> None:
+    budgets = await said("the retry\nexample", "", "the retry example")
+    missed = await budgets.missed()
+    assert [(one.kind, one.text) for one in missed["fs__read"]] == [
+        ("missing_example", "the retry example")
+    ]
+    assert missed["fs__read"][0].at > 0
+    assert await budgets.forget() == 2
+    assert await budgets.missed() == {}
+
+
+async def test_no_secret_is_kept_and_no_essay() -> None:
+    budgets = await said("x " * MAX_CHARS + SECRET, f"the line with {SECRET}")
+    texts = [one.text for one in (await budgets.missed())["fs__read"]]
+    assert all(len(text) <= MAX_CHARS for text in texts)
+    assert SECRET not in "".join(texts)
+    assert any(text.startswith("the line with [REDACTED:") for text in texts)
+
+
+async def test_the_newest_are_shown() -> None:
+    budgets = await said(*(f"part {n}" for n in range(SHOWN + 3)))
+    texts = {one.text for one in (await budgets.missed())["fs__read"]}
+    assert len(texts) == SHOWN
+    assert f"part {SHOWN + 2}" in texts
