@@ -6,6 +6,7 @@ its stderr is kept for error messages.
 """
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import shutil
@@ -75,6 +76,11 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=_READ_BYTES, loop=loop)
         self.ended = asyncio.Event()
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """asyncio tells who waits for the pipe to close, also one who has given that up."""
+        with contextlib.suppress(asyncio.InvalidStateError):
+            super().pipe_connection_lost(fd, exc)
 
     def process_exited(self) -> None:
         super().process_exited()

@@ -136,7 +136,7 @@ class PipeSink:
         self._writer.close()
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._writer.wait_closed()
+                await asyncio.shield(self._writer.wait_closed())
         except TimeoutError:
             self._writer.transport.abort()
         except (ConnectionError, OSError) as error:

@@ -66,3 +66,17 @@ def test_a_shell_that_somebody_ended_is_replaced():
     watcher.close()
     assert ended(first)
     assert ended(second)
+
+
+async def test_a_pipe_that_closes_after_nobody_waits_any_more_is_no_fault():
+    """Who gives up waiting for stdin to close cancels what asyncio would set then."""
+    faults: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
+    child = await start(Command(program="sleep", args=("1000",)), {"PATH": os.environ["PATH"]})
+    closing = asyncio.create_task(child.sink.aclose())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.gather(closing, return_exceptions=True)
+    await child.stop(grace_seconds=0.1)
+    await asyncio.sleep(0.05)
+    assert faults == []
