@@ -122,7 +122,7 @@ def copilot_text(answer: Mapping[str, Any]) -> str:
 
 def cursor_mcp(cwd: str, out: str) -> dict[str, Any]:
     result = json.dumps({"content": [{"type": "text", "text": out}]})
-    called = {"tool_name": "MCP:list_jobs", "tool_input": {"query": "jobs"}}
+    called = {"tool_name": "MCP:list_jobs", "tool_input": {"query": "jobs, asked by Cursor"}}
     return cursor(cwd, "postToolUse", tool_output=result, **called)
 
 
