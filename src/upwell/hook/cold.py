@@ -24,6 +24,8 @@ TOOLS = frozenset({"PostToolUse", "AfterTool", "postToolUse", "tool.execute.afte
 READERS = frozenset({"read", "view", "read_file"})
 CHANGING = ("surface", "hook", "intent", "tool", "stm", "memory")
 """Sections of a configuration that say what may be said."""
+OF_THE_DAEMON = frozenset({"port", "idle_minutes", "capture", "compress"})
+"""Keys of `hook` that say nothing of it: where the daemon listens, and what else it does."""
 MAX_SAID = 3
 MAX_PREVIEW_CHARS = 300
 LOCK_SECONDS = 0.05
@@ -224,4 +226,7 @@ def _changing(text: bytes) -> bool:
         tables = [said, *(server for server in servers if isinstance(server, dict))]
     except (ValueError, RecursionError, AttributeError):
         return True
+    hook = said.get("hook")
+    if isinstance(hook, dict) and hook.keys() <= OF_THE_DAEMON:
+        del said["hook"]
     return any(name in table for table in tables for name in CHANGING)

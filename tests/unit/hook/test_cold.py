@@ -31,6 +31,8 @@ def plain_environment(monkeypatch):
         "surface.enabled = false",
         '"surface".enabled = false',
         "hook = {enabled=false}",
+        "[hook]\nport = 47620\nenabled = false",
+        "hook = 3",
         "[ \t hook]\nenabled = false",
         '[tool."x__*".surface]\nenabled = false',
         "[server.a]\ncommand='x'\nsurface={enabled=false}",
@@ -52,6 +54,8 @@ def test_what_may_be_said_is_left_to_the_daemon(tmp_path, text):
     "text",
     [
         "",
+        "hook.port = 47620",
+        '[hook]\ncompress = ["claude"]\nidle_minutes = 90',
         "[server.memory]\ncommand = 'npx'\nargs = ['server-memory', '--tool']",
         "# surface\n[gateway]\nlazy_tools_tokens = 5\n",
         '[server.a]\ncommand = "C:\\\\x.exe"',
