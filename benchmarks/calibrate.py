@@ -1,4 +1,4 @@
-"""Fit the figures of `upwell.memory.coefficients`, and say how they do on stores not seen.
+"""Fit the figures of `upwell.memory.ranking.coefficients`; report them on held-out stores.
 
     uv run --with numpy python benchmarks/calibrate.py [--data DIR]
 
@@ -14,7 +14,6 @@ stores, so that 0.5 stands there.
 import argparse
 import asyncio
 import random
-import sqlite3
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,20 +24,18 @@ from typing import Any
 import numpy as np
 
 from retrieval import DATA, library, lines
+from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
-from upwell.ground.limits import SYSTEM_CLOCK, Deadline
-from upwell.ground.types import NO_INTENT, Cue, Query
-from upwell.memory.calibrate import features, order_features
-from upwell.memory.candidates import keeping
-from upwell.memory.coefficients import BY_MEANING, BY_WORDS
-from upwell.memory.index import by_number
-from upwell.memory.meaning import Meaning
-from upwell.memory.query import corpus
-from upwell.memory.rows import visible_scopes
-from upwell.memory.search import Asked, gather, judge
-from upwell.surface.context import CueReader
-from upwell.surface.gate import Gate
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Query
+from upwell.ground.types.surfacing import NO_INTENT
+from upwell.memory.ranking.calibrate import features, order_features
+from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
+from upwell.memory.ranking.judge import judge
+from upwell.memory.sqlite.store import SqliteStore
+from upwell.surface.filters import Gate
 from upwell.surface.options import Options
+from upwell.surface.query import CueReader
 
 SIZES = (None, 200, 40, 15, 8)
 KEPT = 60
@@ -47,7 +44,7 @@ BY_HAND = {"intercept", "few", "few_names"}
 
 @dataclass
 class Event:
-    """One cue put to one store: what was found, with its signals, and what should be."""
+    """One cue on one store: the hits with their signals, and the expected ones."""
 
     store: str
     size: int | None
@@ -61,23 +58,16 @@ class Event:
         return self.kind.startswith(("pos", "question"))
 
 
-def found(
-    db: sqlite3.Connection, query: Query, meaning: Meaning | None
-) -> list[tuple[str, Mapping[str, float]]]:
-    within = corpus(db, visible_scopes(db, query.scope))
-    asked = None
-    if meaning and query.texts:
-        asked = Asked(meaning.questions.embedder.embed([query.texts[0][:2000]])[0], meaning)
-    pool = gather(db, query, within, keeping(db), Deadline.after(60), asked)
+async def found(store: SqliteStore, query: Query) -> list[tuple[str, Mapping[str, float]]]:
+    pool = await store.candidates(query, Deadline.after(60))
     judged = sorted(judge(pool), key=lambda one: -one.relevance)[:KEPT]
-    ids = by_number(db, [one.candidate.n for one in judged])
-    return [(ids[one.candidate.n].id, one.signals) for one in judged]
+    return [(one.candidate.id, one.signals) for one in judged]
 
 
 def read(cue: Cue) -> Query | None:
-    """What the product asks its memory for this cue; None where a gate stays shut before that."""
+    """The product's query for this cue; None if a gate refuses the cue first."""
     query = CueReader().query(cue, limit=10)
-    return query if Gate(Options(), SYSTEM_CLOCK).refusal(cue, query, NO_INTENT) is None else None
+    return query if Gate(Options()).refusal(cue, query, NO_INTENT) is None else None
 
 
 def coding(cue: Mapping[str, Any]) -> Query | None:
@@ -93,15 +83,15 @@ def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[A
         memories[memory["store"]].append(memory)
     for cue in lines(data / "coding_dev_cues.jsonl"):
         if cue["class"] not in ("write_tool", "weak_tool"):
-            asked = (cue["class"], coding(cue), set(cue["gold"]), set(cue["gold_weak"]))
-            cues[cue["store"]].append(asked)
+            case = (cue["class"], coding(cue), set(cue["gold"]), set(cue["gold_weak"]))
+            cues[cue["store"]].append(case)
     for name, items in memories.items():
         yield name, items, cues[name]
     prompts = defaultdict(list)
     for prompt in lines(data / "silence_dev.jsonl"):
         query = read(Cue(door="prompt", text=prompt["prompt"]))
-        asked = (prompt["class"], query, set(prompt["gold"] or ()), set())
-        prompts[prompt["store"]].append(asked)
+        case = (prompt["class"], query, set(prompt["gold"] or ()), set())
+        prompts[prompt["store"]].append(case)
     for talk in lines(data / "conversations_dev.jsonl"):
         items = [
             {"id": turn["id"], "text": f"{turn['speaker']}: {turn['text']}"}
@@ -113,29 +103,27 @@ def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[A
 async def events(data: Path, model: Embedder | None) -> list[Event]:
     rng = random.Random(11)
     made: list[Event] = []
-    for name, items, asked in stores(data):
+    for name, items, cases in stores(data):
         for size in SIZES:
             part = items if size is None else rng.sample(items, min(size, len(items)))
             ids = {item["id"] for item in part}
             with tempfile.TemporaryDirectory() as folder:
                 _, store = await library(Path(folder), part, model)
-                await store._database.aclose()
-                db = sqlite3.connect(Path(folder) / "memory.db")
-                for place, (kind, query, gold, weak) in enumerate(asked):
+                for place, (kind, query, gold, weak) in enumerate(cases):
                     positive = kind.startswith("pos")
                     if (positive and not gold & ids) or (size and not positive and place % 3):
                         continue
-                    hits = found(db, query, store.meaning) if query is not None else []
+                    hits = await found(store, query) if query is not None else []
                     made.append(Event(name, size, kind, gold & ids, weak, hits))
-                db.close()
+                await store._database.aclose()
     return made
 
 
 def rows(
-    given: Sequence[Event], names: Sequence[str], turn: bool
+    observed: Sequence[Event], names: Sequence[str], turn: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     features_, labels, weights = [], [], []
-    for event in given:
+    for event in observed:
         for place, (found_id, signals) in enumerate(event.hits[:3]):
             relevant = found_id in event.gold
             unsure = event.positive and not relevant and found_id in event.weak
@@ -164,10 +152,10 @@ def logistic(x: np.ndarray, y: np.ndarray, w: np.ndarray, ridge: float = 5.0) ->
     return np.r_[b[0] - slopes @ mean, slopes]
 
 
-def ordering(given: Sequence[Event], names: Sequence[str], turn: bool) -> np.ndarray:
+def ordering(observed: Sequence[Event], names: Sequence[str], turn: bool) -> np.ndarray:
     """Weights of the order, by listwise softmax over the hits of each positive event."""
     lists = []
-    for event in given:
+    for event in observed:
         hits = [(i, s) for i, s in event.hits if bool(s.get("turn")) == turn]
         gold = np.array([float(found_id in event.gold) for found_id, _ in hits])
         if event.positive and event.size is None and gold.sum():
@@ -193,21 +181,21 @@ def best_logit(event: Event, models: Mapping[bool, tuple[Sequence[str], np.ndarr
     return best
 
 
-def report(given: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> None:
+def report(observed: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> None:
     logits: dict[int, float] = {}
-    for held in sorted({event.store for event in given}):
-        rest = [event for event in given if event.store != held]
+    for left_out in sorted({event.store for event in observed}):
+        rest = [event for event in observed if event.store != left_out]
         models = {turn: (names[turn], logistic(*rows(rest, names[turn], turn))) for turn in names}
         logits |= {
             place: best_logit(event, models)
-            for place, event in enumerate(given)
-            if event.store == held
+            for place, event in enumerate(observed)
+            if event.store == left_out
         }
     for talk in (False, True):
         for size in SIZES:
             chosen = [
                 (logits[place], event)
-                for place, event in enumerate(given)
+                for place, event in enumerate(observed)
                 if event.store.startswith("talk") == talk and event.size == size
             ]
             bad = np.array([logit for logit, event in chosen if not event.positive])
@@ -236,20 +224,22 @@ def main() -> None:
         from minilm import MiniLm
 
         model = MiniLm(options.minilm)
-    given = asyncio.run(events(options.data, model))
+    observed = asyncio.run(events(options.data, model))
     fitted = BY_MEANING if model else BY_WORDS
     names = {
         False: [n for n in fitted.note if n not in BY_HAND],
         True: [n for n in fitted.turn if n not in BY_HAND],
     }
-    report(given, names)
+    report(observed, names)
     for turn, order in ((False, fitted.note_order), (True, fitted.turn_order)):
-        found = logistic(*rows(given, names[turn], turn))
+        found = logistic(*rows(observed, names[turn], turn))
         print(
             "turn" if turn else "note",
             dict(zip(["intercept", *names[turn]], found.round(3), strict=True)),
         )
-        print("order", dict(zip(order, ordering(given, list(order), turn).round(2), strict=True)))
+        print(
+            "order", dict(zip(order, ordering(observed, list(order), turn).round(2), strict=True))
+        )
 
 
 if __name__ == "__main__":

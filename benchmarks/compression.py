@@ -1,4 +1,4 @@
-"""How much of what matters survives compression, beside peers, in one run.
+"""The share of facts that survive compression, beside peers, in one run.
 
     python benchmarks/compression.py                                     upwell and head truncation
     python benchmarks/compression.py --stm PYTHON --headroom PYTHON      peers, each in its own venv
@@ -56,8 +56,8 @@ class Peer:
 class Score:
     """Counts of one peer at one budget."""
 
-    kept: int = 0
-    asked: int = 0
+    retained: int = 0
+    questions: int = 0
     kept_query: int = 0
     kept_paraphrased: int = 0
     paraphrased: int = 0
@@ -130,7 +130,8 @@ def measure(peer: Peer, case: Case, budget: str, score: Score) -> None:
 
 
 def fits(text: str, out: str, budget: str) -> bool:
-    """Within budget; tokens by tiktoken where it is there with its files, else by our estimate."""
+    """Is the text within budget? Tokens by tiktoken if it and its files are available, else by our
+    estimate."""
     if budget.endswith("t"):
         return tokens(out) <= int(budget[:-1])
     return len(out) <= int(len(text) * int(budget[:-1]) / 100)
@@ -158,8 +159,8 @@ def is_json(text: str) -> bool:
 
 
 def total(score: Score, column: int) -> float:
-    asked = sum(kind[2] for kind in score.kinds.values())
-    return 100 * sum(kind[column] for kind in score.kinds.values()) / max(1, asked)
+    questions = sum(kind[2] for kind in score.kinds.values())
+    return 100 * sum(kind[column] for kind in score.kinds.values()) / max(1, questions)
 
 
 def row(name: str, budget: str, score: Score) -> str:
@@ -181,13 +182,15 @@ def by_kind(scores: dict[tuple[str, str], Score], budget: str) -> Iterator[str]:
     for kind in sorted({kind for name in names for kind in scores[name, budget].kinds}):
         cells = []
         for name in names:
-            plain, asked, count = scores[name, budget].kinds[kind]
-            cells.append(f"{100 * plain / max(1, count):.0f} / {100 * asked / max(1, count):.0f}")
+            plain, with_question, count = scores[name, budget].kinds[kind]
+            cells.append(
+                f"{100 * plain / max(1, count):.0f} / {100 * with_question / max(1, count):.0f}"
+            )
         yield f"| {kind} | {count} | " + " | ".join(cells) + " |"
 
 
 def plot(scores: dict[tuple[str, str], Score], path: Path) -> None:
-    """Kept facts against budget as an SVG, solid with the question and dashed without."""
+    """Facts kept against budget as an SVG: solid with the question, dashed without."""
     colours = {
         "upwell": "#0a7",
         "upwell+minilm": "#06c",

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 Adapter = Callable[[str, int | None, int | None, str], str]
 CHARS_PER_TOKEN = 3.5
-"""What those without a token budget are given for a token (memtomem-stm's own figure)."""
+"""Characters per token for compressors without a token budget (memtomem-stm's own figure)."""
 
 
 def chars_of(max_chars: int | None, max_tokens: int | None) -> int:
@@ -38,7 +38,7 @@ def upwell_minilm() -> Adapter:
     from minilm import MiniLm
     from upwell.compress.base import Tools
     from upwell.compress.compressor import Compressor
-    from upwell.ground.types import Budget, Passage
+    from upwell.ground.types.compression import Budget, Passage
 
     compressor = Compressor(tools=Tools(embedder=MiniLm()))
 
@@ -50,7 +50,7 @@ def upwell_minilm() -> Adapter:
 
 
 def memtomem_stm() -> Adapter:
-    """Its strategy by its own choice, its query where the strategy takes one, no floor."""
+    """With its own choice of strategy, a query if the strategy takes one, and no floor."""
     from memtomem_stm.proxy.compression import auto_select_strategy, get_compressor
 
     def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
@@ -64,8 +64,8 @@ def memtomem_stm() -> Adapter:
 
 
 def headroom() -> Adapter:
-    """It has no budget: it is asked to compress a tool's response, and judged as it comes. Tools
-    called `read` and recent messages it leaves alone by default."""
+    """It has no budget: it compresses a tool's response by its own rules. By default it leaves
+    tools called `read` and recent messages alone."""
     from headroom import compress
 
     def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:

@@ -1,5 +1,5 @@
-"""Development cues as queries: a plain reading of a tool call or a prompt, for measuring memory
-by itself. The product's own reading is `upwell.surface`."""
+"""Development cues as queries: a plain reading of a tool call or a prompt, to measure memory
+alone. The product's own reading is in `upwell.surface`."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.words import path_words
-from upwell.ground.types import Query, Scope
+from upwell.ground.types.memory import Query, Scope
 
 PATH_KEYS = ("file_path", "path", "pattern", "filePath")
 SKIPPED_KEYS = ("description", "output_mode", "owner", "repo", "url")

@@ -1,10 +1,10 @@
-"""What documents cost and how well they are found.
+"""The cost of documents, and how well search finds them.
 
     python benchmarks/documents.py [--files 10000] [--data DIR]
 
 Files are synthetic (the words of `store.py`, three sections of 60 words each). Recall is measured
 on the development conversations, written as one Markdown file a session with a line a turn: a
-question is answered as far as the lines that the first k hits cite, or their whole chunks, hold the
+question is answered as far as the lines that the first k hits cite, or their texts, hold the
 turns that answer it.
 """
 
@@ -20,20 +20,19 @@ from pathlib import Path
 from typing import Any
 
 from store import Writer, spread
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Query
-from upwell.memory import chunks
-from upwell.memory.documents import Documents
-from upwell.memory.sources import OWNER, Sources, source_at
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Query
+from upwell.memory.documents.recall import Documents
+from upwell.memory.sources import source_at
+from upwell.memory.sqlite.sources import OWNER, SqliteSources
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
-TARGETS = (200, 400, 800, 1_600)
 
 
 async def documents(home: Path, notes: Path) -> Documents:
     database = open_database(home / "memory.db", [OWNER], synchronous="NORMAL")
-    sources = Sources(database)
+    sources = SqliteSources(database)
     await sources.add(source_at(notes, notes.parent))
     return Documents(home / "index.db", sources)
 
@@ -94,10 +93,9 @@ def write_talk(talk: dict[str, Any], folder: Path) -> dict[str, tuple[str, int]]
     return places
 
 
-async def recall(data: Path, target: int) -> None:
-    chunks.TARGET_CHARS, chunks.MAX_CHARS = target, max(800, target)
+async def recall(data: Path) -> None:
     cited: dict[str, float] = defaultdict(float)
-    count, said = 0, 0
+    count, characters = 0, 0
     for talk in map(json.loads, (data / "conversations_dev.jsonl").read_text().splitlines()):
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
@@ -110,9 +108,9 @@ async def recall(data: Path, target: int) -> None:
                 if question["category"] == 5 or not gold:
                     continue
                 query = Query(texts=(question["question"],), limit=10)
-                hits = await made.search(query, Deadline.after(60))
+                hits = (await made.search(query, Deadline.after(60))).hits
                 count += 1
-                said += sum(len(hit.memory.text) for hit in hits[:5])
+                characters += sum(len(hit.memory.text) for hit in hits[:5])
                 for k in (1, 5, 10):
                     lines = {
                         (hit.memory.source, line)
@@ -129,7 +127,7 @@ async def recall(data: Path, target: int) -> None:
                     cited[f"chunk@{k}"] += len(whole) / len(gold)
             await made.aclose()
     parts = "  ".join(f"{name} {value / count:.3f}" for name, value in sorted(cited.items()))
-    print(f"target {target:5}: {parts}  characters in the first 5: {said / count:,.0f}")
+    print(f"{parts}  characters in the first 5: {characters / count:,.0f}")
 
 
 def holds(text: str, folder: Path, place: tuple[str, int]) -> bool:
@@ -147,8 +145,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(cost(options.files, Path(folder)))
     if options.only != "cost" and options.data.exists():
-        for target in TARGETS:
-            asyncio.run(recall(options.data, target))
+        asyncio.run(recall(options.data))
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ class Document:
 
 
 def gather(repository: Path, programs: bool = True) -> list[Document]:
-    """Documents of every kind found, each with questions; those without any are left out."""
+    """Documents of every kind on this machine that have questions."""
     sources: list[Iterator[Document]] = [_packages()]
     if programs:
         sources.append(_programs(repository))
@@ -140,7 +140,7 @@ def _rare(text: str, word: str) -> bool:
 
 
 def _line_needles(text: str) -> Iterator[Needle]:
-    """A rare token of a line, asked for by others of the line."""
+    """A rare token of a line; the question contains the line's other tokens."""
     rows = [line for line in text.splitlines() if 30 < len(line) < 600]
     for line in _spread(rows):
         tokens = _TOKEN.findall(line)
@@ -154,7 +154,7 @@ def _line_needles(text: str) -> Iterator[Needle]:
 
 
 def _prose_needles(text: str) -> Iterator[Needle]:
-    """Three words of a sentence, asked for by its other long words."""
+    """Three words of a sentence; the question contains its other long words."""
     plain = re.sub(r"<(script|style)\b.*?</\1>", " ", text, flags=re.S | re.I)
     plain = re.sub(r"<[^>]+>", "\n", plain) if "</" in plain else plain
     for sentence in _spread(_SENTENCE.findall(plain), PER_FILE * 4):
@@ -201,8 +201,8 @@ def _code_needles(text: str) -> Iterator[Needle]:
         if len(spaced) > 8:
             answer = " ".join(spaced[-3:])
             found.append(Needle(f"What does the comment say about {' '.join(spaced[:5])}?", answer))
-    kept = [needle for needle in found if _rare(text, needle.answer)]
-    yield from _spread(kept, PER_FILE)
+    selected = [needle for needle in found if _rare(text, needle.answer)]
+    yield from _spread(selected, PER_FILE)
 
 
 def _csv_needles(text: str) -> Iterator[Needle]:

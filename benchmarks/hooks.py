@@ -1,4 +1,4 @@
-"""What a hook costs: the client's CPU and wall time, and the time of a hook over HTTP.
+"""The cost of a hook: the client's CPU and wall time, and the time of a hook over HTTP.
 
     .venv/bin/python benchmarks/hooks.py [--runs 40] [--memories 2000] [--peer PYTHON]
 
@@ -29,7 +29,7 @@ CLIENT = [sys.executable, "-I", "-S", str(Path(client.__file__))]
 PORT = 47_613
 TICK = os.sysconf("SC_CLK_TCK")
 Run = tuple[float, float, bytes]
-"""CPU and wall milliseconds, and what was answered."""
+"""CPU and wall milliseconds, and the answer."""
 
 
 class Home:
@@ -40,9 +40,9 @@ class Home:
         (self.project / ".git").mkdir(parents=True)
         (folder / "user").mkdir()
         self.root.mkdir(mode=0o700)
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("UPWELL_")}
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("UPWELL_")}
         self.environment = {
-            **kept,
+            **inherited,
             "HOME": str(folder / "user"),
             "UPWELL_HOME": str(self.root),
             "OPENBLAS_NUM_THREADS": "1",
@@ -72,8 +72,8 @@ class Home:
     def prompt(self, number: int) -> bytes:
         place = number * 7919 % 10_007
         unit, table = f"u{number % 97}", f"t{number % 211}"
-        said = f"Is gauge {place} in {unit} still calibrated by table {table}?"
-        return self._event("UserPromptSubmit", number, prompt=said)
+        question = f"Is gauge {place} in {unit} still calibrated by table {table}?"
+        return self._event("UserPromptSubmit", number, prompt=question)
 
     def read(self, number: int) -> bytes:
         file = self.project / f"src/station{number % 400}/gauge_{number}.py"
@@ -123,8 +123,8 @@ def over_http(connection: http.client.HTTPConnection, token: str, event: bytes) 
     began = time.perf_counter()
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     connection.request("POST", "/hook/claude", event, headers)
-    said = connection.getresponse().read()
-    return 0.0, (time.perf_counter() - began) * 1000, said
+    body = connection.getresponse().read()
+    return 0.0, (time.perf_counter() - began) * 1000, body
 
 
 def in_turns(cases: Mapping[str, Callable[[int], Run]], runs: int) -> dict[str, list[Run]]:
@@ -138,18 +138,18 @@ def in_turns(cases: Mapping[str, Callable[[int], Run]], runs: int) -> dict[str, 
 def shown(name: str, runs: list[Run], base: float) -> str:
     cpu = sorted(one[0] for one in runs)
     wall = sorted(one[1] for one in runs)
-    said = sum(1 for one in runs if len(one[2]) > 10)
+    answered = sum(1 for one in runs if len(one[2]) > 10)
     middle = statistics.median(cpu)
     against = f"{middle / base:.2f}" if middle and base else ""
     p95 = wall[min(len(wall) - 1, int(len(wall) * 0.95))]
     return (
         f"| {name} | {middle:.1f} | {against} | {wall[0]:.1f} | {statistics.median(wall):.1f} "
-        f"| {p95:.1f} | {said}/{len(runs)} |"
+        f"| {p95:.1f} | {answered}/{len(runs)} |"
     )
 
 
 def cold(home: Home, number: int) -> Run:
-    """The first event of a home: no daemon runs, the hook answers itself and starts one."""
+    """The first prompt of a home: the hook starts the daemon and waits for its answer."""
     home.stop()
     found = run([*CLIENT, "claude"], home.prompt(number), home.environment)
     home.stop()
@@ -198,7 +198,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
     before = home.daemon_cpu_ms()
     found = in_turns({name: shifted(case) for name, case in cases.items()}, runs)
     used = (home.daemon_cpu_ms() - before) / (4 * runs)
-    found["prompt, cold (first event)"] = [cold(home, 200 + n) for n in range(min(10, runs))]
+    found["prompt, cold (starts the daemon)"] = [cold(home, 200 + n) for n in range(min(10, runs))]
     base = statistics.median(one[0] for one in found["python -c pass"])
     print("| case | CPU ms p50 | × python | wall min | wall p50 | wall p95 | said something |")
     print("|---|---|---|---|---|---|---|")
@@ -211,7 +211,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
 
 
 def shifted(case: Callable[[int], Run]) -> Callable[[int], Run]:
-    """The first event was used to warm up."""
+    """The first event is the warm-up."""
     return lambda number: case(number + 1)
 
 

@@ -1,4 +1,4 @@
-"""How well memories are found: recall on conversations and on coding work.
+"""Retrieval of memories: recall on conversations and on coding work.
 
     python benchmarks/retrieval.py [--data DIR] [--only coding|conversations] [--minilm CACHE]
 
@@ -21,17 +21,18 @@ from pathlib import Path
 from typing import Any
 
 from cues import query_of
-from upwell.ground.db import open_database
+from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder, cosine
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Query, Scope
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Query, Scope
+from upwell.memory.embedding.questions import Questions
 from upwell.memory.library import Library
-from upwell.memory.meaning import Questions
-from upwell.memory.query import quoted
-from upwell.memory.schema import OWNER, TOKENIZER
-from upwell.memory.sqlite import SqliteStore
-from upwell.memory.terms import query_words
-from upwell.memory.vectors import OWNER as VECTORS
+from upwell.memory.ranking.terms import query_words
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.lookup import quoted
+from upwell.memory.sqlite.schema import TOKENIZER
+from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.sqlite.vectors import OWNER as VECTORS
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 
@@ -64,14 +65,14 @@ class Figures:
 async def library(
     folder: Path, items: list[dict[str, Any]], model: Embedder | None = None
 ) -> tuple[Library, SqliteStore]:
-    """A store with these memories, every one embedded where there is a model."""
+    """A store with these memories, embedded if there is a model."""
     folder.mkdir(exist_ok=True)
     database = open_database(folder / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
     store = SqliteStore(database, questions=Questions(model) if model else None)
     made = Library(store)
     await made.add_many(items)
-    if store.meaning:
-        await store.meaning.catch_up()
+    if store.vectors:
+        await store.vectors.catch_up()
     return made, store
 
 
@@ -106,7 +107,7 @@ async def ways(
 
     def over(one: Library) -> Search:
         async def search(query: Query) -> list[str]:
-            hits = await one.store.search(query, Deadline.after(30))
+            hits = (await StoreRecall(one.store).search(query, Deadline.after(30))).hits
             return [hit.memory.id for hit in hits]
 
         return search
@@ -117,10 +118,10 @@ async def ways(
         vectors = model.embed([item["text"][:2_000] for item in items])
 
         async def dense(query: Query) -> list[str]:
-            asked = model.embed([query.texts[0]])[0] if query.texts else None
-            if asked is None:
+            vector = model.embed([query.texts[0]])[0] if query.texts else None
+            if vector is None:
                 return []
-            near = sorted(range(len(items)), key=lambda place: -cosine(asked, vectors[place]))
+            near = sorted(range(len(items)), key=lambda place: -cosine(vector, vectors[place]))
             return [items[place]["id"] for place in near[:50]]
 
         async def fused(query: Query) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types import Query, Scope
+from upwell.ground.types.memory import Query, Scope
 
 FILE = Path(__file__).parent / "data" / "harbour.jsonl"
 KINDS = ("exact", "paraphrased", "path", "identifier", "spanish", "meaning", "none")
@@ -21,7 +21,7 @@ KINDS = ("exact", "paraphrased", "path", "identifier", "spanish", "meaning", "no
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Something asked while working on `path`, and the ids of the memories that answer it."""
+    """A question while working on `path`, and the ids of the memories that answer it."""
 
     text: str
     kind: str
@@ -29,7 +29,7 @@ class Question:
     path: str = ""
 
     def query(self, limit: int = 10, project: str | None = None) -> Query:
-        """It as the search takes it: words, files and names."""
+        """The query of a search: words, files and names."""
         paths = (self.path,) if self.path else paths_in(self.text)
         return Query(
             texts=(self.text,),

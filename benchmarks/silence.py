@@ -1,4 +1,4 @@
-"""When it speaks and when it keeps silent: every cue through the product's own surfacer.
+"""When upwell speaks and when it stays silent: every cue through the product's own surfacer.
 
     python benchmarks/silence.py [--data DIR] [--only coding|conversations|together] [--share 0.35]
     python benchmarks/silence.py --own
@@ -31,10 +31,11 @@ from retrieval import DATA, lines, plain_fts, plain_search
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
 from upwell.ground.embed import EMBEDDERS
-from upwell.memory import meaning
+from upwell.memory.embedding import questions
 
 RRF_LEAST, RRF_K = 0.02, 60
 UNLIMITED = {
+    "surface.moments": "all",
     "surface.dedup_ttl_seconds": 0,
     "surface.rate_per_minute": 1_000_000,
     "surface.cooldown_seconds": 0,
@@ -44,7 +45,7 @@ UNLIMITED = {
 
 @dataclass
 class Store:
-    """Memories, and the cues that are put to them: (class, cue, gold ids)."""
+    """Memories and their cues: (class, cue, gold ids)."""
 
     name: str
     memories: list[dict[str, Any]]
@@ -53,20 +54,20 @@ class Store:
 
 @dataclass
 class Answer:
-    """What came of one cue."""
+    """The outcome of one cue."""
 
     kind: str
-    said: bool
+    spoke: bool
     useful: bool
     confidence: float
     milliseconds: float = 0.0
 
     @property
-    def wanted(self) -> bool:
+    def relevant(self) -> bool:
         return self.kind.startswith("pos")
 
     @property
-    def unwanted(self) -> bool:
+    def irrelevant(self) -> bool:
         return self.kind.startswith("neg")
 
 
@@ -115,7 +116,7 @@ def own() -> list[Store]:
 
 
 def together(stores: Sequence[Store]) -> list[Store]:
-    """All conversations in one store; ids are told apart by the name of their store."""
+    """All conversations in one store; ids get the name of their store as a prefix."""
     one = Store("all talks", [])
     for store in stores:
         one.memories += [{**m, "id": f"{store.name}/{m['id']}"} for m in store.memories]
@@ -140,11 +141,11 @@ async def ours(
             began = time.process_time()
             outcome = await app.surfacer.surface(cue)
             took = 1000 * (time.process_time() - began)
-            said = isinstance(outcome, Surfacing)
+            spoke = isinstance(outcome, Surfacing)
             first = (
                 {m.id for m in outcome.memories[:3]} if isinstance(outcome, Surfacing) else set()
             )
-            answers.append(Answer(kind, said, bool(gold & first), outcome.confidence, took))
+            answers.append(Answer(kind, spoke, bool(gold & first), outcome.confidence, took))
         await app.aclose()
     return answers
 
@@ -173,7 +174,7 @@ def words_of(cue: Cue) -> str:
 def peers(
     store: Store, cues: Sequence[tuple[str, Cue, set[str]]], model: Any
 ) -> tuple[list[Answer], list[Answer]]:
-    """By reciprocal rank fusion, and by cosine (its answers carry the score, none is said yet)."""
+    """Answers by reciprocal rank fusion, and by cosine with their scores only."""
     db = plain_fts(store.memories)
     vectors = Vectors(store, model) if model is not None else None
     fused, cosine = [], []
@@ -196,38 +197,38 @@ def peers(
 
 
 def auc(answers: Sequence[Answer]) -> float:
-    """The probability that a wanted cue scores above an unwanted one."""
-    ranked = sorted((a for a in answers if a.wanted or a.unwanted), key=lambda a: a.confidence)
-    seen_unwanted, above, wanted = 0.0, 0.0, 0
+    """The probability that a relevant cue scores above an irrelevant one."""
+    ranked = sorted((a for a in answers if a.relevant or a.irrelevant), key=lambda a: a.confidence)
+    seen_irrelevant, above, relevant = 0.0, 0.0, 0
     at = 0
     while at < len(ranked):
         tied = [a for a in ranked[at:] if a.confidence == ranked[at].confidence]
-        bad = sum(a.unwanted for a in tied)
-        above += (len(tied) - bad) * (seen_unwanted + bad / 2)
-        wanted += len(tied) - bad
-        seen_unwanted += bad
+        bad = sum(a.irrelevant for a in tied)
+        above += (len(tied) - bad) * (seen_irrelevant + bad / 2)
+        relevant += len(tied) - bad
+        seen_irrelevant += bad
         at += len(tied)
-    return above / (wanted * seen_unwanted) if wanted and seen_unwanted else float("nan")
+    return above / (relevant * seen_irrelevant) if relevant and seen_irrelevant else float("nan")
 
 
-def share(answers: Sequence[Answer], of: str = "said") -> float:
+def share(answers: Sequence[Answer], of: str = "spoke") -> float:
     return sum(getattr(a, of) for a in answers) / len(answers) if answers else float("nan")
 
 
 def line(name: str, answers: Sequence[Answer]) -> str:
-    wanted = [a for a in answers if a.wanted]
-    said = [a for a in answers if a.said and (a.wanted or a.unwanted)]
-    useful = [a for a in wanted if a.said and a.useful]
+    relevant = [a for a in answers if a.relevant]
+    spoke = [a for a in answers if a.spoke and (a.relevant or a.irrelevant)]
+    useful = [a for a in relevant if a.spoke and a.useful]
     return (
-        f"| {name} | {auc(answers):.3f} | {100 * share([a for a in answers if a.unwanted]):.1f} "
-        f"| {share(wanted):.3f} | {len(useful) / max(1, len(wanted)):.3f} "
-        f"| {len(useful) / max(1, len(said)):.3f} |"
+        f"| {name} | {auc(answers):.3f} | {100 * share([a for a in answers if a.irrelevant]):.1f} "
+        f"| {share(relevant):.3f} | {len(useful) / max(1, len(relevant)):.3f} "
+        f"| {len(useful) / max(1, len(spoke)):.3f} |"
     )
 
 
 def at_cover(answers: Sequence[Answer], cover: float) -> list[Answer]:
-    """Answered from the score at which `cover` of the wanted cues are."""
-    scores = sorted((a.confidence for a in answers if a.wanted), reverse=True)
+    """Answers from the score at which `cover` of the relevant cues get one."""
+    scores = sorted((a.confidence for a in answers if a.relevant), reverse=True)
     least = scores[int(cover * len(scores))] if scores else 1.0
     return [
         Answer(a.kind, a.confidence >= least, a.useful, a.confidence, a.milliseconds)
@@ -239,7 +240,7 @@ def by_class(answers: Sequence[Answer]) -> Iterator[str]:
     yield "| class | n | answered % | useful % |\n|---|---|---|---|"
     for kind in sorted({a.kind for a in answers}):
         chosen = [a for a in answers if a.kind == kind]
-        useful = sum(a.said and a.useful for a in chosen) / len(chosen)
+        useful = sum(a.spoke and a.useful for a in chosen) / len(chosen)
         yield f"| {kind} | {len(chosen)} | {100 * share(chosen):.1f} | {100 * useful:.1f} |"
 
 
@@ -290,7 +291,7 @@ async def main() -> None:
 
         model = MiniLm(options.minilm)
         EMBEDDERS["minilm"] = lambda _: model  # type: ignore[assignment]
-        meaning.WAIT_SECONDS = 9.0
+        questions.WAIT_SECONDS = 9.0
     if options.own:
         await report("own", own(), 1.0, model)
         return

@@ -1,4 +1,4 @@
-"""What a store of memories costs: ingest, a durable add, search, a cold start, disk, memory.
+"""The cost of a store of memories: ingest, a durable add, search, a cold start, disk, memory.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000]
     python benchmarks/store.py --memtomem PYTHON --memory-service PYTHON      peers, each its venv
@@ -22,7 +22,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.types import Memory
+from upwell.ground.types.memory import Memory
 
 HERE = Path(__file__).parent
 WORDS = 100_000
@@ -32,7 +32,7 @@ ADDS, COLD_STARTS = 100, 3
 
 
 class Writer:
-    """Made-up text with the statistics of real text."""
+    """Synthetic text with the statistics of real text."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -81,10 +81,10 @@ class Store:
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        said = json.loads(self._process.stdout.readline() or '{"error": "the worker ended"}')
-        if "error" in said:
-            raise SystemExit(f"{self._process.args[2]}: {said['error']}")
-        return said
+        reply = json.loads(self._process.stdout.readline() or '{"error": "the worker ended"}')
+        if "error" in reply:
+            raise SystemExit(f"{self._process.args[2]}: {reply['error']}")
+        return reply
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -122,9 +122,9 @@ def cold(name: str, python: str, folder: Path, text: str) -> str:
 
 def measure(name: str, python: str, size: int, options: argparse.Namespace, folder: Path) -> None:
     store, writer = Store(name, python, folder), Writer(1)
-    cpu, kept = fill(store, writer, size, options.patience)
-    print(f"{name}, {kept} memories" + (f" of {size}, patience ended" if kept < size else ""))
-    print(f"    ingest     {kept / cpu:,.0f} a second of CPU", flush=True)
+    cpu, stored = fill(store, writer, size, options.patience)
+    print(f"{name}, {stored} memories" + (f" of {size}, patience ended" if stored < size else ""))
+    print(f"    ingest     {stored / cpu:,.0f} a second of CPU", flush=True)
     asking = Writer(2)
     queries = [asking.text(30) for _ in range(options.queries)]
     done = [store.ask(do="search", text=text) for text in queries]

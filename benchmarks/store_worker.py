@@ -25,11 +25,11 @@ Close = Callable[[], Awaitable[None]]
 
 
 async def upwell(folder: Path) -> tuple[Add, Search, Close]:
-    from upwell.ground.db import open_database
-    from upwell.ground.limits import Deadline
-    from upwell.ground.types import Memory, Query
-    from upwell.memory.schema import OWNER
-    from upwell.memory.sqlite import SqliteStore
+    from upwell.ground.clock import Deadline
+    from upwell.ground.sqlite.database import open_database
+    from upwell.ground.types.memory import Memory, Query
+    from upwell.memory.recall import StoreRecall
+    from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     database = open_database(folder / "memory.db", [OWNER], synchronous="FULL")
     store = SqliteStore(database)
@@ -38,7 +38,13 @@ async def upwell(folder: Path) -> tuple[Add, Search, Close]:
         await store.add([Memory(text=text) for text in texts])
 
     async def search(text: str) -> int:
-        return len(await store.search(Query(texts=(text,), limit=LIMIT), Deadline.after(600)))
+        return len(
+            (
+                await StoreRecall(store).search(
+                    Query(texts=(text,), limit=LIMIT), Deadline.after(600)
+                )
+            ).hits
+        )
 
     return add, search, database.aclose
 
@@ -85,7 +91,7 @@ async def memory_service(folder: Path) -> tuple[Add, Search, Close]:
             done = [await storage.store(made[0], skip_semantic_dedup=True)]
         else:
             done = await storage.store_batch(made)
-        refused = [why for kept, why in done if not kept and "uplicate" not in why]
+        refused = [why for stored, why in done if not stored and "uplicate" not in why]
         if refused:
             raise RuntimeError(refused[0])
 
@@ -102,7 +108,7 @@ ADAPTERS = {"upwell": upwell, "memtomem": memtomem, "mcp-memory-service": memory
 
 
 def lend_extensions() -> bool:
-    """A Python that cannot load SQLite's extensions gets the sqlite3 of pysqlite3-binary."""
+    """Replace sqlite3 by pysqlite3-binary if this Python cannot load SQLite extensions."""
     import sqlite3
 
     if not hasattr(sqlite3.Connection, "enable_load_extension"):
@@ -121,25 +127,25 @@ def disk(folder: Path) -> float:
 
 async def answer(request: dict[str, Any], folder: Path, add: Add, search: Search) -> dict[str, Any]:
     wall, cpu = time.perf_counter(), time.process_time()
-    said: dict[str, Any] = {}
+    reply: dict[str, Any] = {}
     if request["do"] == "add":
         await add(request["texts"])
     elif request["do"] == "search":
-        said["found"] = await search(request["text"])
+        reply["found"] = await search(request["text"])
     else:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        said |= {"rss": peak, "disk": disk(folder), "since_start": time.process_time()}
-    return said | {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
+        reply |= {"rss": peak, "disk": disk(folder), "since_start": time.process_time()}
+    return reply | {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu}
 
 
 async def serve(name: str, folder: Path, pipe: Any) -> None:
     add, search, close = await ADAPTERS[name](folder)
     for line in sys.stdin:
         try:
-            said = await answer(json.loads(line), folder, add, search)
+            reply = await answer(json.loads(line), folder, add, search)
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {error}"[:300]}
-        pipe.write(json.dumps(said) + "\n")
+            reply = {"error": f"{type(error).__name__}: {error}"[:300]}
+        pipe.write(json.dumps(reply) + "\n")
         pipe.flush()
     await close()
 

@@ -1,4 +1,4 @@
-"""What a list of tools costs an agent: tokens of five real servers' lists, whole and short.
+"""The cost of a list of tools: tokens of five real servers' lists, whole and short.
 
     python benchmarks/tool_lists.py [--json]
 
@@ -23,12 +23,12 @@ from tests.doors.conftest import write_config  # noqa: E402
 from tests.doors.npm import install  # noqa: E402
 from tests.doors.peer import Peer  # noqa: E402
 
-from upwell.gateway.names import server_of  # noqa: E402
+from upwell.gateway.routing.tools import server_of  # noqa: E402
 from upwell.ground.text.tokens import count  # noqa: E402
 
 LIMITS = {"connect_timeout_seconds": 60.0, "list_wait_seconds": 60.0}
 SEEN = ("name", "description", "inputSchema")
-"""What hosts show a model of a tool."""
+"""The parts of a tool that hosts show a model."""
 
 
 def servers(folder: Path) -> Mapping[str, list[str]]:

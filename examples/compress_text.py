@@ -1,4 +1,4 @@
-"""Fit a text to a budget, with a question in mind, and see what was left out.
+"""Fit a text to a budget, with a question in mind, and list the omissions.
 
 python examples/compress_text.py [FILE] [QUESTION]
 """
@@ -20,8 +20,8 @@ def main() -> None:
     fitted = compress(text, max_tokens=200, query=question)
     print(fitted.text)
     print(f"\n{fitted.strategy}: {fitted.before:,} characters became {fitted.after:,}")
-    for left in fitted.omitted:
-        print(f"left out: {left.count:,} of {left.total:,} {left.what}")
+    for omission in fitted.omitted:
+        print(f"left out: {omission.count:,} of {omission.total:,} {omission.what}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Keep memories and ask what bears on a tool call: the Python side of upwell.
+"""Store memories and surface those that bear on a tool call: the Python side of upwell.
 
 python examples/remember_and_surface.py
 """

@@ -14,6 +14,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
+SLOW_DOORS = frozenset(
+    """
+    attacks cli_compress cli_entries cli_memory documents faults hook_faults hook_setup
+    hostile_client hostile_memory hostile_server http_behind learning life login ltm memory_faults
+    notes odd_exchanges real_servers reload replay same_decision slow_start start supervision
+    surface whose_question
+    """.split()
+)
+"""Door tests that take ten seconds or more a file: `make test-slow` and CI run them."""
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,19 @@ class Done:
         return line
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest applies `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where `UPWELL_SECOND_TRY` is set, as in CI: a test with real processes and a real clock may
-    be run once more, and is listed as RERUN. It is a bug in the test or the product all the same.
+    """Mark the slow door tests. Where `UPWELL_SECOND_TRY` is set, as in CI, a door test gets a
+    second try, since it has real processes and a real clock; pytest lists it as RERUN, and the
+    test or the product has a bug all the same.
     """
-    if os.environ.get("UPWELL_SECOND_TRY"):
-        for item in items:
-            if item.path.is_relative_to(DOORS):
-                item.add_marker(pytest.mark.flaky(reruns=1))
+    for item in items:
+        if not item.path.is_relative_to(DOORS):
+            continue
+        if item.path.stem.removeprefix("test_") in SLOW_DOORS:
+            item.add_marker(pytest.mark.slow)
+        if os.environ.get("UPWELL_SECOND_TRY"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 @pytest.fixture

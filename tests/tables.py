@@ -34,19 +34,18 @@ def _record(row: Any, columns: list[str], same: dict[str, Any]) -> dict[str, Any
     told = dict(zip(columns, cells, strict=False))
     for path, cell in {**same, **told}.items():
         if cell != NONE:
-            _put(built, path.split("."), cell)
+            built = _merged(built, _nested(path.split("."), cell))
     return _merged(built, expand(rest))
 
 
-def _put(box: dict[str, Any], path: list[str], cell: Any) -> None:
-    for place, part in enumerate(path[:-1]):
-        below: Any = [{}] if path[place + 1] == "0" else {}
-        inner = box.setdefault(part, below) if part != "0" else box
-        box = inner[0] if isinstance(inner, list) else inner
-    box[path[-1]] = cell
+def _nested(path: list[str], cell: Any) -> Any:
+    for part in reversed(path):
+        cell = [cell] if part == "0" else {part: cell}
+    return cell
 
 
 def _merged(one: Any, other: Any) -> Any:
+    """Both values as one; where they differ, `other` holds."""
     if isinstance(one, dict) and isinstance(other, dict):
         both = {key: _merged(one[key], other[key]) for key in one if key in other}
         return {**one, **other, **both}

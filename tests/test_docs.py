@@ -10,12 +10,12 @@ from upwell.cli.main import app
 from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
-from upwell.ground.types import SkipReason
+from upwell.ground.types.surfacing import SkipReason
+from upwell.surface.options import NOT_PER_TOOL
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
 COMPRESSION = (ROOT / "docs" / "compression.md").read_text(encoding="utf-8")
-NAMES = (ROOT / "docs" / "names.md").read_text(encoding="utf-8")
 
 
 def verbs() -> list[str]:
@@ -60,12 +60,11 @@ def test_every_documented_key_exists():
         "ledger.db",
         "stm.json",
         "hooks.json",
-        "cold.jsonl",
         "clients.json",
         "tokens.json",
         "tools.json",
         "logins.json",
-        "greeting.json",
+        "offer.json",
         "inbox.json",
         "lexicon.toml",
     }
@@ -87,13 +86,6 @@ def test_every_strategy_is_documented():
 
 def test_the_check_notices_what_is_missing():
     assert missing(["no_such_reason"], REFERENCE) == ["no_such_reason"]
-
-
-def test_names_of_the_seeds_lead_somewhere():
-    for place in re.findall(r"`((?:surface|compress|ground)/\w+\.py)", NAMES):
-        assert (ROOT / "src" / "upwell" / place).is_file(), place
-    for key in re.findall(r"`((?:surface|compress|intent|memory_context)\.[a-z_]+)`", NAMES):
-        assert key in keys(), key
 
 
 def test_readme_begins_with_the_two_commands():
@@ -122,3 +114,8 @@ def test_local_links_resolve():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} → {target}"
+
+
+def test_the_keys_that_cannot_differ_by_tool_are_named() -> None:
+    paragraph = REFERENCE.split("Some keys of `surface.*`")[1].split("\n\n")[0]
+    assert set(re.findall(r"`([a-z_]+)`", paragraph)) == NOT_PER_TOOL

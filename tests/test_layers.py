@@ -1,7 +1,10 @@
 """The house rule: a file imports only from its own package or from a lower floor."""
 
 import ast
+from collections.abc import Collection, Mapping
 from pathlib import Path
+
+import pytest
 
 SRC = Path(__file__).parents[1] / "src" / "upwell"
 
@@ -9,16 +12,22 @@ FLOORS = [
     {"ground"},
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
-    {"gateway", "hook", "tools", "web", "capture", "setup", "demo"},
+    {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "demo"},
     {"config"},
     {"app"},
     {"cli", "testing"},
 ]
 ENTRY = {"__init__", "__main__"}
 
+STAIRS = {
+    "gateway": ["options", "eras", "clients", "upstreams", "calls", "routing", "front", "server"],
+}
+"""The sub-packages and files of a package, from the lowest: each imports only from its own or from
+a lower one."""
+
 
 def room(module: str) -> str:
-    """`upwell.ground.db` → `ground`."""
+    """`upwell.ground.sqlite.database` → `ground`."""
     parts = module.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
 
@@ -65,8 +74,8 @@ def test_nothing_imports_upward_or_sideways() -> None:
 
 def test_the_rule_notices_ground_importing_upward(tmp_path: Path) -> None:
     (tmp_path / "ground").mkdir()
-    (tmp_path / "ground" / "bad.py").write_text("from upwell.surface.engine import Surfacer\n")
-    assert violations(tmp_path) == ["ground/bad.py imports upwell.surface.engine"]
+    (tmp_path / "ground" / "bad.py").write_text("from upwell.surface.pipeline import Surfacer\n")
+    assert violations(tmp_path) == ["ground/bad.py imports upwell.surface.pipeline"]
 
 
 def test_the_rule_notices_neighbours(tmp_path: Path) -> None:
@@ -90,13 +99,23 @@ def needed_to_load(path: Path, module: str) -> set[str]:
 
 def circles(root: Path) -> list[str]:
     """Imports that lead back to where they began: such a module cannot be the first one loaded."""
-    modules = {
+    modules = module_paths(root)
+    needed = {name: needed_to_load(path, name) & modules.keys() for name, path in modules.items()}
+    return circles_in(needed)
+
+
+def module_paths(root: Path) -> dict[str, Path]:
+    """Every module of the package by its dotted name."""
+    return {
         ".".join(("upwell", *path.relative_to(root).with_suffix("").parts)).removesuffix(
             ".__init__"
         ): path
         for path in root.rglob("*.py")
     }
-    needed = {name: needed_to_load(path, name) & modules.keys() for name, path in modules.items()}
+
+
+def circles_in(needed: Mapping[str, Collection[str]]) -> list[str]:
+    """The circles of a graph of imports, each as `a → b → a`."""
     found, done = [], set()
 
     def walk(name: str, way: list[str]) -> None:
@@ -107,9 +126,19 @@ def circles(root: Path) -> list[str]:
                 walk(other, [*way, name])
             done.add(name)
 
-    for name in sorted(modules):
+    for name in sorted(needed):
         walk(name, [])
     return found
+
+
+def test_no_circle_inside_a_package() -> None:
+    """Imports in functions and for type checkers count, too."""
+    modules = {name: path for name, path in module_paths(SRC).items() if name.count(".") > 1}
+    known = {
+        name: {other for other in imports(path) if other in modules and other != name}
+        for name, path in modules.items()
+    }
+    assert circles_in(known) == []
 
 
 def test_every_module_can_be_the_first_that_is_loaded() -> None:
@@ -128,3 +157,33 @@ def test_every_room_stands_on_a_floor() -> None:
     for path in SRC.iterdir():
         if path.is_dir() and path.name != "__pycache__":
             floor(path.name)
+
+
+def upward_steps(root: Path, package: str) -> list[str]:
+    """Imports inside a package that lead up its stairs."""
+    stairs, wrong = STAIRS[package], []
+    for path in sorted((root / package).rglob("*.py")):
+        own = path.relative_to(root / package).with_suffix("").parts[0]
+        if own in ENTRY:
+            continue
+        for module in imports(path):
+            parts = module.split(".")
+            if parts[1] != package or len(parts) < 3:
+                continue
+            if stairs.index(parts[2]) > stairs.index(own):
+                wrong.append(f"{path.relative_to(root)} imports {module}")
+    return wrong
+
+
+@pytest.mark.parametrize("package", STAIRS)
+def test_inside_a_package_imports_lead_down(package: str) -> None:
+    assert upward_steps(SRC, package) == []
+
+
+def test_the_rule_notices_a_step_upward(tmp_path: Path) -> None:
+    (tmp_path / "gateway" / "calls").mkdir(parents=True)
+    bad = tmp_path / "gateway" / "calls" / "bad.py"
+    bad.write_text("from upwell.gateway.routing.tools import Target\n")
+    assert upward_steps(tmp_path, "gateway") == [
+        "gateway/calls/bad.py imports upwell.gateway.routing.tools"
+    ]

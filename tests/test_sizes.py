@@ -1,15 +1,16 @@
-"""Small rooms: files, functions and classes stay readable."""
+"""Files and functions stay readable."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.conftest import DOORS, SLOW_DOORS
+
 ROOT = Path(__file__).parents[1]
 SRC = ROOT / "src" / "upwell"
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_TEST_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
-MAX_METHODS = 15
 BANNED = ("manager", "handler", "helper", "util", "common", "misc")
 
 
@@ -37,15 +38,10 @@ def oversized(source: str) -> list[str]:
             lines = (node.end_lineno or 0) - node.lineno + 1
             if lines > MAX_FUNCTION_LINES:
                 wrong.append(f"{node.name}: {lines} lines")
-        if isinstance(node, ast.ClassDef):
-            functions = (ast.FunctionDef, ast.AsyncFunctionDef)
-            methods = [child for child in node.body if isinstance(child, functions)]
-            if len(methods) > MAX_METHODS:
-                wrong.append(f"{node.name}: {len(methods)} methods")
     return wrong
 
 
-def test_functions_and_classes_stay_small() -> None:
+def test_functions_stay_small() -> None:
     wrong = {
         str(path): found
         for path in product_files()
@@ -71,3 +67,8 @@ def test_names_say_what_a_thing_is() -> None:
             if isinstance(node, ast.ClassDef) and node.name.endswith(banned):
                 wrong.append(f"{path.stem}.{node.name}")
     assert wrong == []
+
+
+def test_slow_doors_are_files() -> None:
+    missing = {name for name in SLOW_DOORS if not (DOORS / f"test_{name}.py").is_file()}
+    assert missing == set()

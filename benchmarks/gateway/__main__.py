@@ -1,4 +1,4 @@
-"""What a gateway costs, beside other gateways in one run with one client.
+"""The cost of a gateway, beside other gateways in one run with one client.
 
     python benchmarks/gateway [--rounds N] [--only NAME,…] [--contenders NAME,…] [--quick] [--json]
                               [--environment PACKAGE=DIR]…
@@ -38,7 +38,7 @@ Measure = Callable[[Contender, Path], Figures]
 
 
 def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
-    """How that kind is measured; what a contender cannot do gives no figures."""
+    """Measure one kind; a contender without that ability gets no figures."""
 
     def filesystem() -> list[str]:
         return [*install.server("filesystem"), str(files)]
@@ -95,26 +95,26 @@ def main() -> int:
     parser.add_argument("--environment", action="append", default=[], metavar="PACKAGE=DIR")
     parser.add_argument("--quick", action="store_true", help="few calls: does it run?")
     parser.add_argument("--json", action="store_true")
-    asked = parser.parse_args()
-    kinds = asked.only.split(",")
-    given = dict(one.split("=", 1) for one in asked.environment)
-    if unknown := (set(kinds) - set(KINDS)) | (set(given) - set(PEERS)):
+    options = parser.parse_args()
+    kinds = options.only.split(",")
+    environments = dict(one.split("=", 1) for one in options.environment)
+    if unknown := (set(kinds) - set(KINDS)) | (set(environments) - set(PEERS)):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     install.ensure()
-    those = contenders({name: Path(folder).absolute() for name, folder in given.items()})
-    if asked.contenders:
-        names = {"direct", "upwell", *asked.contenders.split(",")}
+    those = contenders({name: Path(folder).absolute() for name, folder in environments.items()})
+    if options.contenders:
+        names = {"direct", "upwell", *options.contenders.split(",")}
         those = [one for one in those if one.name in names]
-    sizes = Sizes(20, 64, 5, 1) if asked.quick else Sizes()
-    calls = 1000 if asked.quick else ENDURANCE_CALLS
-    table = measure(those, kinds, sizes, asked.rounds, calls)
+    sizes = Sizes(20, 64, 5, 1) if options.quick else Sizes()
+    calls = 1000 if options.quick else ENDURANCE_CALLS
+    table = measure(those, kinds, sizes, options.rounds, calls)
     reached = goals(table)
-    if asked.json:
-        said = [{"goal": one.what, "value": one.value, "met": one.met} for one in reached]
-        print(json.dumps({"figures": table, "goals": said}, indent=2, ensure_ascii=False))
+    if options.json:
+        verdicts = [{"goal": one.what, "value": one.value, "met": one.met} for one in reached]
+        print(json.dumps({"figures": table, "goals": verdicts}, indent=2, ensure_ascii=False))
     else:
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
-        print(f"{asked.rounds} rounds, medians\n\n{markdown(table)}\n")
+        print(f"{options.rounds} rounds, medians\n\n{markdown(table)}\n")
         for one in reached:
             print(f"{'met   ' if one.met else 'MISSED'}  {one.what}: {one.value:.2f}")
     return 0 if all(one.met for one in reached) else 1

@@ -1,4 +1,4 @@
-"""The ways to reach a server that are compared, each with its own defaults."""
+"""The compared ways to reach a server, each with its own defaults."""
 
 import shutil
 import subprocess
@@ -18,7 +18,7 @@ MEMORIES = [
     "The cache is flushed by the nightly cron on host heron.",
 ]
 Command = tuple[list[str], Mapping[str, str]]
-Behind = Sequence[str] | str
+BackgroundWork = Sequence[str] | str
 """The server: a command line, or an address."""
 KEPT = """
 [cache]
@@ -39,20 +39,20 @@ class Contender:
     name: str
     prefix: str = ""
     stdio: Callable[[Sequence[str], Path, str], Command] | None = None
-    http: Callable[[Behind, Path, int], Command | None] | None = None
+    http: Callable[[BackgroundWork, Path, int], Command | None] | None = None
 
 
 def direct(server: Sequence[str], folder: Path, config: str) -> Command:
     return list(server), clean(folder)
 
 
-def _upwell_home(behind: Behind, folder: Path, config: str) -> Mapping[str, str]:
+def _upwell_home(background: BackgroundWork, folder: Path, config: str) -> Mapping[str, str]:
     """A home with the server and a few memories, made once."""
     home = folder / "upwell"
     env = clean(folder, UPWELL_HOME=str(home))
     command = [sys.executable, "-m", "upwell"]
     if not home.exists():
-        where = ["--url", behind] if isinstance(behind, str) else ["--", *behind]
+        where = ["--url", background] if isinstance(background, str) else ["--", *background]
         run([*command, "add", "up", *where], env)
         with (home / "config.toml").open("a") as file:
             file.write(config)
@@ -65,24 +65,24 @@ def upwell(server: Sequence[str], folder: Path, config: str) -> Command:
     return [sys.executable, "-m", "upwell", "serve"], _upwell_home(server, folder, config)
 
 
-def upwell_http(behind: Behind, folder: Path, port: int) -> Command:
+def upwell_http(background: BackgroundWork, folder: Path, port: int) -> Command:
     command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
-    return command, _upwell_home(behind, folder, "")
+    return command, _upwell_home(background, folder, "")
 
 
 def memtomem_stm(venv: Path) -> Callable[[Sequence[str], Path, str], Command]:
-    """Without its long-term memory, which would be one process more."""
+    """Without its long-term memory, which would need another process."""
 
     def serve(server: Sequence[str], folder: Path, config: str) -> Command:
         path = folder / "stm_proxy.json"
         prefix = "MEMTOMEM_STM_"
-        said = {
+        settings = {
             "DATA_DIR": str(folder / "memtomem"),
             "PROXY__ENABLED": "true",
             "PROXY__CONFIG_PATH": str(path),
             "SURFACING__ENABLED": "false",
         }
-        env = clean(folder, **{prefix + key: value for key, value in said.items()})
+        env = clean(folder, **{prefix + key: value for key, value in settings.items()})
         if not path.exists():
             command, *args = server
             add = [str(venv / "bin" / "mms"), "add", "up", "--config", str(path), "--prefix", "up"]
@@ -99,8 +99,8 @@ def fastmcp(venv: Path) -> Contender:
     def stdio(server: Sequence[str], folder: Path, config: str) -> Command:
         return [*command, *server], clean(folder)
 
-    def http(behind: Behind, folder: Path, port: int) -> Command:
-        where = ["--url", behind] if isinstance(behind, str) else list(behind)
+    def http(background: BackgroundWork, folder: Path, port: int) -> Command:
+        where = ["--url", background] if isinstance(background, str) else list(background)
         return [*command, "--port", str(port), *where], clean(folder)
 
     return Contender("FastMCP", stdio=stdio, http=http)
@@ -109,41 +109,45 @@ def fastmcp(venv: Path) -> Contender:
 def mcp_proxy(venv: Path) -> Contender:
     """It only changes the transport: HTTP in front of stdio here."""
 
-    def http(behind: Behind, folder: Path, port: int) -> Command | None:
-        if isinstance(behind, str):
+    def http(background: BackgroundWork, folder: Path, port: int) -> Command | None:
+        if isinstance(background, str):
             return None
         command = [str(venv / "bin" / "mcp-proxy"), "--port", str(port), "--pass-environment", "--"]
-        return [*command, *behind], clean(folder)
+        return [*command, *background], clean(folder)
 
     return Contender("mcp-proxy", http=http)
 
 
-def contenders(given: Mapping[str, Path]) -> list[Contender]:
-    """All of them; environments that are not given are made under `.tools/`."""
+def contenders(environments: Mapping[str, Path]) -> list[Contender]:
+    """All contenders; missing environments are created under `.tools/`."""
     return [
         Contender("direct", stdio=direct),
         Contender("upwell", "up__", stdio=upwell, http=upwell_http),
-        Contender("memtomem-stm", "up__", stdio=memtomem_stm(environment("memtomem-stm", given))),
-        fastmcp(environment("fastmcp", given)),
-        mcp_proxy(environment("mcp-proxy", given)),
+        Contender(
+            "memtomem-stm", "up__", stdio=memtomem_stm(environment("memtomem-stm", environments))
+        ),
+        fastmcp(environment("fastmcp", environments)),
+        mcp_proxy(environment("mcp-proxy", environments)),
     ]
 
 
-def environment(package: str, given: Mapping[str, Path]) -> Path:
+def environment(package: str, environments: Mapping[str, Path]) -> Path:
     """An environment with the package in it: the one given, or one of our own."""
-    venv = given.get(package) or ROOT / ".tools" / f"{package}-{PEERS[package]}"
+    venv = environments.get(package) or ROOT / ".tools" / f"{package}-{PEERS[package]}"
     script = venv / "bin" / package
     if not script.exists():
-        if package in given:
+        if package in environments:
             sys.exit(f"no {package} in {venv}")
-        wanted = f"{package}=={PEERS[package]}"
-        print(f"installing {wanted} into {venv.relative_to(ROOT)}", file=sys.stderr)
+        requirement = f"{package}=={PEERS[package]}"
+        print(f"installing {requirement} into {venv.relative_to(ROOT)}", file=sys.stderr)
         if uv := _working_uv():
             run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(venv)])
-            run([uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python"), wanted])
+            run(
+                [uv, "pip", "install", "--quiet", "--python", str(venv / "bin/python"), requirement]
+            )
         else:
             run([sys.executable, "-m", "venv", str(venv)])
-            run([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", wanted])
+            run([str(venv / "bin/python"), "-m", "pip", "install", "--quiet", requirement])
     return venv
 
 

@@ -12,10 +12,10 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--port", type=int, default=0)
 parser.add_argument("--url", default="")
 parser.add_argument("command", nargs=argparse.REMAINDER)
-asked = parser.parse_args()
-target = asked.url or StdioTransport(asked.command[0], asked.command[1:])
+options = parser.parse_args()
+target = options.url or StdioTransport(options.command[0], options.command[1:])
 proxy = create_proxy(target)
-if asked.port:
-    proxy.run(transport="http", host="127.0.0.1", port=asked.port, show_banner=False)
+if options.port:
+    proxy.run(transport="http", host="127.0.0.1", port=options.port, show_banner=False)
 else:
     proxy.run(show_banner=False)

@@ -12,7 +12,7 @@ BOTH = "application/json, text/event-stream"
 
 
 class HttpPeer:
-    """Speaks to `/mcp` on a port of this machine; `token` where one is asked for."""
+    """Speaks to `/mcp` on a port of this machine; `token` if it requires one."""
 
     def __init__(self, port: int, token: str = "") -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
@@ -33,8 +33,8 @@ class HttpPeer:
 
     def result(self, method: str, params: Mapping[str, Any]) -> Any:
         self._ids += 1
-        asked = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
-        for message in self._post(asked):
+        call = {"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}
+        for message in self._post(call):
             if message.get("id") == self._ids and "result" in message:
                 return message["result"]
         raise AssertionError(f"{method} was not answered")

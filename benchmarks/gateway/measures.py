@@ -1,4 +1,4 @@
-"""What is measured of a contender. Each function starts it anew, and gives figures by name.
+"""The measurements. Each function starts a contender afresh and returns figures by name.
 
 CPU is user + system time of everything below the client, the server behind included, so the
 difference to `direct` is what the way costs.
@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from contenders import KEPT, PASSING, ROOT, Behind, Contender
+from contenders import KEPT, PASSING, ROOT, BackgroundWork, Contender
 from http_peer import HttpPeer, free_port, wait_until_open
 from processes import clean, cpu_ms, rss_mb
 
@@ -36,7 +36,7 @@ Figures = dict[str, float]
 
 @dataclass(frozen=True)
 class Sizes:
-    """How often what is done in one round."""
+    """The number of repetitions in one round."""
 
     calls: int = 200
     in_flight_calls: int = 640
@@ -65,7 +65,7 @@ def said(peer: Peer, tool: str, text: str) -> None:
 
 
 def start_up(one: Contender, server: Sequence[str], folder: Path) -> Figures:
-    """To the `initialize` reply, and until the server's tools are listed."""
+    """Time to the `initialize` reply, and until the server's tools are listed."""
     assert one.stdio is not None
     folder.mkdir(parents=True, exist_ok=True)
     command, env = one.stdio(server, folder, "")
@@ -80,7 +80,7 @@ def start_up(one: Contender, server: Sequence[str], folder: Path) -> Figures:
 
 
 def small(one: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """One small call after the other, then many at once."""
+    """Small calls one after another, then many at once."""
     tool = f"{one.prefix}say"
     with connected(one, SERVER, folder, "say") as peer:
         for n in range(WARM_UP_CALLS):
@@ -111,8 +111,8 @@ def at_once(peer: Peer, tool: str, calls: int, most: int) -> float:
     for n in range(calls):
         if len(waiting) == most:
             _answered(peer, waiting.popleft())
-        asked = {"name": tool, "arguments": {"text": f"call {n}"}}
-        waiting.append(peer.start("tools/call", asked))
+        params = {"name": tool, "arguments": {"text": f"call {n}"}}
+        waiting.append(peer.start("tools/call", params))
     for identity in waiting:
         _answered(peer, identity)
     return time.perf_counter() - began
@@ -138,7 +138,7 @@ def official(one: Contender, folder: Path, sizes: Sizes) -> Figures:
 
 
 def large(one: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """Results of 1 and 10 MB that are passed on as they are."""
+    """Results of 1 and 10 MB that pass unchanged."""
     figures: Figures = {}
     with connected(one, SERVER, folder, "words", PASSING) as peer:
         for size, calls in ((1, sizes.large_calls), (10, max(1, sizes.large_calls // 3))):
@@ -148,7 +148,7 @@ def large(one: Contender, folder: Path, sizes: Sizes) -> Figures:
 
 
 def fitted(one: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """A result of 1 MB that is shortened to its budget."""
+    """A result of 1 MB, shortened to its budget."""
     with connected(one, SERVER, folder, "words") as peer:
         found = _long(one, peer, MB, max(1, sizes.large_calls // 2), whole=False)
         return {f"fitted_1_mb_{key}": value for key, value in found.items()}
@@ -171,7 +171,7 @@ def _long(one: Contender, peer: Peer, size: int, calls: int, *, whole: bool) -> 
 
 
 def kept(one: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """A call whose answer is kept already."""
+    """A call with a cached answer."""
     tool = f"{one.prefix}say"
     with connected(one, SERVER, folder, "say", KEPT) as peer:
         for _ in range(WARM_UP_CALLS):
@@ -201,12 +201,17 @@ def over_http(one: Contender, folder: Path, sizes: Sizes) -> Figures:
 
 
 def _http_calls(
-    one: Contender, behind: Behind, folder: Path, tool: str, calls: int, pids: Sequence[int] = ()
+    one: Contender,
+    background: BackgroundWork,
+    folder: Path,
+    tool: str,
+    calls: int,
+    pids: Sequence[int] = (),
 ) -> float:
     assert one.http is not None
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    served = one.http(behind, folder, port)
+    served = one.http(background, folder, port)
     assert served is not None
     command, env = served
     with started(command, env, port, folder / "log") as pid:
@@ -217,7 +222,7 @@ def _http_calls(
 
 
 def _timed(peer: HttpPeer, tool: str, pids: Sequence[int], calls: int) -> float:
-    """CPU milliseconds of one call, of these processes and what is below them."""
+    """CPU milliseconds of one call, over these processes and their descendants."""
     peer.hello()
     peer.wait_for_tool(tool)
     for _ in range(HTTP_WARM_UP_CALLS):
@@ -244,7 +249,7 @@ def listening(command: Sequence[str], folder: Path) -> Iterator[tuple[int, int]]
 
 @contextmanager
 def started(command: Sequence[str], env: object, port: int, log: Path) -> Iterator[int]:
-    """A process that listens on the port; at the end nothing of it is left."""
+    """A process that listens on the port; the end removes all of it."""
     with log.open("ab") as errors:
         running = subprocess.Popen(
             command,
@@ -282,7 +287,7 @@ def endurance(one: Contender, folder: Path, calls: int) -> Figures:
 
 
 def flood(one: Contender, folder: Path) -> Figures:
-    """A result of 1 GB: how long until the error, and the most memory that it took."""
+    """A result of 1 GB: the time to the error, and the peak memory."""
     tool = f"{one.prefix}flood"
     with connected(one, SERVER, folder, "flood") as peer:
         said(peer, f"{one.prefix}say", "before")

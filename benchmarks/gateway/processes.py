@@ -1,4 +1,4 @@
-"""What processes used: CPU time and memory, read from /proc."""
+"""CPU time and memory of processes, read from /proc."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ def clean(folder: Path, **extra: str) -> dict[str, str]:
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-    """Run to the end, or give up with what it said."""
+    """Run to the end, or fail with the output."""
     done = subprocess.run(
         command,
         env=env,

@@ -1,4 +1,4 @@
-"""The server behind every contender: it answers at once, so that what is measured is the way."""
+"""The server behind every contender: it answers at once, so that the figures show the gateway."""
 
 import json
 import sys
@@ -16,20 +16,20 @@ CHUNK = b"x" * (1 << 20)
 
 def words(call: Call) -> str:
     """A log of about so many bytes."""
-    wanted = int(call.args["bytes"])
-    lines = (LINE.format(n % 60, n % 97, n * 7919 % 100_003, n % 1009) for n in range(wanted))
+    size_limit = int(call.args["bytes"])
+    lines = (LINE.format(n % 60, n % 97, n * 7919 % 100_003, n % 1009) for n in range(size_limit))
     parts: list[str] = []
     size = 0
     for line in lines:
         parts.append(line)
         size += len(line)
-        if size >= wanted:
+        if size >= size_limit:
             break
     return text("".join(parts))
 
 
 def flood(call: Call) -> None:
-    """One line of so many bytes, written as fast as it is taken."""
+    """One line of so many bytes, written as fast as the reader takes it."""
     head = f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{{"content":'
     head += '[{"type":"text","text":"'
     with call.server.lock:

@@ -1,21 +1,26 @@
-"""upwell puts what an agent already knows in front of it, and keeps out of its context
-what it does not need.
+"""upwell reminds a coding agent of what was learned earlier, and keeps its context free of what
+it does not need.
 
-Names are loaded when first used, so that `import upwell` costs nothing: not even `typing`, which
-would be most of the time of a hook.
+Names are loaded when first used, so that `import upwell` imports nothing, not even `typing`, which
+would take most of a hook's run time.
 """
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from upwell.ground.types import Cue, Hit, Memory, Skip, Surfacing
+    from upwell.ground.types.cue import Cue
+    from upwell.ground.types.memory import Hit, Memory
+    from upwell.ground.types.surfacing import Skip, Surfacing
 
 __all__ = ["Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"]
 __version__ = "0.1.0"
 
+_MODULES = {"Cue": "cue", "Hit": "memory", "Memory": "memory", "Skip": "surfacing"}
+_MODULES["Surfacing"] = "surfacing"
+
 
 def __getattr__(name: str) -> object:
-    if name in __all__:
-        from upwell.ground import types
+    if name in _MODULES:
+        from importlib import import_module
 
-        return getattr(types, name)
+        return getattr(import_module(f"upwell.ground.types.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,15 @@
-"""Where every command starts. Stdlib only: `hook …` is answered before anything else is loaded,
-and `serve` without loading the command line, since an agent waits for it."""
+"""The entry point. Stdlib only: `hook …` is answered before anything else is loaded; `serve` and
+the daemon of a hook start without the command line, since an agent waits for them."""
 
 import sys
 
 HELP = frozenset({"-h", "--help"})
 SETTING_UP = frozenset({"install", "uninstall", "export", "hosts", "capture"}) | HELP
-"""What `hook` does besides answering an event: the command line's."""
+"""Subcommands of `hook` that belong to the command line; any other word is a host."""
 
 
 def main() -> int:
-    """Send `hook …` to its client, everything else to the CLI. Gives the exit status."""
+    """Send `hook …` to the hook client, everything else to the CLI. Returns the exit status."""
     args = sys.argv[1:]
     if args[:1] == ["hook"] and args[1:] and args[1] not in SETTING_UP:
         from upwell.hook.client import main as hook
@@ -19,6 +19,10 @@ def main() -> int:
         from upwell.cli.serve import main as serve
 
         return serve()
+    if args == ["daemon", "run", "--from-hook"]:
+        from upwell.app.daemon import main as daemon
+
+        return daemon()
     from upwell.cli.main import main as cli
 
     return cli(args)

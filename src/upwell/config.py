@@ -1,8 +1,8 @@
-"""Configuration: composed from each package's options, read once, and dead data afterwards.
+"""Configuration: composed from each package's options, read once, and constant afterwards.
 
-`config.toml` in upwell's home, then `UPWELL_SECTION__KEY` from the environment, then flags; the
-later wins, and every value remembers where it came from. Nothing below this file reads the
-environment, and nothing is read from a working directory: a cloned repository configures nothing.
+`config.toml` in upwell's home, then `UPWELL_SECTION__KEY` from the environment, then flags: later
+sources win, and every value remembers its origin. No other module reads the environment, and no
+file of a working directory is read: a cloned repository configures nothing.
 """
 
 import dataclasses
@@ -11,6 +11,7 @@ import json
 import os
 import tomllib
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,20 +19,21 @@ from typing import Any
 
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
+from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, window_in
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_whole
 from upwell.ground.home import Home, default_home
-from upwell.ground.names import check_server_name
+from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
-from upwell.ground.wanted import line_of
-from upwell.ground.windows import RESULT_TOKENS, AgentOptions, size_of, window_in
+from upwell.ground.type_hints import line_of
 from upwell.hook.options import HookOptions
-from upwell.learn.ratios import LearnOptions
+from upwell.learn.budgets import LearnOptions
 from upwell.memory.options import LtmOptions, MemoryOptions, NotesOptions
 from upwell.surface.options import (
+    NOT_PER_TOOL,
     ContextOptions,
     IntentOptions,
     Options,
@@ -62,7 +64,7 @@ _PREFIX = "UPWELL_"
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A setting and where it came from: `default`, a file, a variable, or `flag`."""
+    """A setting and its origin: `default`, a file, a variable, or `flag`."""
 
     value: Any
     origin: str
@@ -70,7 +72,8 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """Everything that was configured. `values` are the settings that are not defaults."""
+    """The whole configuration. `values` are the settings that differ from the defaults, by key;
+    `overrides` the tables per tool pattern, and per server under `server:NAME`."""
 
     home: Home
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
@@ -94,7 +97,7 @@ class Config:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def surfacing(self) -> Options:
-        """What the surfacing pipeline obeys."""
+        """The options of the surfacing pipeline."""
         return Options(
             surface=self._scaled,
             intent=self.intent,
@@ -103,21 +106,21 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """Do the tools of `stm.json` say what they did? Exactly `TRUE` says yes (seed 001)."""
+        """Do the tools of `stm.json` report what they did? Only for exactly `TRUE` (seed 001)."""
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
-        """`compress.*` for one tool: its server's table, then every pattern that fits its name."""
+        """`compress.*` for one tool: with its server's table, then with every matching pattern."""
         overriding = self._overriding("compress", server, f"{server}__{tool}")
         return dataclasses.replace(self.compress, **overriding) if overriding else self.compress
 
     def result_tokens(self) -> int:
-        """Tokens of a response where nothing else is configured, by the agent's window."""
+        """The default budget of a response in tokens, by the agent's context window."""
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
-        """`surface.*` beside one tool: `server__tool`, or an agent's own as it calls it; None for
-        a message. `window` is the agent's in tokens, where its cue says so."""
+        """`surface.*` beside one tool (`server__tool`, or the agent's own name for it); None: a
+        message. `window` is the agent's context window in tokens, if its cue states one."""
         surface = self._scaled if window is None else self._scaled_to(window)
         server, separator, _ = (tool or "").partition("__")
         overriding = self._overriding("surface", server if separator else "", tool) if tool else {}
@@ -140,7 +143,7 @@ class Config:
 
     @cached_property
     def _scaled(self) -> SurfaceOptions:
-        """`surface.*` with sizes by the agent's window, where the user set none."""
+        """`surface.*` with the sizes that suit the agent's window, unless the user set them."""
         return self._scaled_to(window_in(self.agent))
 
     def _scaled_to(self, window: int | None) -> SurfaceOptions:
@@ -164,62 +167,180 @@ def load(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Config:
-    """Read the configuration of a home, and its lexicon.
+    """Read the configuration of a home, and its lexicon. `flags` are dotted keys.
 
-    `flags` are dotted keys. Raises ConfigError naming the key, where it stands, and the nearest
-    known one.
+    Raises:
+        ConfigError: the first mistake: the key, its place, and the nearest known one.
     """
+    config, mistakes = read(home, flags, environment)
+    if mistakes:
+        raise mistakes[0]
+    return config
+
+
+def read(
+    home: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Config, list[ConfigError]]:
+    """As `load`, with every mistake; the configuration leaves the wrong settings out."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
-    try:
-        return _composed(files, flags or {}, environment)
-    except ConfigError as error:
-        raise _with_line(error, files.config_file) from error
+    reading = _Reading(files.config_file)
+    with reading.mistakes_noted():
+        reading.take_document(_read_file(files.config_file))
+    reading.take_environment(environment)
+    reading.take_flags(flags or {})
+    lexicon = shipped()
+    with reading.mistakes_noted():
+        lexicon = extended(files.lexicon_file)
+    mistakes = [_with_line(mistake, files.config_file) for mistake in reading.mistakes]
+    return reading.config(files, lexicon, environment), mistakes
 
 
-def _composed(files: Home, flags: Mapping[str, Any], environment: Mapping[str, str]) -> Config:
-    document = _read_file(files.config_file)
-    origin = str(files.config_file)
-    settings: dict[str, dict[str, Value]] = {section: {} for section in SECTIONS}
-    servers: list[ServerOptions] = []
-    overrides: dict[str, Mapping[str, Mapping[str, Any]]] = {}
-    values: dict[str, Value] = {}
-    for section, table in document.items():
-        if section == "server":
-            for name, entry in _tables(section, table, origin):
-                server, tables = _server(name, entry, origin)
-                servers.append(server)
-                overrides[f"server:{name}"] = tables
-                values.update(_flat(f"server.{name}", entry, origin))
-        elif section == "tool":
-            for pattern, entry in _tables(section, table, origin):
-                overrides[pattern] = _per_tool(f"tool.{pattern}", entry, origin)
-                values.update(_flat(f"tool.{pattern}", entry, origin))
-        else:
-            _take(settings, section, table, origin)
-    _take_environment(settings, environment)
-    for key, value in flags.items():
-        section, _, name = key.partition(".")
-        _take(settings, section, {name: value}, "flag")
-    options = {
-        section: SECTIONS[section](**{name: entry.value for name, entry in table.items()})
-        for section, table in settings.items()
-    }
-    for section, table in settings.items():
-        values.update({f"{section}.{name}": entry for name, entry in table.items()})
-    return Config(
-        home=files,
-        lexicon=extended(files.lexicon_file),
-        servers=tuple(servers),
-        overrides=overrides,
-        values=values,
-        environment=environment,
-        **options,
-    )
+class _Reading:
+    """Settings as they are read from their sources, and the mistakes met on the way."""
+
+    def __init__(self, config_file: Path) -> None:
+        self.mistakes: list[ConfigError] = []
+        self._origin = str(config_file)
+        self._settings: dict[str, dict[str, Value]] = {section: {} for section in SECTIONS}
+        self._servers: list[ServerOptions] = []
+        self._overrides: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+        self._flat: dict[str, Value] = {}
+
+    @contextmanager
+    def mistakes_noted(self) -> Iterator[None]:
+        """Note a mistake in the block, and go on after it."""
+        try:
+            yield
+        except ConfigError as mistake:
+            self.mistakes.append(mistake)
+
+    def take_document(self, document: Mapping[str, Any]) -> None:
+        for section, table in document.items():
+            with self.mistakes_noted():
+                if section == "server":
+                    self._take_servers(_table(section, table, self._origin))
+                elif section == "tool":
+                    self._take_tools(_table(section, table, self._origin))
+                else:
+                    self._take_section(section, table, self._origin)
+
+    def take_environment(self, environment: Mapping[str, str]) -> None:
+        for variable, text in sorted(environment.items()):
+            if variable.startswith(_PREFIX) and "__" in variable:
+                section, _, name = variable.removeprefix(_PREFIX).lower().partition("__")
+                with self.mistakes_noted():
+                    self._take_section(section, {name: _from_text(text)}, variable)
+
+    def take_flags(self, flags: Mapping[str, Any]) -> None:
+        for key, value in flags.items():
+            section, _, name = key.partition(".")
+            with self.mistakes_noted():
+                self._take_section(section, {name: value}, "flag")
+
+    def config(self, home: Home, lexicon: Lexicon, environment: Mapping[str, str]) -> Config:
+        options = {
+            section: SECTIONS[section](**{name: entry.value for name, entry in table.items()})
+            for section, table in self._settings.items()
+        }
+        for section, table in self._settings.items():
+            self._flat.update({f"{section}.{name}": entry for name, entry in table.items()})
+        return Config(
+            home=home,
+            lexicon=lexicon,
+            servers=tuple(self._servers),
+            overrides=self._overrides,
+            values=self._flat,
+            environment=environment,
+            **options,
+        )
+
+    def _take_section(self, section: str, table: Any, origin: str) -> None:
+        if section not in SECTIONS:
+            raise unknown(section, section, [*SECTIONS, "server", "tool"], origin)
+        kind = SECTIONS[section]
+        for name, value in _table(section, table, origin).items():
+            with self.mistakes_noted():
+                setting = checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
+                self._settings[section][name] = Value(setting, origin)
+
+    def _take_servers(self, servers: Mapping[str, Any]) -> None:
+        for name, value in servers.items():
+            with self.mistakes_noted():
+                key = f"server.{name}"
+                entry = _table(key, value, self._origin)
+                self._overrides[f"server:{name}"] = self._per_tool(
+                    key, {section: entry[section] for section in PER_TOOL if section in entry}
+                )
+                self._servers.append(self._server(key, name, entry))
+                self._flat.update(_flat(key, entry, self._origin))
+
+    def _take_tools(self, tools: Mapping[str, Any]) -> None:
+        for pattern, value in tools.items():
+            with self.mistakes_noted():
+                key = f"tool.{pattern}"
+                entry = _table(key, value, self._origin)
+                self._overrides[pattern] = self._per_tool(key, entry)
+                self._flat.update(_flat(key, entry, self._origin))
+
+    def _server(self, key: str, name: str, entry: Mapping[str, Any]) -> ServerOptions:
+        try:
+            check_server_name(name)
+        except UsageError as error:
+            message = f"{error.message}, in {self._origin}"
+            raise ConfigError(message, key=key, origin=self._origin) from error
+        known = [option for option in _fields(ServerOptions) if option != "name"]
+        settings: dict[str, Any] = {}
+        mistakes = len(self.mistakes)
+        for option, value in entry.items():
+            if option not in PER_TOOL:
+                with self.mistakes_noted():
+                    settings[option] = checked(
+                        ServerOptions, f"{key}.{option}", option, value, self._origin, known
+                    )
+        if len(self.mistakes) == mistakes and bool(entry.get("command")) == bool(entry.get("url")):
+            fault = "both a command and a url" if entry.get("url") else "no command"
+            raise ConfigError(
+                f"[{key}] in {self._origin} has {fault}",
+                key=f"{key}.command",
+                origin=self._origin,
+                hint=f"upwell add {name} -- CMD ARGS…, or upwell add {name} --url URL",
+            )
+        return ServerOptions(name=name, **settings)
+
+    def _per_tool(self, key: str, entry: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+        overrides: dict[str, dict[str, Any]] = {}
+        for section, table in entry.items():
+            with self.mistakes_noted():
+                if section not in PER_TOOL:
+                    raise unknown(f"{key}.{section}", section, list(PER_TOOL), self._origin)
+                overrides[section] = {}
+                for name, value in _table(f"{key}.{section}", table, self._origin).items():
+                    with self.mistakes_noted():
+                        setting = self._tool_setting(key, section, name, value)
+                        overrides[section][name] = setting
+        return overrides
+
+    def _tool_setting(self, key: str, section: str, name: str, value: Any) -> Any:
+        kind, full_key = SECTIONS[section], f"{key}.{section}.{name}"
+        setting = checked(kind, full_key, name, value, self._origin, _fields(kind))
+        hint = ""
+        if section == "surface" and key.startswith(f"tool.{OWN_SERVER}__"):
+            fault = "has no effect: nothing is surfaced beside upwell's own tools"
+            hint = f"[surface] {name} = … holds for memory_context, too"
+        elif section == "surface" and name in NOT_PER_TOOL:
+            fault = "cannot differ by tool"
+            hint = f"move it to [surface]: {name} = …"
+        if hint:
+            message = f"{full_key} in {self._origin} {fault}"
+            raise ConfigError(message, key=full_key, origin=self._origin, hint=hint)
+        return setting
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """The same fault with the line of the file on which its key stands, or else its table."""
+    """The same mistake with the line of its key in the file, or of the table around it."""
     if not error.key or error.origin != str(path):
         return error
     text = read_whole(path).decode("utf-8")
@@ -237,7 +358,7 @@ def _read_file(path: Path) -> dict[str, Any]:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"{path} is not TOML: {error}", origin=str(path), hint="mend that line"
+            f"{path} is not TOML: {error}", origin=str(path), hint="fix that line"
         ) from error
     except RecursionError as error:
         raise ConfigError(f"{path} is nested too deeply to be read", origin=str(path)) from error
@@ -249,11 +370,6 @@ def _read_file(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _tables(section: str, table: Any, origin: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for name, entry in _table(section, table, origin).items():
-        yield name, _table(f"{section}.{name}", entry, origin)
-
-
 def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
         raise ConfigError(
@@ -262,66 +378,8 @@ def _table(key: str, value: Any, origin: str) -> Mapping[str, Any]:
     return value
 
 
-def _server(
-    name: str, entry: Mapping[str, Any], origin: str
-) -> tuple[ServerOptions, Mapping[str, Mapping[str, Any]]]:
-    key = f"server.{name}"
-    try:
-        check_server_name(name)
-    except UsageError as error:
-        raise ConfigError(f"{error.message}, in {origin}", key=key, origin=origin) from error
-    own = {field: value for field, value in entry.items() if field not in PER_TOOL}
-    known = [field for field in _fields(ServerOptions) if field != "name"]
-    taken = {
-        field: checked(ServerOptions, f"{key}.{field}", field, value, origin, known)
-        for field, value in own.items()
-    }
-    if bool(taken.get("command")) == bool(taken.get("url")):
-        fault = "both a command and a url" if taken.get("url") else "no command"
-        raise ConfigError(
-            f"[{key}] in {origin} has {fault}",
-            key=f"{key}.command",
-            origin=origin,
-            hint=f"upwell add {name} -- CMD ARGS…, or upwell add {name} --url URL",
-        )
-    rest = {section: table for section, table in entry.items() if section in PER_TOOL}
-    return ServerOptions(name=name, **taken), _per_tool(key, rest, origin)
-
-
-def _per_tool(key: str, entry: Mapping[str, Any], origin: str) -> Mapping[str, Mapping[str, Any]]:
-    found: dict[str, Mapping[str, Any]] = {}
-    for section, table in entry.items():
-        if section not in PER_TOOL:
-            raise unknown(f"{key}.{section}", section, list(PER_TOOL), origin)
-        kind = SECTIONS[section]
-        found[section] = {
-            name: checked(kind, f"{key}.{section}.{name}", name, value, origin, _fields(kind))
-            for name, value in _table(f"{key}.{section}", table, origin).items()
-        }
-    return found
-
-
-def _take(settings: dict[str, dict[str, Value]], section: str, table: Any, origin: str) -> None:
-    if section not in SECTIONS:
-        raise unknown(section, section, [*SECTIONS, "server", "tool"], origin)
-    kind = SECTIONS[section]
-    for name, value in _table(section, table, origin).items():
-        taken = checked(kind, f"{section}.{name}", name, value, origin, _fields(kind))
-        settings[section][name] = Value(taken, origin)
-
-
-def _take_environment(
-    settings: dict[str, dict[str, Value]], environment: Mapping[str, str]
-) -> None:
-    for variable, text in sorted(environment.items()):
-        if not variable.startswith(_PREFIX) or "__" not in variable:
-            continue
-        section, _, name = variable.removeprefix(_PREFIX).lower().partition("__")
-        _take(settings, section, {name: _from_text(text)}, variable)
-
-
 def _from_text(text: str) -> Any:
-    """A variable's text: JSON for lists and tables, else as it is (numbers are read by type)."""
+    """The value of a variable: JSON for lists and tables, otherwise its text."""
     if text[:1] in "[{":
         try:
             return json.loads(text)

@@ -1,17 +1,19 @@
-"""Fakes that ship, for tests of whoever builds on upwell: a clock to turn, a recall to fill."""
+"""Fakes for tests of code built on upwell: a manual clock, an embedder, a place to recall from."""
 
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
+from upwell.ground.clock import Deadline
 from upwell.ground.embed import unit
 from upwell.ground.errors import LlmError
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Hit, Ping, Query
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope
+from upwell.ground.types.rpc import Ping
 
 
 class ManualClock:
-    """Time that moves only when told to. Both kinds of time start at `start` and move together."""
+    """A clock that moves only on `advance`. Both kinds of time start at `start` and move
+    together."""
 
     def __init__(self, start: float = 1_000_000.0) -> None:
         self._at = start
@@ -27,8 +29,8 @@ class ManualClock:
 
 
 class FakeEmbedder:
-    """An embedder for tests: texts are alike as far as they share words. Words that `same` maps to
-    one word mean one thing. `error` is raised instead, when given; `name` tells models apart."""
+    """An embedder for tests. Texts are as similar as the words that they share; `same` maps words
+    to synonyms. A given `error` is raised instead; `name` tells models apart."""
 
     dim = 128
 
@@ -55,23 +57,47 @@ class FakeEmbedder:
 
 
 class FakeRecall:
-    """Gives the hits it was made with, and remembers what it was asked.
+    """A `Recall`, and a `MemoryReader`, over the hits and rules that it was made with.
 
-    `error` is raised instead, when given.
+    `asked` are the queries so far. `error` is raised by every search, when given. `memories` are
+    the newest of every scope; `version` is the token of changes.
     """
 
     name = "fake"
 
-    def __init__(self, hits: Sequence[Hit] = (), error: Exception | None = None) -> None:
+    def __init__(
+        self,
+        hits: Sequence[Hit] = (),
+        error: Exception | None = None,
+        *,
+        rules: Sequence[Memory] = (),
+        memories: Sequence[Memory] = (),
+    ) -> None:
         self.hits = list(hits)
         self.error = error
+        self.rules = list(rules)
+        self.memories = list(memories)
+        self.version = 0
         self.asked: list[Query] = []
 
-    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+    async def search(self, query: Query, deadline: Deadline) -> Found:
         self.asked.append(query)
         if self.error is not None:
             raise self.error
-        return self.hits[: query.limit]
+        return Found(tuple(self.hits[: query.limit]))
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return self.rules[:limit]
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        return self.memories[:limit]
+
+    async def known(self, memory_id: str) -> Memory | None:
+        known = (*self.memories, *self.rules, *(hit.memory for hit in self.hits))
+        return next((memory for memory in known if memory.id == memory_id), None)
+
+    async def changes(self) -> Hashable:
+        return self.version
 
     async def ping(self) -> Ping:
         return Ping(ok=self.error is None, detail=str(self.error or ""))

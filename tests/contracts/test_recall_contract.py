@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from upwell.ground.db import open_database
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
-from upwell.ground.limits import Deadline
+from upwell.ground.sqlite.database import open_database
 from upwell.ground.text.words import terms
-from upwell.ground.types import Memory, Query, Scope
+from upwell.ground.types.memory import Found, Memory, Query, Scope
 from upwell.memory.base import Recall
-from upwell.memory.documents import Documents
-from upwell.memory.ltm import LtmRecall
+from upwell.memory.documents.recall import Documents
+from upwell.memory.external.ltm import LtmRecall
 from upwell.memory.options import LtmOptions, LtmProfile
-from upwell.memory.recalls import Recalls
-from upwell.memory.schema import OWNER as MEMORY_OWNER
-from upwell.memory.sources import OWNER as SOURCES_OWNER
-from upwell.memory.sources import Sources, source_at
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.recall import Recalls, StoreRecall
+from upwell.memory.sources import source_at
+from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
+from upwell.memory.sqlite.sources import SqliteSources
+from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
+from upwell.memory.sqlite.store import SqliteStore
 
 Fill = Callable[[Sequence[Memory]], Awaitable[None]]
 Place = tuple[Recall, Fill]
@@ -34,13 +35,13 @@ async def builtin(folder: Path, close: AsyncExitStack) -> Place:
     async def fill(memories: Sequence[Memory]) -> None:
         await store.add(memories)
 
-    return store, fill
+    return StoreRecall(store), fill
 
 
 async def documents(folder: Path, close: AsyncExitStack) -> Place:
     """Each memory is a file; a project is a repository of that name in the folder."""
     database = open_database(folder / "sources.db", [SOURCES_OWNER], synchronous="NORMAL")
-    sources = Sources(database)
+    sources = SqliteSources(database)
     made = Documents(folder / "index.db", sources)
     close.push_async_callback(database.aclose)
     close.push_async_callback(made.aclose)
@@ -60,14 +61,14 @@ async def documents(folder: Path, close: AsyncExitStack) -> Place:
 
 async def together(folder: Path, close: AsyncExitStack) -> Place:
     """The first half in the store, the other in documents."""
-    (store, keep), (files, write) = await builtin(folder, close), await documents(folder, close)
+    (stored, keep), (files, write) = await builtin(folder, close), await documents(folder, close)
 
     async def fill(memories: Sequence[Memory]) -> None:
         half = len(memories) // 2
         await keep(memories[:half])
         await write(memories[half:])
 
-    return Recalls([store, files]), fill
+    return Recalls([stored, files]), fill
 
 
 class Elsewhere:
@@ -123,7 +124,7 @@ async def place(request, tmp_path: Path) -> AsyncIterator[Place]:
 
 async def found(recall: Recall, *texts: str, paths: Sequence[str] = (), **scope) -> list[str]:
     query = Query(texts=texts, paths=tuple(paths), scope=Scope(**scope))
-    return [hit.memory.text for hit in await recall.search(query, Deadline.after(30))]
+    return [hit.memory.text for hit in (await recall.search(query, Deadline.after(30))).hits]
 
 
 async def test_nothing_is_found_in_nothing(place: Place) -> None:
@@ -142,7 +143,7 @@ async def test_what_bears_on_the_words_is_found_best_first(place: Place) -> None
             Memory(text="the harbour is closed in winter"),
         ]
     )
-    hits = await recall.search(Query(texts=("kettle",)), Deadline.after(30))
+    hits = (await recall.search(Query(texts=("kettle",)), Deadline.after(30))).hits
     assert [hit.memory.text.split()[0] for hit in hits] in (["kettle", "a"], ["a", "kettle"])
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert all(0.0 <= hit.score <= 1.0 and hit.signals["bm25"] > 0 for hit in hits)
@@ -197,7 +198,7 @@ async def test_a_file_finds_what_is_about_it(own_place: Place) -> None:
 async def test_the_limit_holds(place: Place) -> None:
     recall, fill = place
     await fill([Memory(text=f"kettle {n} of many") for n in range(20)])
-    hits = await recall.search(Query(texts=("kettle",), limit=3), Deadline.after(30))
+    hits = (await recall.search(Query(texts=("kettle",), limit=3), Deadline.after(30))).hits
     assert len(hits) == 3
 
 
@@ -206,13 +207,13 @@ async def test_no_text_breaks_a_query(place: Place, text: str) -> None:
     recall, fill = place
     await fill([Memory(text="the kettle"), Memory(text="the teapot")])
     query = Query(texts=(text,), paths=(text,), symbols=(text,))
-    assert isinstance(await recall.search(query, Deadline.after(30)), list)
+    assert isinstance(await recall.search(query, Deadline.after(30)), Found)
 
 
 async def test_past_the_deadline_it_gives_what_is_ready(own_place: Place) -> None:
     recall, fill = own_place
     await fill([Memory(text="the kettle"), Memory(text="the teapot")])
-    assert isinstance(await recall.search(Query(texts=("kettle",)), Deadline.after(0.0)), list)
+    assert isinstance(await recall.search(Query(texts=("kettle",)), Deadline.after(0.0)), Found)
 
 
 async def test_another_program_that_has_not_answered_by_the_deadline_is_unavailable(

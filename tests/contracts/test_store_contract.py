@@ -10,13 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from upwell.ground.db import open_database
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Memory, Provenance, Query, Scope, Trust
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Hit, Memory, Provenance, Query, Scope, Trust
 from upwell.memory.base import Store
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import ManualClock
 
 Opened = tuple[Store, Callable[[], Awaitable[None]]]
@@ -46,8 +46,12 @@ def later() -> Deadline:
     return Deadline.after(30.0)
 
 
+async def search(store: Store, query: Query, deadline: Deadline | None = None) -> tuple[Hit, ...]:
+    return (await StoreRecall(store).search(query, deadline or later())).hits
+
+
 async def ids(store: Store, *texts: str, **scope) -> list[str]:
-    hits = await store.search(Query(texts=texts, scope=Scope(**scope)), later())
+    hits = await search(store, Query(texts=texts, scope=Scope(**scope)))
     return [hit.memory.id for hit in hits]
 
 
@@ -129,7 +133,7 @@ async def test_update_changes_the_text_and_every_index(store: Store, clock: Manu
     assert await ids(store, "port") == []
     assert await ids(store, "socket") == ["m"]
     by_path = [
-        [hit.memory.id for hit in await store.search(Query(texts=(), paths=(path,)), later())]
+        [hit.memory.id for hit in await search(store, Query(texts=(), paths=(path,)))]
         for path in ("old.toml", "new.toml")
     ]
     assert by_path == [[], ["m"]]
@@ -141,7 +145,7 @@ async def test_deleted_is_out_of_every_index_and_comes_back_whole(store: Store) 
     assert await store.delete("k") is True
     assert await store.get("k") is None
     assert await store.list(Scope()) == []
-    assert await store.search(Query(texts=("kettle",), paths=("a/b.py",)), later()) == []
+    assert await search(store, Query(texts=("kettle",), paths=("a/b.py",))) == ()
     assert await store.delete("k") is False
     assert await store.restore("k") is True
     assert await store.get("k") == before
@@ -155,7 +159,7 @@ async def test_what_has_expired_is_never_found(store: Store, clock: ManualClock)
     )
     assert await ids(store, "kettle") == ["k"]
     clock.advance(11)
-    assert await store.search(Query(texts=("kettle",), paths=("a.py",)), later()) == []
+    assert await search(store, Query(texts=("kettle",), paths=("a.py",))) == ()
     assert await store.list(Scope()) == []
     assert await store.get("k") is None
 
@@ -206,7 +210,7 @@ async def test_scores_are_probabilities_in_order_with_their_signals(store: Store
             Memory(text="nothing of the kind", id="none"),
         ]
     )
-    hits = await store.search(Query(texts=("kettle",)), later())
+    hits = await search(store, Query(texts=("kettle",)))
     assert [hit.memory.id for hit in hits] == ["strong", "weak"]
     assert all(0.0 <= hit.score <= 1.0 for hit in hits)
     assert hits[0].signals["bm25"] > hits[1].signals["bm25"] > 0
@@ -215,7 +219,7 @@ async def test_scores_are_probabilities_in_order_with_their_signals(store: Store
 
 async def test_the_limit_holds(store: Store) -> None:
     await store.add([Memory(text=f"kettle {i}") for i in range(20)])
-    hits = await store.search(Query(texts=("kettle",), limit=3), later())
+    hits = await search(store, Query(texts=("kettle",), limit=3))
     assert len(hits) == 3
 
 
@@ -227,7 +231,7 @@ async def test_a_file_finds_what_is_about_it_without_any_words(store: Store) -> 
             *(Memory(text=f"n{i}", paths=(f"pkg{i}/client.py",)) for i in range(20)),
         ]
     )
-    hits = await store.search(Query(texts=(), paths=("/home/x/repo/src/net/client.py",)), later())
+    hits = await search(store, Query(texts=(), paths=("/home/x/repo/src/net/client.py",)))
     assert hits[0].memory.id == "exact"
     assert "other" not in {hit.memory.id for hit in hits}
     assert hits[0].signals["path_join"] == 1.0
@@ -235,7 +239,7 @@ async def test_a_file_finds_what_is_about_it_without_any_words(store: Store) -> 
 
 async def test_a_symbol_finds_what_is_about_it(store: Store) -> None:
     await store.add([Memory(text="it leaks", id="s", symbols=("pool.ConnPool.acquire",))])
-    hits = await store.search(Query(texts=(), symbols=("ConnPool.acquire",)), later())
+    hits = await search(store, Query(texts=(), symbols=("ConnPool.acquire",)))
     assert [hit.memory.id for hit in hits] == ["s"]
 
 
@@ -257,7 +261,8 @@ async def test_duplicates_are_reported_and_kept(store: Store) -> None:
 
 async def test_past_the_deadline_it_gives_what_is_ready(store: Store) -> None:
     await store.add([Memory(text="kettle")])
-    assert isinstance(await store.search(Query(texts=("kettle",)), Deadline.after(0.0)), list)
+    query = Query(texts=("kettle",))
+    assert isinstance(await search(store, query, Deadline.after(0.0)), tuple)
 
 
 NASTY = [
@@ -275,10 +280,10 @@ async def test_hostile_text_is_kept_unchanged_and_never_breaks_a_query(
     kept = await store.get("m")
     assert kept is not None
     assert kept.text == f"note {text} end"
-    assert isinstance(await store.search(Query(texts=(text,)), later()), list)
+    assert isinstance(await search(store, Query(texts=(text,))), tuple)
     assert "m" in await ids(store, f"note {text}")
     paths = Query(texts=(), paths=(text,), symbols=(text,))
-    assert isinstance(await store.search(paths, later()), list)
+    assert isinstance(await search(store, paths), tuple)
     assert await store.delete("m")
     assert await store.restore("m")
     assert (await store.get("m")) == kept
@@ -300,7 +305,7 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
                     assert kept is not None
                     assert kept.text == text
                     assert kept.tags == (query,)
-                await store.search(Query(texts=(query,), paths=(query,)), later())
+                await search(store, Query(texts=(query,), paths=(query,)))
             finally:
                 await close()
 
@@ -336,7 +341,7 @@ async def test_standing_rules_are_listed_apart_and_never_found(
         ]
     )
     assert await ids(store, "kettle force push") == ["plain"]
-    hits = await store.search(Query(texts=(), paths=("src/kettle.py",)), later())
+    hits = await search(store, Query(texts=(), paths=("src/kettle.py",)))
     assert [hit.memory.id for hit in hits] == ["plain"]
     assert [m.id for m in await store.pinned(Scope(project="/a"))] == ["rule"]
     assert {m.id for m in await store.pinned(Scope())} == {"rule", "other"}
@@ -351,7 +356,7 @@ async def test_the_newer_stands_before_what_it_supersedes(store: Store) -> None:
             Memory(text="a kettle of fish", id="fish", created_at=3.0),
         ]
     )
-    hits = await store.search(Query(texts=("kettle port 8080",)), later())
+    hits = await search(store, Query(texts=("kettle port 8080",)))
     assert [hit.memory.id for hit in hits][:2] == ["new", "old"]
     assert [bool(hit.signals.get("superseded")) for hit in hits[:2]] == [False, True]
     assert hits[0].score >= hits[1].score
@@ -386,7 +391,7 @@ async def test_a_successor_that_cannot_be_seen_supersedes_nothing(
         ]
     )
     clock.advance(10)
-    hits = await store.search(Query(texts=("kettle",), scope=Scope(project="/a")), later())
+    hits = await search(store, Query(texts=("kettle",), scope=Scope(project="/a")))
     assert [(hit.memory.id, hit.signals.get("superseded")) for hit in hits] == [("a", None)]
 
 
@@ -405,3 +410,87 @@ async def test_the_trash_is_listed_and_purging_is_for_good(
     assert [memory.id for memory in await store.trash()] == ["b"]
     assert await store.restore("a") is False
     assert await ids(store, "kettle") == []
+
+
+async def test_the_token_differs_after_every_change(store: Store) -> None:
+    tokens = [await store.changes()]
+    await store.add([Memory(text="The kettle boils", id="k")])
+    tokens.append(await store.changes())
+    await store.update(Memory(text="The kettle whistles", id="k"))
+    tokens.append(await store.changes())
+    await store.delete("k")
+    tokens.append(await store.changes())
+    await store.restore("k")
+    tokens.append(await store.changes())
+    await store.purge("k")
+    tokens.append(await store.changes())
+    assert len(set(tokens)) == len(tokens)
+    assert await store.changes() == tokens[-1]
+
+
+async def test_stamps_show_which_memories_changed(store: Store, clock: ManualClock) -> None:
+    await store.add([Memory(text=f"note {n}", id=f"m{n}", created_at=float(n)) for n in range(5)])
+    before = await store.stamps(limit=3)
+    assert list(before) == ["m4", "m3", "m2"]
+    clock.advance(10)
+    await store.update(Memory(text="another note", id="m3"))
+    after = await store.stamps(limit=3)
+    assert {memory_id for memory_id in after if after[memory_id] != before[memory_id]} == {"m3"}
+    await store.add([Memory(text="gone soon", id="brief", expires_at=clock.now() + 1)])
+    assert "brief" in await store.stamps(limit=10)
+    clock.advance(2)
+    assert "brief" not in await store.stamps(limit=10)
+
+
+async def test_several_are_read_at_once(store: Store, clock: ManualClock) -> None:
+    await store.add([Memory(text=f"note {n}", id=f"m{n}") for n in range(3)])
+    await store.add([Memory(text="gone soon", id="brief", expires_at=clock.now() + 1)])
+    clock.advance(2)
+    await store.delete("m1")
+    found = await store.get_many(["m2", "m1", "m0", "unknown", "brief"])
+    assert sorted(memory.id for memory in found) == ["m0", "m2"]
+    assert await store.get_many([]) == []
+
+
+async def test_words_are_counted_in_all_their_forms(store: Store) -> None:
+    await store.add([Memory(text="herons wade"), Memory(text="a heron", project="/p")])
+    counts = await store.word_counts(["heron", "herons", "wombat"])
+    assert counts.memories == 2
+    assert counts.holding == {"heron": 2, "herons": 2, "wombat": 0}
+
+
+async def test_a_pool_has_the_candidates_and_no_others(store: Store) -> None:
+    await store.add(
+        [
+            Memory(text="The kettle boils", id="k"),
+            Memory(text="The lantern hangs", id="l", paths=("src/lantern.py",)),
+            Memory(text="Tulips bloom", id="t"),
+        ]
+    )
+    pool = await store.candidates(Query(texts=("kettle",), paths=("src/lantern.py",)), later())
+    assert {candidate.id for candidate in pool.candidates.values()} == {"k", "l"}
+    assert {candidate.load().text for candidate in pool.candidates.values()} == {
+        "The kettle boils",
+        "The lantern hangs",
+    }
+    assert pool.corpus.memories == 3
+    elsewhere = Query(texts=("kettle",), scope=Scope(tenant="another"))
+    assert not (await store.candidates(elsewhere, later())).candidates
+
+
+async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
+    """A read is of one moment: a deletion in between neither raises nor tears it."""
+    ids = [f"m{n}" for n in range(150)]
+    await store.add([Memory(text=f"kettle {n}", id=ids[n]) for n in range(150)])
+
+    async def delete_all() -> None:
+        for memory_id in ids:
+            await store.delete(memory_id)
+
+    deleting = asyncio.create_task(delete_all())
+    while not deleting.done():
+        for found in await asyncio.gather(*(store.get(memory_id) for memory_id in ids)):
+            assert found is None or found.text == f"kettle {found.id[1:]}"
+        await search(store, Query(texts=("kettle",)))
+    await deleting
+    assert await store.get_many(ids) == []

@@ -1,4 +1,4 @@
-"""What every strategy promises, run over every one of them and every kind of text."""
+"""The contract of every strategy, run over every strategy and every kind of text."""
 
 import json
 
@@ -8,7 +8,7 @@ from upwell.compress import STRATEGIES, compress, load
 from upwell.compress.compressor import Compressor
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
-from upwell.ground.types import Budget, Passage
+from upwell.ground.types.compression import Budget, Passage
 
 TEXTS = {
     "json array": json.dumps([{"id": n, "name": f"n{n}", "tags": ["a", "b"]} for n in range(80)]),
@@ -29,7 +29,7 @@ BUDGETS = [Budget(hard_chars=700), Budget(max_tokens=150), Budget(max_chars=900,
 
 @pytest.mark.parametrize("strategy", ["none", *IMMEDIATE])
 @pytest.mark.parametrize("case", TEXTS)
-def test_what_fits_comes_back_as_it_is(strategy: str, case: str) -> None:
+def test_a_text_within_budget_is_unchanged(strategy: str, case: str) -> None:
     passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
     result = load(strategy).compress(passage, Budget(max_chars=100_000))
     assert result.text == passage.text
@@ -40,7 +40,7 @@ def test_what_fits_comes_back_as_it_is(strategy: str, case: str) -> None:
 @pytest.mark.parametrize("strategy", IMMEDIATE)
 @pytest.mark.parametrize("case", TEXTS)
 @pytest.mark.parametrize("budget", BUDGETS)
-def test_within_budget_smaller_and_the_same_every_time(
+def test_the_result_is_within_budget_smaller_and_deterministic(
     strategy: str, case: str, budget: Budget
 ) -> None:
     passage = Passage(text=TEXTS[case], query="name n41")
@@ -59,7 +59,7 @@ def test_within_budget_smaller_and_the_same_every_time(
 
 @pytest.mark.parametrize("strategy", IMMEDIATE)
 @pytest.mark.parametrize("case", TEXTS)
-def test_a_strategy_works_on_what_it_says_it_fits(strategy: str, case: str) -> None:
+def test_a_strategy_works_on_the_kinds_that_it_fits(strategy: str, case: str) -> None:
     passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
     made = load(strategy)
     if made.fits(passage):
@@ -70,7 +70,7 @@ def test_a_strategy_works_on_what_it_says_it_fits(strategy: str, case: str) -> N
 
 
 @pytest.mark.parametrize("case", TEXTS)
-def test_the_key_stands_in_what_was_shortened(case: str) -> None:
+def test_a_shortened_text_names_its_key(case: str) -> None:
     passage = Passage(text=TEXTS[case], key="k3y")
     result = Compressor().compress(passage, Budget(max_chars=700))
     if not result.lossless and result.omitted:

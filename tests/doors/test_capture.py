@@ -66,7 +66,7 @@ def test_a_rule_is_proposed_and_kept_only_when_accepted(house: House) -> None:
     (found,) = waiting(house, 1)
     assert found["text"] == RULE
     assert "generated clients" not in house.upwell("recall", "generated clients")
-    assert house.upwell("inbox", "accept", found["id"]).startswith("1 memory kept")
+    assert house.upwell("inbox", "accept", found["id"]).startswith("1 memory stored")
     assert "generated clients" in house.upwell("recall", "generated clients")
     assert waiting(house, 0) == []
     stop(house)

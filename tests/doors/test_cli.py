@@ -188,6 +188,16 @@ def test_doctor_says_what_is_well(upwell: Upwell) -> None:
     assert report["ok"] is True
 
 
+def test_doctor_lists_every_mistake_of_the_configuration(upwell: Upwell, home: Path) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text("[surface]\nmin_scor = 1\nrace_ms = 'soon'\n")
+    done = upwell("doctor")
+    assert done.code == 1
+    assert "surface.min_scor" in done.out
+    assert "surface.race_ms" in done.out
+    assert "min_score" in done.err, "the hint names the nearest key"
+
+
 def test_doctor_says_what_is_wrong(upwell: Upwell, home: Path) -> None:
     upwell("add", "gone", "--", "/no/such/program")
     done = upwell("doctor")

@@ -74,13 +74,18 @@ def test_a_session_begins_with_rules_and_notes_of_its_project(
     upwell("remember", "The tide service listens on port 7431", cwd=here)
     upwell("remember", "Bread needs salt", cwd=there)
     begin = ("context", "--door", "session")
-    said = upwell(*begin, cwd=here).out
+    rules = upwell(*begin, cwd=here).out
+    assert "force-push" in rules
+    assert "7431" not in rules
+    everything = {"UPWELL_SURFACE__MOMENTS": "all"}
+    said = upwell(*begin, cwd=here, env=everything).out
     assert "force-push" in said
     assert "7431" in said
     assert "Bread" not in said
     assert len(said.encode()) <= 1201
-    first = upwell(*begin, "--session", "s", "--json", cwd=here).json
-    again = upwell(*begin, "--session", "s", "--json", cwd=here).json
+    in_session = (*begin, "--session", "s", "--json")
+    first = upwell(*in_session, cwd=here, env=everything).json
+    again = upwell(*in_session, cwd=here, env=everything).json
     assert len(first["entries"]) == 2
     assert [entry["pinned"] for entry in again["entries"]] == [True]
 

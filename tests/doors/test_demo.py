@@ -30,3 +30,6 @@ def test_the_demo_shows_what_was_surfaced_and_what_was_not(upwell: Upwell) -> No
     out = upwell("demo").out.lower()
     for word in ("memory", "key", "read_more", "before", "after"):
         assert word in out
+    assert "idempotency_key_reused" in out
+    assert out.count("byte for byte") == 2
+    assert out.count("the same bytes") == 4

@@ -152,7 +152,7 @@ def test_a_bad_line_names_file_and_line(upwell: Upwell, tmp_path: Path) -> None:
     done = upwell("import", "bad.jsonl")
     assert done.code == 2
     assert "bad.jsonl:2" in done.err
-    assert "nothing was kept" in done.err
+    assert "nothing was stored" in done.err
     assert upwell("export").out == ""
 
 
@@ -190,7 +190,7 @@ def test_an_agent_reads_nothing_else(
 
 
 def test_a_document_stands_beside_the_file_it_is_about(gateway: Gateway, imported: Path) -> None:
-    patient = {"race_ms": 20_000, "timeout_seconds": 20}
+    patient = {"race_ms": 20_000, "timeout_seconds": 20, "moments": "all"}
     peer = gateway(UP, cwd=imported, surface=patient)
     peer.wait_for_tools("up__read")
     result = peer.call("up__read", path="src/db/migrate.py")

@@ -54,17 +54,17 @@ def call(peer: Peer, tool: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("tool", ["half_line", "hang"])
-def test_what_never_answers_ends_at_its_deadline(gateway: Gateway, tool: str) -> None:
+def test_a_call_without_an_answer_ends_at_its_deadline(gateway: Gateway, tool: str) -> None:
     peer = gateway({"bad": script("odd"), "good": script("upstream")})
     peer.wait_for_tools("bad__ok", "good__echo")
     began = time.monotonic()
-    said = complaint(call(peer, tool))
+    message_text = complaint(call(peer, tool))
     assert CALL_SECONDS * 0.8 < time.monotonic() - began < CALL_SECONDS + SLACK_SECONDS
-    assert "'bad'" in said
+    assert "'bad'" in message_text
     assert everything(peer.call("good__echo", text="on")) == "on"
 
 
-def test_a_hanging_call_holds_nobody_up(pair: Peer) -> None:
+def test_a_hanging_call_delays_no_other_call(pair: Peer) -> None:
     hanging = pair.start("tools/call", {"name": "bad__hang", "arguments": {}})
     assert everything(pair.call("good__echo", text="quick")) == "quick"
     assert everything(pair.call("bad__ok")) == "fine"
@@ -72,18 +72,18 @@ def test_a_hanging_call_holds_nobody_up(pair: Peer) -> None:
 
 
 @pytest.mark.parametrize("tool", ["die", "half_then_die"])
-def test_what_dies_in_the_middle_of_a_call(pair: Peer, tool: str) -> None:
+def test_a_server_that_dies_during_a_call(pair: Peer, tool: str) -> None:
     began = time.monotonic()
-    said = complaint(call(pair, tool))
+    message_text = complaint(call(pair, tool))
     assert time.monotonic() - began < AT_ONCE_SECONDS
-    assert "bad" in said
+    assert "bad" in message_text
     back_again(pair)
 
 
-def test_the_error_tells_how_it_died(pair: Peer) -> None:
-    said = complaint(call(pair, "die"))
-    assert "7" in said
-    assert "the tide went out" in said
+def test_the_error_names_the_reason_of_the_exit(pair: Peer) -> None:
+    message_text = complaint(call(pair, "die"))
+    assert "7" in message_text
+    assert "the tide went out" in message_text
 
 
 def test_a_call_is_not_repeated_after_a_crash(pair: Peer, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ WRONG_SHAPES = ["result_null", "result_list", "result_string", "result_number", 
 @pytest.mark.parametrize("tool", [*WRONG_SHAPES, "string_error"])
 def test_an_answer_of_the_wrong_shape_settles_the_call(pair: Peer, tool: str) -> None:
     began = time.monotonic()
-    said = complaint(call(pair, tool))
+    message_text = complaint(call(pair, tool))
     assert time.monotonic() - began < AT_ONCE_SECONDS
-    assert "bad" in said
+    assert "bad" in message_text
     back_again(pair)
 
 
@@ -156,11 +156,11 @@ def test_a_batch_settles_the_call(pair: Peer) -> None:
 def test_bytes_that_are_not_utf8(pair: Peer) -> None:
     """The text is delivered with replacement characters, and the loss is said."""
     message = call(pair, "bad_utf8_inside")
-    said = everything(message["result"])
-    assert "before" in said
-    assert "after" in said
-    assert "\ufffd" in said
-    assert "bad" in said.replace("before", "").replace("after", "")
+    message_text = everything(message["result"])
+    assert "before" in message_text
+    assert "after" in message_text
+    assert "\ufffd" in message_text
+    assert "bad" in message_text.replace("before", "").replace("after", "")
     assert everything(pair.call("bad__ok")) == "fine"
 
 

@@ -11,7 +11,7 @@ def test_the_same_text_again_names_who_holds_it_and_how_to_remove_one(upwell: Up
     first = upwell("remember", FACT).line
     done = upwell("remember", FACT)
     assert done.line != first
-    assert f"memory {first} holds this very text already" in done.err
+    assert f"memory {first} has the same text" in done.err
     assert f"`upwell forget {done.line}` or `upwell forget {first}`" in done.err
     near = upwell("remember", FACT + " now")
     assert "says nearly the same" in near.err
@@ -23,7 +23,7 @@ def test_a_folder_without_notes_is_not_watched(upwell: Upwell, tmp_path: Path) -
     (folder / "main.py").write_text("print(1)")
     done = upwell("import", str(folder))
     assert done.code == 2
-    assert "no Markdown file was found" in done.err
+    assert "has no Markdown files" in done.err
     assert upwell("import", "--json").json == {"sources": []}
 
 
@@ -50,4 +50,4 @@ def test_context_says_that_it_is_off(upwell: Upwell) -> None:
     upwell("remember", FACT)
     assert "off" not in upwell("context", "which port does zanzibar use?").err
     upwell("off")
-    assert "it is off" in upwell("context", "which port does zanzibar use?").err
+    assert "upwell is off" in upwell("context", "which port does zanzibar use?").err

@@ -15,14 +15,15 @@ from pathlib import Path
 import pytest
 
 from tests.doors.hook_events import HOSTS
-from tests.doors.hooked import QUICK, House
+from tests.doors.hooked import PATIENCE, QUICK, House
 from upwell import __version__
 from upwell.hook.client import TOOL_SECONDS
 from upwell.hook.control import daemon_at
 from upwell.hook.place import Place
 
-IN_TIME = {"UPWELL_HOOK__PROMPT_MS": None, "UPWELL_HOOK__TOOL_MS": None}
+IN_TIME = dict.fromkeys(PATIENCE)
 """The deadlines as they are."""
+FERRY = "The ferry timetable is published on Mondays by the harbour master"
 MOST_SECONDS = TOOL_SECONDS + 3.0
 """Starting Python on a busy machine counts, too."""
 
@@ -30,6 +31,7 @@ MOST_SECONDS = TOOL_SECONDS + 3.0
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house = House(tmp_path_factory.mktemp("faults"))
+    house.keep([{"id": "ferry", "text": FERRY}])
     house.keep(
         [
             {
@@ -48,6 +50,14 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 def read_event(house: House, word: str) -> Mapping[str, object]:
     return HOSTS["claude"].tool(str(house.project), house.file(f"{word}_gauge.py"))
+
+
+def prompt_event(house: House, session: str) -> Mapping[str, object]:
+    """About the ferry alone, and in a session of its own: the gauges stay untold."""
+    prompt = HOSTS["claude"].prompt
+    assert prompt is not None
+    event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")
+    return {**event, "session_id": session}
 
 
 def hostile(house: House) -> Mapping[str, bytes]:
@@ -112,10 +122,9 @@ def test_a_daemon_that_is_killed_is_started_again(house: House) -> None:
     daemon = daemon_at(str(house.home))
     assert daemon is not None
     os.kill(daemon.pid, signal.SIGKILL)
-    said = house.hook("claude", event=read_event(house, "elm")).json
-    assert "pier elm" in str(said)
-    house.start()
     assert house.hook("claude", event=read_event(house, "elm")).json == {}
+    assert house.comes(), "the hook did not start another daemon"
+    assert "pier elm" in str(house.hook("claude", event=read_event(house, "elm")).json)
     again = daemon_at(str(house.home))
     assert again is not None
     assert again.pid != daemon.pid
@@ -125,7 +134,7 @@ def test_a_file_in_the_sockets_place_is_got_over(house: House) -> None:
     house.start()
     os.unlink(house.place.socket)
     Path(house.place.socket).write_text("not a socket")
-    assert "pier ash" in str(house.hook("claude", event=read_event(house, "ash")).json)
+    assert house.hook("claude", event=read_event(house, "ash")).json == {}
     until = time.monotonic() + 30
     while not ((daemon := daemon_at(str(house.home))) and daemon.answers):
         assert time.monotonic() < until, "the daemon did not come back"
@@ -190,7 +199,7 @@ def test_a_newer_client_ends_an_older_daemon(house: House) -> None:
 
 def test_many_at_once_start_one_daemon_and_say_it_once(house: House) -> None:
     house.stop()
-    body = json.dumps(read_event(house, "bay")).encode()
+    body = json.dumps(prompt_event(house, "many")).encode()
     running = [
         subprocess.Popen(
             [*QUICK, host],
@@ -205,10 +214,10 @@ def test_many_at_once_start_one_daemon_and_say_it_once(house: House) -> None:
     done = [process.communicate(body, timeout=30) for process in running]
     assert [process.returncode for process in running] == [0] * len(running)
     assert {err for _, err in done} == {b""}
-    said = [out for out, _ in done if b"pier bay" in out]
-    assert len(said) == 1
-    house.start()
-    assert house.hook("claude", event=read_event(house, "bay")).json == {}
+    answers = [out for out, _ in done if FERRY.encode() in out]
+    assert len(answers) == 1
+    assert house.comes()
+    assert FERRY not in str(house.hook("claude", event=prompt_event(house, "many")).json)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +268,7 @@ def test_a_paused_home_is_silent(house: House) -> None:
     try:
         for start in (house.stop, house.start):
             start()
+            assert house.hook("claude", event=prompt_event(house, "paused")).json == {}
             assert house.hook("claude", event=read_event(house, "plum")).json == {}
     finally:
         house.upwell("on")
@@ -276,7 +286,7 @@ def test_a_changed_configuration_is_taken_up_and_a_wrong_one_is_not(house: House
         config.write_text("[surface\n")
         time.sleep(3.5)
         assert house.hook("claude", event=event).json == {}
-        assert "the old one holds" in (house.home / "log" / "upwell.log").read_text()
+        assert "the old one stays" in (house.home / "log" / "upwell.log").read_text()
     finally:
         config.unlink()
     time.sleep(3.5)

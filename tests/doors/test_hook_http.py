@@ -117,7 +117,7 @@ def test_from_requests_to_commands_and_back(house: House) -> None:
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     house.upwell("hook", "install", "claude", "--http", "--apply")
     first = settings.read_text()
-    assert "has them already" in house.upwell("hook", "install", "claude", "--http")
+    assert "already has the hooks" in house.upwell("hook", "install", "claude", "--http")
     house.upwell("hook", "install", "claude", "--apply")
     assert '"http"' not in settings.read_text()
     house.upwell("hook", "install", "claude", "--http", "--apply")
@@ -177,8 +177,8 @@ def test_a_port_that_changes_is_taken_up(house: House) -> None:
 @pytest.mark.parametrize(
     ("host", "config", "words"),
     [
-        ("gemini", "hook.port = 47620\n", "no hooks that are HTTP requests"),
-        ("emacs", "hook.port = 47620\n", "claude, copilot"),
+        ("gemini", "hook.port = 47620\n", "supported: claude, copilot"),
+        ("emacs", "hook.port = 47620\n", "not a known host"),
         ("claude", "", "hook.port = 47620"),
     ],
 )

@@ -83,7 +83,12 @@ def test_one_that_works_again_is_used_again(
     log = tmp_path / "ltm.log"
     server = script("ltm", "--state", str(tmp_path), "--log", str(log), "--how", "flap:5")
     server += ["--fact", FACT]
-    patient = {"race_ms": 5000, "circuit_reset_seconds": 1.0, "rate_per_minute": 1000}
+    patient = {
+        "race_ms": 5000,
+        "circuit_reset_seconds": 1.0,
+        "rate_per_minute": 1000,
+        "moments": "all",
+    }
     peer = gateway(UP, ltm=ltm(server), surface=patient)
     peer.wait_for_tools("up__read")
     until_asked(peer, log)

@@ -107,14 +107,14 @@ def test_whose_question_it_is_must_be_known(address: Address) -> None:
 
     until(lambda: seen()["waiting"] > 0)
     refused = json.loads(said(two.call("talk__roots")))
-    assert "several clients wait" in refused["message"]
+    assert "several clients have calls in flight" in refused["message"]
     one.post("notifications/cancelled", None, {"requestId": 1})
     until(lambda: len(seen()["cancelled"]) > 0)
     two.post("notifications/vendor/ask", None)
     until(lambda: len(seen()["later"]) > 0)
-    asked_meanwhile = "it may be about a call that was given up"
+    asked_meanwhile = "the request may concern a cancelled call"
     refused = seen()["later"][0]
-    assert any(why in refused["message"] for why in ("no client is there", asked_meanwhile))
+    assert any(why in refused["message"] for why in ("no client is connected", asked_meanwhile))
 
 
 def test_progress_comes_on_the_stream_of_its_call(address: Address) -> None:

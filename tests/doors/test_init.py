@@ -157,7 +157,7 @@ def test_there_and_back_by_every_byte(upwell: Upwell, user: Path, home: Path) ->
     done = upwell("eject", "--apply")
     assert done.code == 0, done.err
     assert state(user) == FILES
-    assert upwell("eject", "--apply").line == "no agent has upwell"
+    assert upwell("eject", "--apply").line == "no agent uses upwell"
 
 
 def test_what_is_foreign_keeps_its_place(upwell: Upwell, user: Path) -> None:
@@ -266,7 +266,7 @@ def test_another_program_called_upwell_is_not_overwritten(upwell: Upwell, user: 
     path.write_text('{"mcpServers": {"upwell": {"command": "pump", "envFile": "x"}}}')
     done = upwell("init", "--apply")
     assert done.code == 1
-    assert "that is another program" in done.err
+    assert "runs another program" in done.err
     assert "pump" in path.read_text()
 
 
@@ -355,7 +355,7 @@ def test_what_init_writes_is_what_an_agent_starts(
 
 
 def test_a_machine_without_agents(upwell: Upwell, environment: Mapping[str, str]) -> None:
-    assert "takes the command `upwell serve`" in upwell("init", "--apply").line
+    assert "to run `upwell serve`" in upwell("init", "--apply").line
     folder = Path(environment["HOME"], ".cursor")
     folder.mkdir()
     assert upwell("init", "--apply").code == 0

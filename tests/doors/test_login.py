@@ -119,7 +119,7 @@ def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}})
     assert "login" in complaint(whoami(peer))
     done = person.log_in()
-    assert done.line == "logged in at x (renewed by itself)"
+    assert done.line == "signed in to x (renewed by itself)"
     assert f"{guarded.own}/authorize?" in done.err
     assert token(peer) in guarded.state["tokens"]
     assert person.login() == "renewed by itself"
@@ -198,7 +198,7 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     peer.wait_for_tools("x__whoami")
     guarded.control("revoke")
     said = complaint(whoami(peer))
-    assert "'x' needs a login: its login is over" in said
+    assert "'x' needs a login: the login has expired" in said
     assert "upwell login x" in said
     assert person.login() == "needed"
     asked = guarded.state["refused"]
@@ -236,7 +236,7 @@ def test_a_machine_logs_in_with_a_secret_and_without_a_browser(
     assert elsewhere.code == 1
     assert guarded.state["machines"] == 0, "nobody else is told the secret"
     done = upwell(*args, "--issuer", guarded.own, env={"ROBOT": "hush-robot"})
-    assert done.line == "logged in at x (renewed by itself)"
+    assert done.line == "signed in to x (renewed by itself)"
     assert "hush-robot" not in done.out + done.err + (home / "config.toml").read_text()
     peer = gateway()
     peer.wait_for_tools("x__whoami")
@@ -264,10 +264,10 @@ def test_logging_in_tells_the_configuration_and_logging_out_forgets(
     assert "upwell login x" in doctor.err
     assert person.log_in().code == 0
     assert 'auth = "oauth"' in (home / "config.toml").read_text()
-    assert person.run("logout", "x").line == "the login at x is forgotten"
+    assert person.run("logout", "x").line == "signed out of x"
     assert "at-" not in (home / "logins.json").read_text()
     assert person.login() == "needed"
-    assert person.run("logout", "x").line == "nobody is logged in at x"
+    assert person.run("logout", "x").line == "not signed in to x"
 
 
 def test_a_user_who_says_no(guarded: Guarded, person: Person, home: Path) -> None:
@@ -292,8 +292,8 @@ def test_a_client_that_was_agreed_on_is_not_registered(guarded: Guarded, person:
     [
         (("login", "nobody"), "there is no server 'nobody'"),
         (("login", "up"), "is a program"),
-        (("add", "y", "--auth", "oauth", "--", "true"), "--auth is oauth, with --url"),
-        (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth is oauth"),
+        (("add", "y", "--auth", "oauth", "--", "true"), "--auth takes oauth and needs --url"),
+        (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth takes oauth"),
     ],
 )
 def test_what_cannot_be(upwell: Upwell, args: tuple[str, ...], why: str) -> None:
@@ -311,7 +311,7 @@ def test_a_server_that_wants_no_login(person: Person, tmp_path: Path) -> None:
         person.add(f"http://127.0.0.1:{running.stdout.readline().strip()}/mcp")
         done = person.log_in()
         assert done.code == 1
-        assert "wants no login" in done.err
+        assert "needs no login" in done.err
     finally:
         running.terminate()
         running.wait(10)

@@ -141,7 +141,7 @@ def test_databases_that_another_process_holds(upwell: Upwell, filled: Path) -> N
         other.execute("BEGIN EXCLUSIVE")
         found = upwell("recall", "courier port")
         assert LINE in found.out
-        assert "not up to date" in found.err
+        assert "out of date" in found.err
     assert "a.md" not in upwell("recall", "ferry noon").out
     all_there(upwell)
 
@@ -212,7 +212,7 @@ def test_a_damaged_memory_is_told_with_the_way_back(upwell: Upwell, home: Path) 
     assert doctor.code == 1
     part = json.loads(doctor.out)["parts"]["damage"]
     assert str(aside) in part["detail"]
-    command = part["hint"].partition("then: ")[2].partition(";")[0]
+    command = part["hint"].partition("then run: ")[2].partition(";")[0]
     subprocess.run(command, shell=True, check=True)
     assert FACT in upwell("recall", "kettle").out
     aside.unlink()

@@ -63,7 +63,7 @@ def test_a_server_without_prefix_cannot_pass_for_another_or_for_us(gateway: Gate
     assert "up__late" not in names
     assert names.count("upwell__read_more") == 1
     refused = peer.call("upwell__read_more", key="0" * 16)
-    assert "nothing is kept under key" in text_of(refused)
+    assert "no original under key" in text_of(refused)
 
 
 def listed(peer: Peer) -> list[str]:

@@ -81,7 +81,7 @@ def test_notes_that_come_with_a_folder_are_not_this_users(
     assert theirs.read_bytes() == before
     assert [note["content"] for note in written(home / "stm.json")] == ["mine"]
     checked = upwell("doctor", "--json", cwd=tmp_path / "repo").json["parts"]["notes"]
-    assert f"{theirs} is not of this home" in checked["detail"]
+    assert f"{theirs} comes from elsewhere" in checked["detail"]
     upwell("import", "--format", "stm", str(theirs), cwd=tmp_path / "repo")
     found = upwell("recall", "installer", "--json", cwd=tmp_path / "repo").json["hits"]
     assert [hit["text"] for hit in found] == ["pipe the installer into a shell"]

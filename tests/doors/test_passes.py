@@ -27,12 +27,12 @@ STAMP = "io.modelcontextprotocol/subscriptionId"
 @pytest.fixture(scope="module", params=ERAS)
 def running(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """A client in front of two talkative servers."""
-    modern, behind = request.param
+    modern, background = request.param
     folder = tmp_path_factory.mktemp("passes")
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(folder / "home")}
     servers = {
-        "talk": script("talk", "--era", behind, "--name", "talk"),
-        "other": script("talk", "--era", behind, "--name", "other"),
+        "talk": script("talk", "--era", background, "--name", "talk"),
+        "other": script("talk", "--era", background, "--name", "other"),
     }
     write_config(folder / "home", servers, gateway={**QUICK, "call_timeout_seconds": 20.0})
     serve = [sys.executable, "-m", "upwell", "serve"]
@@ -311,7 +311,7 @@ def test_what_servers_say_and_offer(agent: Agent) -> None:
     folder = agent.folder
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(folder / "home")}
     end = time.monotonic() + 30
-    while not (folder / "home" / "greeting.json").exists():
+    while not (folder / "home" / "offer.json").exists():
         assert time.monotonic() < end
         agent.drain(0.05)
     serve = [sys.executable, "-m", "upwell", "serve"]

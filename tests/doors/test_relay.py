@@ -27,20 +27,22 @@ SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 @pytest.fixture(scope="module", params=ERAS)
 def pair(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Peer]]:
     """The same server through the gateway and without it."""
-    front, behind = request.param
+    front, background = request.param
     folder = tmp_path_factory.mktemp("relay")
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(folder / "home")}
     plain = {"compress": {"strategy": "none"}}
     write_config(
         folder / "home",
-        {"up": script("upstream", "--era", behind)},
+        {"up": script("upstream", "--era", background)},
         gateway={**QUICK, "call_timeout_seconds": 20.0},
         tool={"up__structured": plain, "up__structured_big": plain},
     )
     serve = [sys.executable, "-m", "upwell", "serve"]
     with (
         Peer(serve, env=env, cwd=folder, modern=front, errors=folder / "stderr") as through,
-        Peer(script("upstream", "--era", behind), env=env, modern=behind == "modern") as direct,
+        Peer(
+            script("upstream", "--era", background), env=env, modern=background == "modern"
+        ) as direct,
     ):
         through.hello()
         direct.hello()

@@ -111,7 +111,7 @@ def test_what_needs_a_restart_is_named(gateway: Gateway, home: Path) -> None:
     write_config(home, servers, **sections)
     until(peer, lambda: bool(told(peer)))
     [said] = told(peer)
-    assert said.endswith("only after a restart holds: stm.retention_days, surface.max_count")
+    assert said.endswith("restart upwell to apply stm.retention_days, surface.max_count")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_after_a_wrong_file_a_right_one_is_taken_up(
     peer.wait_for_tools("up__echo")
     (home / "config.toml").write_bytes(wrong)
     until(peer, lambda: bool(told(peer)))
-    assert "the old one holds" in told(peer)[0]
+    assert "the old one stays in effect" in told(peer)[0]
     assert everything(peer.call("up__echo", text="on")) == "on"
     write_config(home, {"up": script("upstream", "--name", "another")})
     until(peer, lambda: "another" in text_of(peer.call("up__received")))

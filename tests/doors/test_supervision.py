@@ -20,7 +20,7 @@ def test_too_many_calls_are_refused_at_once(gateway: Gateway) -> None:
     burst = [peer.start("tools/call", {"name": "bad__ok", "arguments": {}}) for _ in range(200)]
     for one in burst:
         said = complaint(peer.reply(one))
-        assert "'bad' has 3 calls under way" in said
+        assert "'bad' has 3 calls in flight" in said
     assert everything(peer.call("good__echo", text="free")) == "free"
     assert not set(hanging) & set(peer._replies)
     for one in hanging:
@@ -111,5 +111,5 @@ def test_answers_are_kept_until_they_are_forgotten(gateway: Gateway, upwell: Upw
     first = answered("a")
     assert answered("b") != first
     assert text_of(peer.call("up__received")) != text_of(peer.call("up__received"))
-    assert "kept answers" in upwell("cache", "clear").out
+    assert "cached responses" in upwell("cache", "clear").out
     assert answered("a") != first

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import open_database
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Memory, Query, Scope
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Memory, Query, Scope
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 
 def opened(path: Path) -> tuple[SqliteStore, object]:
@@ -34,7 +34,7 @@ async def filled(path: Path, count: int = 400) -> None:
 
 
 async def found(store: SqliteStore, text: str) -> int:
-    return len(await store.search(Query(texts=(text,)), Deadline.after(30)))
+    return len((await StoreRecall(store).search(Query(texts=(text,)), Deadline.after(30))).hits)
 
 
 async def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ async def test_damage_found_while_running_is_repaired_under_way(tmp_path: Path) 
 
 
 async def test_a_sound_file_is_never_moved_aside(tmp_path: Path) -> None:
-    from upwell.ground.db import Plan, repair
+    from upwell.ground.sqlite.database import Plan, repair
 
     path = tmp_path / "memory.db"
     await filled(path, 20)
@@ -111,7 +111,7 @@ async def test_a_database_locked_by_another_process_is_a_clear_error(
 ) -> None:
     path = tmp_path / "memory.db"
     await filled(path, 5)
-    monkeypatch.setattr("upwell.ground.sqlite_file.BUSY_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr("upwell.ground.sqlite.file.BUSY_TIMEOUT_SECONDS", 0.2)
     store, database = opened(path)
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
@@ -143,11 +143,10 @@ def limited(script: str, path: Path, limit: int | None) -> subprocess.CompletedP
 FILL = """
     import asyncio, sys
     from pathlib import Path
-    from upwell.ground.db import open_database
+    from upwell.ground.sqlite.database import open_database
     from upwell.ground.errors import StoreUnwritable
-    from upwell.ground.types import Memory
-    from upwell.memory.schema import OWNER
-    from upwell.memory.sqlite import SqliteStore
+    from upwell.ground.types.memory import Memory
+    from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     async def main():
         store = SqliteStore(open_database(Path(sys.argv[1]), [OWNER], synchronous="FULL"))
@@ -168,7 +167,7 @@ async def test_a_full_disk_refuses_the_write_and_loses_nothing(tmp_path: Path) -
     await filled(path, 20)
     done = limited(FILL, path, 900_000)
     *acknowledged, last = done.stdout.splitlines()
-    assert last.startswith("refused: no room to write"), done.stdout + done.stderr
+    assert last.startswith("refused: cannot write"), done.stdout + done.stderr
     assert acknowledged
     store, database = opened(path)
     for memory_id in acknowledged:

@@ -9,19 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.faults.killing import SLOW_ROUNDS, Scripts, kill, ready, rounds, start
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Query, Scope
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Query, Scope
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 WRITER = """
     import asyncio, sys
     from pathlib import Path
-    from upwell.ground.db import open_database
-    from upwell.ground.types import Memory
-    from upwell.memory.schema import OWNER
-    from upwell.memory.sqlite import SqliteStore
+    from upwell.ground.sqlite.database import open_database
+    from upwell.ground.types.memory import Memory
+    from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     async def main(path, name):
         store = SqliteStore(open_database(Path(path), [OWNER], synchronous="FULL"))
@@ -37,18 +36,19 @@ WRITER = """
 READER = """
     import asyncio, sys
     from pathlib import Path
-    from upwell.ground.db import open_database
-    from upwell.ground.limits import Deadline
-    from upwell.ground.types import Query, Scope
-    from upwell.memory.schema import OWNER
-    from upwell.memory.sqlite import SqliteStore
+    from upwell.ground.sqlite.database import open_database
+    from upwell.ground.clock import Deadline
+    from upwell.ground.types.memory import Query, Scope
+    from upwell.memory.recall import StoreRecall
+    from upwell.memory.sqlite.store import OWNER, SqliteStore
 
     async def main(path):
         store = SqliteStore(open_database(Path(path), [OWNER], synchronous="FULL"))
         print("ready", flush=True)
         seen = 0
         while True:
-            hits = await store.search(Query(texts=("kettle",)), Deadline.after(10))
+            found = await StoreRecall(store).search(Query(texts=("kettle",)), Deadline.after(10))
+            hits = found.hits
             there = len(await store.list(Scope(), limit=1_000_000))
             assert there >= seen, f"{there} memories after {seen}"
             assert len(hits) >= min(seen, 1), "nothing is found among them"
@@ -67,7 +67,7 @@ async def stored(path: Path) -> list[str]:
         lambda db: db.execute("INSERT INTO words(words, rank) VALUES ('integrity-check', 0)")
     )
     if kept:
-        hits = await store.search(Query(texts=(kept[0],)), Deadline.after(10))
+        hits = (await StoreRecall(store).search(Query(texts=(kept[0],)), Deadline.after(10))).hits
         assert hits
     await database.aclose()
     return kept
@@ -98,7 +98,9 @@ def test_what_one_process_writes_another_finds(tmp_path: Path) -> None:
         ready(writer)
         try:
             for _ in range(100):
-                if await store.search(Query(texts=("otherx0",)), Deadline.after(10)):
+                if (
+                    await StoreRecall(store).search(Query(texts=("otherx0",)), Deadline.after(10))
+                ).hits:
                     return True
                 await asyncio.sleep(0.02)
         finally:

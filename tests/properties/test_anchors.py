@@ -7,7 +7,7 @@ import pytest
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.lexicon import shipped
 from upwell.surface.intent import detector_of
-from upwell.surface.messages import messages_of
+from upwell.surface.query import messages_of
 
 PIECES = ["a.", "a/", "a_", "aB", "[(", "/", "http://", "~/", "a@b.", "`", '"\\', "why not "]
 

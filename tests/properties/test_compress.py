@@ -1,4 +1,4 @@
-"""What holds for any text and any budget."""
+"""Properties of compression for any text and any budget."""
 
 import json
 

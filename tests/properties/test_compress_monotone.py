@@ -1,4 +1,4 @@
-"""A smaller budget never keeps something that a larger one dropped."""
+"""A larger budget keeps everything that a smaller one keeps."""
 
 import json
 

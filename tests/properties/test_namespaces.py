@@ -8,11 +8,11 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Memory, Query, Scope
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Memory, Query, Scope
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 TRICKY = [
     *("team", "Team", "team ", " team", "team%", "te_m", "t%", "%", "_", "*", "?", "[a-z]*", "tea"),
@@ -33,7 +33,9 @@ NAMES = st.lists(
 
 async def seen(store: SqliteStore, **scope: object) -> set[str]:
     query = Query(texts=("kettle",), scope=Scope(**scope), limit=50)
-    return {hit.memory.text for hit in await store.search(query, Deadline.after(30))}
+    return {
+        hit.memory.text for hit in (await StoreRecall(store).search(query, Deadline.after(30))).hits
+    }
 
 
 async def check(names: list[str], folder: Path) -> None:

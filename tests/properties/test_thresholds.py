@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from upwell.ground.types import Rating
-from upwell.learn.demotion import IGNORED_WEIGHT, MOST_IGNORED, NEGATIVE, negatives
+from upwell.ground.types.surfacing import Rating
+from upwell.learn.feedback import IGNORED_WEIGHT, MOST_IGNORED, NEGATIVE, negatives
 from upwell.learn.thresholds import (
     HIGHEST_SHIFT,
     LEAST_SCORE,
@@ -15,7 +15,7 @@ from upwell.learn.thresholds import (
     Use,
     shifted,
     stepped,
-    wanted_shift,
+    target_shift,
 )
 
 DAY = 86_400.0
@@ -34,7 +34,7 @@ samples = st.builds(
 def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
     shift = 0.0
     for end in range(0, len(sequence) + 1, 7):
-        wanted = wanted_shift(sequence[:end], now=200 * DAY)
+        wanted = target_shift(sequence[:end], now=200 * DAY)
         assert LOWEST_SHIFT <= wanted <= HIGHEST_SHIFT
         moved = stepped(shift, wanted)
         assert abs(moved - shift) <= STEP + 1e-9
@@ -48,11 +48,11 @@ def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
 @given(st.lists(samples, min_size=10, max_size=40), st.floats(0.05, 0.95))
 def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
     now = 200 * DAY
-    before = wanted_shift(sequence, now)
+    before = target_shift(sequence, now)
     for verdict, wrong in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
         one = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
         told = len({sample.surfacing for sample in sequence}) >= 10
-        after = wanted_shift([*sequence, one], now)
+        after = target_shift([*sequence, one], now)
         if told:
             assert (after - before) * wrong <= 1e-4
 

@@ -3,8 +3,9 @@ import os
 import pytest
 
 from upwell.compress import STRATEGIES
-from upwell.config import load
+from upwell.config import load, read
 from upwell.ground.errors import ConfigError
+from upwell.surface.options import NOT_PER_TOOL
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_tables_per_server_and_tool(home):
         ("surface = 1", "must be a table"),
         ("[server.fs]\nargs = []", "has no command"),
         ('[server.fs]\ncommand = "x"\ncomand = "y"', "did you mean 'command'"),
-        ('[server.upwell]\ncommand = "x"', "taken"),
+        ('[server.upwell]\ncommand = "x"', "reserved"),
         ('[server."a__b"]\ncommand = "x"', "may only have"),
         ('[tool."a"]\ncompres.strategy = "x"', "did you mean 'compress'"),
         ("[surface.namespace_weights.howtwo]\npatterns = 2", "did you mean 'howto'"),
@@ -128,7 +129,7 @@ def test_secrets_are_masked(home):
 @pytest.mark.parametrize("name", ["config.toml", "lexicon.toml"])
 def test_a_pipe_is_no_configuration(tmp_path, name):
     os.mkfifo(tmp_path / name)
-    with pytest.raises(ConfigError, match="no file"):
+    with pytest.raises(ConfigError, match="not a regular file"):
         load(tmp_path, environment={})
 
 
@@ -140,13 +141,16 @@ WRONG_KINDS = {
     "boolean": ("surface.enabled = 7", "7: must be true or false"),
     "boolean for a number": ("surface.race_ms = true", "true: must be a whole number"),
     "date": ("surface.race_ms = 1979-05-27", "must be a whole number"),
-    "list": ('cache.tools = "a"', """'a': must be a list of texts, like ["a", "b"]"""),
-    "item": ("cache.tools = [1]", "[1]: must be a list of texts"),
+    "list": ('cache.tools = "a"', """'a': must be a list of strings, like ["a", "b"]"""),
+    "item": ("cache.tools = [1]", "[1]: must be a list of strings"),
     "choices": ('hook.compress = ["clade"]', "must be a list of claude, codex"),
     "choice": ("surface.injection_mode = 3", "3: must be one of append, prepend, section"),
     "named choice": ("embed.kind = 3", "3: must be one of model2vec"),
-    "text": ("agent.model = 1", "1: must be a text in quotes"),
-    "table": ('ltm.headers = "x"', 'a table of names, each with a text, like { NAME = "text" }'),
+    "text": ("agent.model = 1", "1: must be a string in quotes"),
+    "table": (
+        'ltm.headers = "x"',
+        'a table of names, each with a string, like { NAME = "string" }',
+    ),
     "weights": (
         'surface.namespace_weights = { howto = "x" }',
         "must be tables with a number above 0",
@@ -173,7 +177,7 @@ def test_a_variable_of_the_wrong_kind_is_told_as_it_is_written(home):
         ("SURFACE__MIN_SCORE", "high", "'high': must be a number, like 0.5"),
         ("MEMORY_CONTEXT__ENABLED", "maybe", "'maybe': must be true or false"),
         ("CACHE__TOOLS", "a", """in a variable as JSON: '["a", "b"]'"""),
-        ("LTM__HEADERS", "a", """in a variable as JSON: '{"NAME": "text"}'"""),
+        ("LTM__HEADERS", "a", """in a variable as JSON: '{"NAME": "string"}'"""),
     ):
         with pytest.raises(ConfigError) as caught:
             load(home, environment={f"UPWELL_{name}": text})
@@ -192,3 +196,52 @@ def test_the_line_is_that_of_the_key_and_not_of_its_namesake(home):
         written(home, "[server.x]\nargs = []\n")
     with pytest.raises(ConfigError, match=r'config\.toml:2 is \["a", 3\]'):
         written(home, '[server.x]\nargs = ["a",\n3]\ncommand = "c"\n')
+
+
+@pytest.mark.parametrize("key", sorted(NOT_PER_TOOL))
+def test_what_cannot_differ_by_tool_is_refused_with_its_place(home, key):
+    values = {"exclude_tools": "[]", "templates": "{ a = 'b' }", "moments": "'all'"}
+    value = values.get(key, "1")
+    for table in ('[tool."fs__*".surface]', '[server.fs]\ncommand = "x"\n[server.fs.surface]'):
+        with pytest.raises(ConfigError, match=rf"surface\.{key} .*cannot differ by tool") as caught:
+            written(home, f"{table}\n{key} = {value}\n")
+        assert caught.value.hint == f"move it to [surface]: {key} = …"
+    assert getattr(written(home, f"[surface]\n{key} = {value}\n").surface, key) is not None
+
+
+def test_surfacing_beside_our_own_tools_is_refused(home):
+    with pytest.raises(ConfigError, match=r"config\.toml:2 has no effect") as caught:
+        written(home, '[tool."upwell__memory_context".surface]\nmin_score = 0.9\n')
+    assert caught.value.hint.startswith("[surface] min_score")
+    written(home, '[tool."*".surface]\nmin_score = 0.9\n')
+
+
+def test_every_mistake_is_reported_with_its_line(home):
+    (home / "config.toml").write_text(
+        "[surface]\nmin_scor = 1\nrace_ms = 'x'\nmax_count = 3\n"
+        "[surfac]\na = 1\n"
+        "[server.a]\nargs = 1\ncomand = 'x'\n"
+        "[server.b]\ncommand = 'x'\n[server.b.compress]\nstrateg = 'none'\n"
+        '[tool."fs__*"]\nsurface.min_score = 2\ncompres.strategy = "none"\n'
+    )
+    config, mistakes = read(home, {"hook.port": "x"}, {"UPWELL_SURFACE__MAX_COUN": "1"})
+    keys = [mistake.key for mistake in mistakes]
+    assert keys == [
+        "surface.min_scor",
+        "surface.race_ms",
+        "surfac",
+        "server.a.args",
+        "server.a.comand",
+        "server.b.compress.strateg",
+        "tool.fs__*.surface.min_score",
+        "tool.fs__*.compres",
+        "surface.max_coun",
+        "hook.port",
+    ]
+    lines = [2, 3, 5, 8, 9, 13, 15, 16]
+    for mistake, line in zip(mistakes, lines, strict=False):
+        assert f"config.toml:{line} " in f"{mistake.message} "
+    assert config.surface.max_count == 3
+    with pytest.raises(ConfigError) as caught:
+        load(home, environment={})
+    assert caught.value.key == keys[0]

@@ -1,13 +1,14 @@
-"""The only room that constructs: `build` makes an app of a home, `serve` runs the gateway."""
+"""The only package that constructs: `build` makes an app of a home, `serve` runs the gateway."""
 
 from upwell.app.running import (
     back_up,
+    clear_cached_responses,
+    config_mistakes,
     decisions,
     examine,
-    forget_answers,
     pause,
     resume,
-    run_workshop,
+    run_worker,
     serve,
 )
 from upwell.app.wiring import App, Settings, build
@@ -17,11 +18,12 @@ __all__ = [
     "Settings",
     "back_up",
     "build",
+    "clear_cached_responses",
+    "config_mistakes",
     "decisions",
     "examine",
-    "forget_answers",
     "pause",
     "resume",
-    "run_workshop",
+    "run_worker",
     "serve",
 ]

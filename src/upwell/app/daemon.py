@@ -1,4 +1,4 @@
-"""The warm process behind hooks, and everything over HTTP: an app that takes up what changes."""
+"""The service of the warm daemon: an app that takes up changes, and hooks over HTTP."""
 
 import asyncio
 import contextlib
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from upwell import __version__
 from upwell.app import shortening
-from upwell.app.cold import take_up
 from upwell.app.wiring import App, Settings, build
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
 from upwell.ground.trace import LOG, export_spans
@@ -26,37 +26,43 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
+"""Imports for HTTP and shortening would hold up the first prompt, for which the daemon starts."""
 
 
 class Warm:
-    """An app that stays loaded, and its hooks' door. A changed `config.toml` makes a new one; a
-    wrong one leaves the old at work."""
+    """An app that stays loaded, and the door of its hooks. A changed `config.toml` replaces both;
+    an invalid one leaves them as they are."""
 
     def __init__(self) -> None:
         self._app: App | None = None
         self._door: HookDoor | None = None
         self._stamp: Stamp | None = None
-        self._chores: asyncio.Task[None] | None = None
-        self._serving: asyncio.Task[None] | None = None
+        self._tasks = BackgroundTasks("daemon")
+        self._http: asyncio.Task[None] | None = None
         self._port = 0
-        self.heard: Callable[[], None] = _nobody_listens
-        """Called when somebody asks by a request, of which the daemon's socket knows nothing."""
+        self.on_request: Callable[[], None] = _do_nothing
+        """Called at every HTTP request, of which the daemon's socket knows nothing."""
 
     @property
     def app(self) -> App:
         assert self._app is not None
         return self._app
 
+    @property
+    def door(self) -> HookDoor:
+        assert self._door is not None
+        return self._door
+
     async def open(self) -> None:
         """Load everything.
 
         Raises:
-            ConfigError: the configuration is wrong.
+            ConfigError: the configuration is invalid.
         """
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
-        self._chores = asyncio.create_task(self._keep_house())
+        self._tasks.start(self._keep_house())
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
@@ -72,31 +78,24 @@ class Warm:
         try:
             fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
-            LOG.warning("the configuration was changed and is wrong; the old one holds: %s", error)
+            LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
             return
-        old, door = self._app, self._door
+        old_app, old_door = self.app, self.door
         self._app, self._door = fresh, fresh.hooks()
-        if old and door:
-            await door.aclose()
-            await old.aclose()
-        LOG.info("the configuration was changed and holds now")
-        await self.serve_requests()
+        await old_door.aclose()
+        await old_app.aclose()
+        LOG.info("the changed configuration was taken up")
+        await self.serve_http()
 
-    async def serve_requests(self) -> None:
-        """Take hooks that are HTTP requests, at the port that is configured, if any."""
+    async def serve_http(self) -> None:
+        """Accept hooks that are HTTP requests at the configured port, if there is one."""
         port = self.app.config.hook.port
         if port == self._port:
             return
-        await self._end_requests()
+        await self._stop_http()
         self._port = port
         if port:
-            self._serving = asyncio.create_task(_serve_hooks(self, port))
-
-    async def _end_requests(self) -> None:
-        if self._serving:
-            self._serving.cancel()
-            await asyncio.gather(self._serving, return_exceptions=True)
-            self._serving = None
+            self._http = self._tasks.start(_serve_hooks(self, port))
 
     def state(self) -> Mapping[str, Any]:
         return {
@@ -105,30 +104,26 @@ class Warm:
             "rss_bytes": _rss_bytes(),
         }
 
-    @property
-    def door(self) -> HookDoor:
-        assert self._door is not None
-        return self._door
-
     async def aclose(self) -> None:
-        await self._end_requests()
-        if self._chores:
-            self._chores.cancel()
-            await asyncio.gather(self._chores, return_exceptions=True)
+        await self._tasks.aclose()
         if self._door:
             await self._door.aclose()
         if self._app:
             await self._app.aclose()
 
+    async def _stop_http(self) -> None:
+        if self._http:
+            self._http.cancel()
+            await asyncio.wait({self._http})
+            self._http = None
+
     async def _keep_house(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
+        await self.serve_http()
         if self.app.config.hook.compress:
             await asyncio.to_thread(shortening.load)
         while True:
             try:
-                await take_up(
-                    self.app.config.home.root, self.app.surfacer.journal, self.app.lessons
-                )
                 await self.app.documents.refresh()
                 await self.app.forget_notes()
                 await self.app.keep_house()
@@ -137,7 +132,7 @@ class Warm:
             await asyncio.sleep(CHORES_SECONDS)
 
 
-def _nobody_listens() -> None:
+def _do_nothing() -> None:
     return None
 
 
@@ -153,7 +148,7 @@ async def opened() -> AsyncIterator[Warm]:
 
 
 async def run_daemon() -> bool:
-    """Be the daemon of the home until there is a reason to end. False where there is one already.
+    """Run the daemon of the home until it has a reason to end. False where one runs already.
 
     Raises:
         UpwellError: it cannot start.
@@ -163,18 +158,40 @@ async def run_daemon() -> bool:
         export_spans(config.environment)
         place = Place(str(config.home.root))
         daemon = Daemon(place, warm, __version__, config.hook.idle_minutes * 60)
-        warm.heard = daemon.asked
+        warm.on_request = daemon.touch
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, daemon.stop)
         try:
-            await daemon.run(beside=warm.serve_requests)
+            await daemon.run()
         except AlreadyRunning:
             return False
     return True
 
 
-def replace_hung() -> bool:
+def run_or_replace() -> bool:
+    """Run the daemon, in place of one that no longer answers. False where one runs and answers.
+
+    Raises:
+        UpwellError: it cannot start.
+    """
+    return asyncio.run(run_daemon()) or (_end_hung() and asyncio.run(run_daemon()))
+
+
+def main() -> int:
+    """The daemon that a hook starts, detached from what the agent has open. Returns the exit
+    status."""
+    os.chdir("/")
+    os.closerange(3, 256)
+    try:
+        run_or_replace()
+    except UpwellError as error:
+        LOG.error("the daemon cannot start: %s", error)
+        return 1
+    return 0
+
+
+def _end_hung() -> bool:
     """End a daemon that holds its lock and does not answer. True where there was one."""
     from upwell.config import load
 
@@ -183,7 +200,7 @@ def replace_hung() -> bool:
 
 
 async def _serve_hooks(warm: Warm, port: int) -> None:
-    """Hooks that are HTTP requests, on loopback. A port that is taken costs those, no more."""
+    """Serve hooks over HTTP on loopback. A port in use disables only these."""
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 
@@ -193,7 +210,7 @@ async def _serve_hooks(warm: Warm, port: int) -> None:
         with contextlib.closing(listen("127.0.0.1", port)) as listening:
             await server.serve(sockets=[listening])
     except UpwellError as error:
-        LOG.error("hooks over HTTP are not answered: %s", error)
+        LOG.error("hooks over HTTP are not served: %s", error)
 
 
 def _routes(warm: Warm) -> list[Any]:
@@ -207,7 +224,7 @@ def _routes(warm: Warm) -> list[Any]:
         ]
 
     async def answer(host: str, name: str, body: bytes) -> bytes:
-        warm.heard()
+        warm.on_request()
         return await warm.answer(host, name, body)
 
     return [
@@ -225,7 +242,7 @@ def _tokens(warm: Warm) -> "Tokens":
 
 
 def _rss_bytes() -> int:
-    """Resident memory now; 0 where /proc does not tell."""
+    """Resident memory now; 0 where /proc does not have it."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:

@@ -1,4 +1,4 @@
-"""What `/dashboard` shows, and a server of its own for it: `upwell dashboard`."""
+"""The data of `/dashboard`, and the server of `upwell dashboard`."""
 
 import asyncio
 import contextlib
@@ -9,8 +9,8 @@ from typing import Any
 from upwell import __version__
 from upwell.app import overview
 from upwell.app.wiring import App, Settings, build
-from upwell.ground.text.times import iso
-from upwell.web.dashboard import PATH, Shown, dashboard_routes
+from upwell.ground.text.format import iso
+from upwell.web.dashboard import PATH, PageData, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
 from upwell.web.token import token_of
@@ -20,8 +20,8 @@ Servers = Callable[[], list[dict[str, str]]]
 """The servers behind a gateway: `name`, `state` and `trouble` of each."""
 
 
-def shown_of(app: App, servers: Servers = list) -> Shown:
-    """Where the page gets what it shows."""
+def shown_of(app: App, servers: Servers = list) -> PageData:
+    """The sources of the page's data."""
 
     async def lately(number: int) -> Mapping[str, Any]:
         told = await overview.accounts(app, await overview.decisions(app, number))
@@ -42,18 +42,18 @@ def shown_of(app: App, servers: Servers = list) -> Shown:
         return {"hits": await overview.memories(app, query, limit)}
 
     async def stats(days: int) -> Mapping[str, Any]:
-        await app.lessons.counts.flush()
+        await app.learning.counts.flush()
         return await overview.stats(app, days)
 
-    return Shown(stats=stats, lately=lately, memories=memories)
+    return PageData(stats=stats, lately=lately, memories=memories)
 
 
 async def serve_dashboard(port: int, opened: Callable[[str], None]) -> None:
-    """Serve the page on loopback until a signal asks us to end. `opened` gets its address, with
-    the token behind the `#`, where no server and no log sees it.
+    """Serve the page on loopback until a signal ends the process. `opened` receives its address,
+    with the token after the `#`, where no server and no log sees it.
 
     Raises:
-        UsageError: the port is taken.
+        UsageError: the port is in use.
         UpwellError: the home cannot be used.
     """
     app = await build(Settings(tolerant=True))

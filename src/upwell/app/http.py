@@ -1,4 +1,4 @@
-"""`upwell serve --http`: the gateway for any number of agents, and the other HTTP doors beside."""
+"""`upwell serve --http`: the gateway for any number of agents, beside the other HTTP endpoints."""
 
 import asyncio
 import signal
@@ -12,9 +12,9 @@ from upwell import __version__
 from upwell.app.dashboard import shown_of
 from upwell.app.running import looked_after
 from upwell.app.wiring import Settings, build
-from upwell.gateway.http import PATH
+from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
-from upwell.gateway.upstream import State
+from upwell.gateway.upstreams.supervisor import State
 from upwell.ground.trace import LOG, export_spans
 from upwell.web.dashboard import dashboard_routes
 from upwell.web.metrics import Metric, gauge
@@ -26,10 +26,10 @@ from upwell.web.tokens import Tokens
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
     """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz` and `/metrics` at `HOST:PORT` until a signal
-    asks us to end. Where that is, and where the token, is said first.
+    ends the process. `say` first receives the address and the place of the token.
 
     Raises:
-        UsageError: the address is none, or is taken.
+        UsageError: the address is invalid or in use.
         UpwellError: the home cannot be used.
     """
     host, port = address_of(address)
@@ -63,12 +63,12 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:
-            front.close()
+            await front.aclose()
             await door.aclose()
 
 
 def _servers(gateway: Gateway) -> list[dict[str, str]]:
-    """What stands behind the gateway, and how each is."""
+    """The servers behind the gateway, with the state of each."""
     return [
         {
             "name": one.name,
@@ -80,7 +80,7 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
 
 
 def _health(gateway: Gateway) -> list[BaseRoute]:
-    """How the gateway is, and its figures."""
+    """The routes for health and metrics of the gateway."""
 
     def state() -> Mapping[str, Any]:
         return {"version": __version__, "servers": len(gateway.upstreams)}

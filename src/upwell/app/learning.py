@@ -1,62 +1,71 @@
-"""The learning side of a home, wired: what surfacing learns from, and its chores."""
+"""The learning side of a home, wired, and its chores."""
 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from upwell.app.files import Files, Memories
+from upwell.compress.originals import StoredOriginal
 from upwell.config import Config
+from upwell.gateway.calls.fit import Cut
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, span
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.rpc import ToolCall
+from upwell.learn.budgets import Budgets
+from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
-from upwell.learn.uses import Uses
-from upwell.memory.rarity import Rarity
-from upwell.memory.stm import ShortTerm
+from upwell.memory.notes.stm import ShortTerm
+from upwell.memory.topics import Rarity
 from upwell.surface.journal import Journal
-from upwell.surface.lessons import Lessons
+from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
 
 OfCue = Callable[[str | None, int | None], SurfaceOptions]
-CHORE = "chore"
 _DAY_SECONDS, _HOUR_SECONDS = 86_400.0, 3_600.0
-_TRACES_KEPT = 2_000
+_MAX_TRACES = 2_000
 
 
-def open_lessons(
-    config: Config, of_cue: OfCue, shelf: Shelf, files: Files, memory: Memories
-) -> Lessons:
-    """`of_cue` gives what a tool has of its own."""
+def open_learning(
+    config: Config,
+    of_cue: OfCue,
+    ttl_store: TtlStore,
+    files: Files,
+    memory: Memories,
+    clock: Clock = SYSTEM_CLOCK,
+) -> Learning:
+    """The learning of a home. `of_cue` returns the options beside a tool."""
     surface = config.surface
     limits = Limits(
         min_score=surface.min_score,
         negatives=surface.feedback_demotion_negative_threshold,
         of_tool=lambda tool: of_cue(tool, None).min_score,
     )
-    learned = Learned(memory.ratings, Uses(shelf), config.learn, limits)
+    learned = Learned(memory.ratings, Uses(ttl_store), config.learn, limits, clock)
     rarity = Rarity(files.indexed)
 
     async def used(ids: Sequence[str]) -> None:
         await asyncio.to_thread(_viewed, memory.notes, ids)
 
-    return Lessons(learned, shelf, config.learn, rare=rarity.rare, used=used)
+    return Learning(learned, ttl_store, config.learn, rare=rarity.rare, mark_used=used, clock=clock)
 
 
-async def tidy(config: Config, shelf: Shelf, journal: Journal, learned: Learned) -> None:
-    """Clear query texts that may not be kept, once a day; move thresholds, once an hour."""
+async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: Learned) -> None:
+    """Clear query texts past their retention once a day; move thresholds once an hour."""
     surface = config.surface
-    kept = f"queries {surface.query_retention_days} {surface.persist_query_text}"
-    if await _is_due(shelf, kept, _DAY_SECONDS):
+    chore = f"queries {surface.query_retention_days} {surface.persist_query_text}"
+    if await _is_due(ttl_store, chore, _DAY_SECONDS):
         await journal.clear_queries()
-    if await _is_due(shelf, "tune", _HOUR_SECONDS):
+    if await _is_due(ttl_store, "tune", _HOUR_SECONDS):
         await learned.tune()
 
 
-async def _is_due(shelf: Shelf, chore: str, seconds: float) -> bool:
-    """Has nobody done it for so long? Whoever asks does it."""
-    if await shelf.get(CHORE, [chore]):
+async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
+    """Has no process done this chore for so long? The caller then does it."""
+    if await ttl_store.get(Kind.CHORE, [chore]):
         return False
-    await shelf.put(CHORE, {chore: b""}, ttl_seconds=seconds)
+    await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)
     return True
 
 
@@ -68,24 +77,47 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
         if ours:
             notes.viewed(ours)
     except StoreError as error:
-        LOG.warning("that notes were used was not noted: %s", error)
+        LOG.warning("the use of notes was not recorded: %s", error)
 
 
 class Traces:
-    """Which trace a shortened result belongs to, so that reading on is seen beside its call."""
+    """The traces of shortened results, so that a later `read_more` joins that of its call."""
 
     def __init__(self) -> None:
         self._by_key: OrderedDict[str, str] = OrderedDict()
 
     def note(self, keys: Sequence[str], trace_id: str) -> None:
-        """These originals belong to a call of this trace."""
+        """Note that these originals belong to a call of this trace."""
         for key in keys:
             self._by_key[key] = trace_id
             self._by_key.move_to_end(key)
-        while len(self._by_key) > _TRACES_KEPT:
+        while len(self._by_key) > _MAX_TRACES:
             self._by_key.popitem(last=False)
 
     def read_on(self, key: str) -> None:
-        """Somebody reads on: a span with the trace id of the call that was shortened."""
+        """Record a span for reading on, with the trace id of the shortened call."""
         with span("upwell.read_on", key=key, trace_id=self._by_key.get(key, "")):
             LOG.debug("read on %s", key)
+
+
+class FollowUp:
+    """Learns from shortened results: how many were delivered, and for which of them an agent came
+    back to read on."""
+
+    def __init__(self, budgets: Budgets, learning: Learning) -> None:
+        self._budgets = budgets
+        self._learning = learning
+        self._traces = Traces()
+
+    def delivered(self, call: ToolCall, cut: Cut) -> None:
+        """Count a shortened result of a call."""
+        tool = f"{call.server}__{call.tool}"
+        if cut.keys:
+            self._budgets.served(tool, cut.keys)
+        self._traces.note(cut.keys, call.trace_id)
+        self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
+
+    def came_back(self, original: StoredOriginal) -> None:
+        """Count that an agent reads an original."""
+        self._budgets.came_back(original.key)
+        self._traces.read_on(original.key)

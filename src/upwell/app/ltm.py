@@ -1,4 +1,4 @@
-"""The memory server of `ltm.*`: an upstream of our own, in front of nobody."""
+"""The memory server of `ltm.*`: an upstream for upwell itself, hidden from agents."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from upwell.config import Config
-from upwell.gateway.audience import Audience
-from upwell.gateway.connection import connect
+from upwell.gateway.clients import Audience
 from upwell.gateway.options import GatewayOptions, ServerOptions, Transport
-from upwell.gateway.upstream import State, Upstream
+from upwell.gateway.upstreams.connection import connect
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import ConfigError, UpstreamError
-from upwell.ground.limits import Deadline
-from upwell.memory.ltm import LtmRecall, Patience, unavailable
+from upwell.memory.external.ltm import LtmRecall, Patience, unavailable
 from upwell.memory.options import LtmOptions, LtmProfile, LtmTransport
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
@@ -22,10 +22,10 @@ MAX_ANSWER_BYTES = 4_000_000
 
 
 def open_ltm(config: Config) -> LtmRecall:
-    """The memory server that is configured. It is started when it is asked first.
+    """The configured memory server, which starts at the first question.
 
     Raises:
-        ConfigError: keys that belong together are not all there.
+        ConfigError: a key that another one needs is missing.
     """
     options = replace(config.gateway, max_line_bytes=MAX_ANSWER_BYTES)
     patience = Patience(
@@ -38,19 +38,17 @@ def open_ltm(config: Config) -> LtmRecall:
 
 
 def server_of(options: LtmOptions, folder: str) -> ServerOptions:
-    """`ltm.*` as an upstream. Without a transport, an address is streamable HTTP. A program runs in
-    `folder`, so that no cloned repository configures it.
+    """`ltm.*` as an upstream. A URL without a transport means streamable HTTP. A program runs in
+    `folder`, so that no cloned repository can configure it.
 
     Raises:
         ConfigError: see `open_ltm`.
     """
     remote = options.transport in (LtmTransport.SSE, LtmTransport.STREAMABLE_HTTP)
     if remote and not options.url:
-        raise ConfigError(
-            f"ltm.transport is {options.transport}, and there is no ltm.url", key="ltm.url"
-        )
+        raise ConfigError(f"ltm.transport = {options.transport} needs ltm.url", key="ltm.url")
     if options.profile is LtmProfile.GENERIC and not options.tool:
-        raise ConfigError("ltm.profile is generic, and there is no ltm.tool", key="ltm.tool")
+        raise ConfigError("ltm.profile = generic needs ltm.tool", key="ltm.tool")
     if options.url and options.transport is not LtmTransport.STDIO:
         sse = options.transport is LtmTransport.SSE
         transport = Transport.SSE if sse else Transport.HTTP
@@ -61,13 +59,13 @@ def server_of(options: LtmOptions, folder: str) -> ServerOptions:
 
 
 class LtmServer:
-    """`Calls` over an upstream: supervised from the first question on, restarted with backoff."""
+    """`Calls` over an upstream, supervised from the first question and restarted with backoff."""
 
     def __init__(
         self, server: ServerOptions, options: GatewayOptions, environment: Mapping[str, str]
     ) -> None:
         connecting = partial(connect, environment=environment)
-        self._upstream = Upstream(server, options, connecting, _unmoved, Audience())
+        self._upstream = Upstream(server, options, connecting, _ignore_changes, Audience())
         self._running: asyncio.Task[None] | None = None
 
     def ready(self) -> bool:
@@ -77,7 +75,7 @@ class LtmServer:
 
     async def tools(self, deadline: Deadline) -> Mapping[str, frozenset[str]]:
         if not self.ready():
-            await self._asked("tools/list", {}, deadline)
+            await self._ask("tools/list", {}, deadline)
         try:
             return {
                 name: _declared(tool)
@@ -85,25 +83,25 @@ class LtmServer:
                 if isinstance(name := tool.value("name"), str)
             }
         except NotJson as error:
-            raise unavailable(f"has tools that cannot be read: {error}") from error
+            raise unavailable(f"lists unreadable tools: {error}") from error
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], deadline: Deadline
     ) -> Mapping[str, Any]:
-        return await self._asked("tools/call", {"name": tool, "arguments": arguments}, deadline)
+        return await self._ask("tools/call", {"name": tool, "arguments": arguments}, deadline)
 
     async def aclose(self) -> None:
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    async def _asked(
+    async def _ask(
         self, method: str, params: Mapping[str, Any], deadline: Deadline
     ) -> Mapping[str, Any]:
-        """The decoded result; a wait that takes too long is told to the server.
+        """The decoded result. A call that times out is cancelled at the server.
 
         Raises:
-            RecallUnavailable: it failed in any way.
+            RecallUnavailable: the call failed in any way.
         """
         try:
             async with asyncio.timeout(deadline.remaining()):
@@ -118,14 +116,14 @@ class LtmServer:
         except UpstreamError as error:
             raise unavailable(f"failed: {error.message}") from error
         except NotJson as error:
-            raise unavailable(f"gave an answer that cannot be read: {error}") from error
+            raise unavailable(f"sent an unreadable answer: {error}") from error
         if not isinstance(result, dict):
-            raise unavailable("gave an answer that is no object")
+            raise unavailable("sent an answer that is not an object")
         return result
 
 
-async def _unmoved(upstream: Upstream) -> None:
-    """Its tools are looked at whenever it is asked."""
+async def _ignore_changes(upstream: Upstream) -> None:
+    """Tools are read at every question, so a change needs no action."""
 
 
 def _declared(tool: RawObject) -> frozenset[str]:

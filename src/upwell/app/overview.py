@@ -1,24 +1,24 @@
-"""What upwell did and knows, as JSON: for the command line and for the page."""
+"""Statistics, decisions and memories as JSON, for the command line and the dashboard."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.app.wiring import App
-from upwell.ground.types import Hit
-from upwell.surface.account import account_of_past
+from upwell.ground.types.memory import Hit
+from upwell.surface.explain import account_of_past
 from upwell.tools.recall import entry
 from upwell.usage.stats import described, stats_of
 
 
 async def stats(app: App, days: int) -> dict[str, Any]:
-    """The figures of the last `days` days, with today: what `upwell stats --json` prints."""
-    found = stats_of(await app.lessons.counts.since(days))
+    """The totals of the last `days` days, including today: `upwell stats --json`."""
+    found = stats_of(await app.learning.counts.since(days))
     return {**described(found, days), "demoted": await demoted(app)}
 
 
 async def demoted(app: App) -> list[dict[str, Any]]:
-    """The memories that are not offered unasked any more, those with most against them first."""
-    found = sorted(app.lessons.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
+    """The memories that are no longer offered unasked, most negative first."""
+    found = sorted(app.learning.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
     texts = await texts_of(app, [memory_id for memory_id, _ in found])
     return [
         {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}
@@ -27,8 +27,7 @@ async def demoted(app: App) -> list[dict[str, Any]]:
 
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
-    """The latest decisions, of one session or of all, oldest first: what `upwell explain --json`
-    prints."""
+    """The latest decisions, of one session or of all, oldest first: `upwell explain --json`."""
     lately = await app.decisions()
     return [one for one in lately if session in (None, one["session"])][-number:]
 
@@ -36,19 +35,19 @@ async def decisions(app: App, number: int, session: str | None = None) -> list[d
 async def accounts(
     app: App, lately: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[str]]]:
-    """Decisions, each with its account in words."""
+    """Each decision with its explanation in words."""
     texts = await texts_of(app, [said for one in lately for said, _ in one["memories"]])
     return [(one, account_of_past(one, texts)) for one in lately]
 
 
 async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
-    """The memories that bear on `query`, or the newest: what `upwell recall --json` lists."""
+    """The memories that match `query`, or the newest: `upwell recall --json`."""
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
     return [entry(Hit(memory=one, score=0.0)) for one in await app.memory.list(limit=limit)]
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
-    """The texts of these memories, by id, of those that are still there."""
+    """The texts of these memories by id, without deleted ones."""
     found = {memory_id: await app.memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
     return {memory_id: memory.text for memory_id, memory in found.items() if memory}

@@ -1,17 +1,17 @@
-"""What upwell itself offers, as each principal may use it."""
+"""upwell's own tools and resources, as each principal may use them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from upwell.gateway.client import Client
-from upwell.ground.principal import OWNER, Principal
-from upwell.ground.types import Reply
+from upwell.gateway.clients import Client
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
 from upwell.tools.resources import Resources
 
 
 class Toolboxes:
-    """Everybody is shown the same tools; each call runs in the box of who made it."""
+    """The same list of tools for all principals; each call runs in its caller's toolbox."""
 
     def __init__(self, make: Callable[[Principal], Toolbox]) -> None:
         self._make = make
@@ -30,7 +30,7 @@ class Toolboxes:
 
 
 class SeenResources:
-    """The same addresses for everybody; what stands there is what the reader may see."""
+    """The same addresses for all principals; their contents are what the reader may see."""
 
     def __init__(self, make: Callable[[Principal], Resources]) -> None:
         self._make = make

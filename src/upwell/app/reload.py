@@ -1,12 +1,12 @@
-"""Taking up a configuration that was changed while the gateway runs: its servers, its limits, and
-what it says about tools and budgets. What else was changed is named: it holds after a restart. A
-file that is wrong, or still being written, changes nothing."""
+"""Hot reload of the configuration while the gateway runs: servers, limits, tools and budgets. Other
+changed keys are reported, and take effect after a restart. A file with a mistake, or still being
+written, changes nothing."""
 
 import asyncio
 
 from upwell.app.wiring import App
 from upwell.config import Config, load
-from upwell.gateway.audience import LOGGED
+from upwell.gateway.clients import LOGGED
 from upwell.gateway.server import Gateway
 from upwell.ground.errors import UpwellError
 from upwell.ground.files import stamp
@@ -15,14 +15,14 @@ from upwell.wire.rawjson import dumps
 
 LOOK_SECONDS = 0.5
 TAKEN_UP = frozenset({"server", "tool", "gateway", "compress"})
-"""Sections that hold at once."""
+"""Sections that take effect at once."""
 AT_ONCE = frozenset({"surface.race_ms", "surface.injection_mode"})
 AT_START = frozenset({"compress.original_ttl_seconds", "compress.original_max_bytes"})
 
 
 async def follow_config(app: App, gateway: Gateway) -> None:
-    """Look for changes until cancelled. A change is taken up when the file has been left alone for
-    a moment."""
+    """Watch the file until cancelled. A change is adopted once the file has not changed for a
+    moment."""
     path = app.config.home.config_file
     known = seen = stamp(path)
     while True:
@@ -35,26 +35,27 @@ async def follow_config(app: App, gateway: Gateway) -> None:
 
 
 async def _take_up(app: App, gateway: Gateway) -> None:
-    """Obey it from now on; the workshop is begun anew when it is needed next."""
+    """Use the changed configuration from now on. The worker processes restart with the next large
+    result."""
     try:
         before, fresh = app.config, _fresh(app)
         app.config = fresh
         app.fitter.result_tokens = fresh.result_tokens()
-        gateway.obey(fresh.gateway)
-        await gateway.exchange(fresh.servers)
-        await app.workshop.aclose()
-        LOG.info("the configuration was changed and holds now")
+        gateway.apply_options(fresh.gateway)
+        await gateway.replace_servers(fresh.servers)
+        await app.worker_pool.aclose()
+        LOG.info("the changed configuration is in effect")
     except (UpwellError, OSError) as error:
-        said = f"the configuration was changed and is wrong; the old one holds: {error}"
+        said = f"the changed configuration has a mistake; the old one stays in effect: {error}"
         await _tell(gateway, "error", said)
         return
     if waiting := waits_for_restart(before, fresh):
-        said = f"the configuration was changed; only after a restart holds: {', '.join(waiting)}"
+        said = f"the configuration was changed; restart upwell to apply {', '.join(waiting)}"
         await _tell(gateway, "warning", said)
 
 
 def waits_for_restart(before: Config, fresh: Config) -> list[str]:
-    """The keys that were changed and are read at the start only, in order."""
+    """The changed keys that are read only at the start, in order."""
     settings = [
         {key: entry.value for key, entry in config.values.items()} for config in (before, fresh)
     ]
@@ -80,6 +81,6 @@ def _fresh(app: App) -> Config:
     """The configuration as it is now.
 
     Raises:
-        ConfigError: it is wrong.
+        ConfigError: it has a mistake.
     """
     return load(app.config.home.root, environment=app.config.environment)

@@ -1,4 +1,4 @@
-"""Running an app: the gateway, its workshop, and what the command line asks of a home."""
+"""Running an app: the gateway, its worker processes, and commands on a home."""
 
 import asyncio
 import itertools
@@ -10,36 +10,43 @@ from pathlib import Path
 from typing import Any
 
 from upwell.app.damage import damage
-from upwell.app.files import Files, connecting, open_originals, open_shelf, private_shelf, tools_of
+from upwell.app.files import (
+    Files,
+    connecting,
+    open_originals,
+    open_ttl_store,
+    private_ttl_store,
+    tools_of,
+)
 from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
-from upwell.config import Config, load
-from upwell.gateway.cache import KIND
-from upwell.gateway.fit import Cut, Fitter
-from upwell.gateway.greeting import Hello
+from upwell.config import Config, load, read
+from upwell.gateway.calls.fit import Cut, Fitter
+from upwell.gateway.calls.worker_pool import work
+from upwell.gateway.front.handshake import Hello
 from upwell.gateway.options import Auth, ServerOptions
-from upwell.gateway.probe import probe
 from upwell.gateway.server import Gateway
-from upwell.gateway.workshop import work
-from upwell.ground.backup import Backups
+from upwell.gateway.upstreams.fleet import probe
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.home import Home, default_home
+from upwell.ground.host_sessions import own_parent
 from upwell.ground.pause import Pause
-from upwell.ground.sessions import own_parent
-from upwell.ground.text.counts import counted
-from upwell.ground.trace import LOG, export_spans, log_to
-from upwell.ground.types import Ping
+from upwell.ground.sqlite.backup import Backups
+from upwell.ground.text.format import counted
+from upwell.ground.trace import contained, export_spans, log_to
+from upwell.ground.ttl_store import Kind
+from upwell.ground.types.rpc import Ping
 from upwell.wire.lines import Line, Sink
 from upwell.wire.logins import Logins
 
-CHORES_MINUTES = 60
+HOUSEKEEPING_MINUTES = 60
 WARM_AFTER_SECONDS = 3.0
 SHOWN_PROBLEMS = 3
 
 
 async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) -> None:
-    """Run the gateway for the agent at the other end of `lines` and `sink` until it is gone."""
+    """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects."""
     app = await build(Settings(tolerant=True, cwd=cwd))
     export_spans(app.config.environment)
     gateway = app.gateway(own_parent())
@@ -49,48 +56,48 @@ async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) 
 
 @asynccontextmanager
 async def looked_after(app: App, gateway: Gateway) -> AsyncIterator[None]:
-    """While a gateway runs: chores are done and a changed configuration is taken up. Closes the
-    app."""
-    await app.budgets.take_up()
+    """Run housekeeping and apply configuration changes while a gateway runs; then close the app."""
+    await app.budgets.load_learned()
     await app.forget_notes()
-    beside = [
+    # Not a TaskGroup: a failing task must not end the gateway.
+    tasks = [
         asyncio.create_task(keep_house(app)),
         asyncio.create_task(follow_config(app, gateway)),
     ]
     try:
         yield
     finally:
-        for task in beside:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*beside, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await app.aclose()
 
 
 async def keep_house(app: App) -> None:
-    """Every minute look whether something is to be learned, every hour do the chores."""
+    """Adopt learned values every minute, and run housekeeping every hour."""
     await asyncio.sleep(WARM_AFTER_SECONDS)
-    await app.warm()
+    with contained("preparing workers and indexes"):
+        await app.warm()
     for minute in itertools.count():
-        try:
-            await app.budgets.take_up_if_asked()
+        with contained("adopting learned values"):
+            await app.budgets.load_learned_if_requested()
             await app.embeddings.catch_up()
-        except StoreError as error:
-            LOG.warning("what was learned cannot be looked at: %s", error)
-        await app.lessons.learned.take_up()
-        if minute % CHORES_MINUTES == 0:
-            await app.forget_notes()
-            await app.keep_house()
+            await app.learning.learned.load_learned()
+        if minute % HOUSEKEEPING_MINUTES == 0:
+            with contained("housekeeping"):
+                await app.forget_notes()
+                await app.keep_house()
         await asyncio.sleep(60.0)
 
 
-async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-    """Fit what a gateway hands over, in a process of its own."""
+async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    """Fit the results that a gateway hands over, in a worker process."""
     config = load()
     log_to(config.home.logs)
-    files, private = Files(), private_shelf()
+    files, private = Files(), private_ttl_store()
     shortened: list[Cut] = []
     fitter = Fitter(
-        open_originals(config, open_shelf(config, files), private),
+        open_originals(config, open_ttl_store(config, files), private),
         config.compress_for,
         tools=tools_of(config, embedder_of(config.embed)),
         result_tokens=config.result_tokens(),
@@ -104,10 +111,10 @@ async def run_workshop(source: asyncio.StreamReader, sink: asyncio.StreamWriter)
 
 
 async def back_up() -> list[Path]:
-    """`upwell backup`: the copies there are of the memory, newest first, today's made anew.
+    """`upwell backup`: make today's copy of the memory again. Returns all copies, newest first.
 
     Raises:
-        StoreError: it cannot be written.
+        StoreError: the copy cannot be written.
     """
     app = await build(Settings())
     await app.aclose()
@@ -116,15 +123,27 @@ async def back_up() -> list[Path]:
     return list(backups.list())
 
 
-async def forget_answers() -> int:
-    """`upwell cache clear`: how many there were."""
+async def clear_cached_responses() -> int:
+    """`upwell cache clear`. Returns how many responses were removed."""
     files = Files()
-    shelf = open_shelf(load(), files)
+    ttl_store = open_ttl_store(load(), files)
     try:
-        return await shelf.drop(KIND)
+        return await ttl_store.drop(Kind.RESPONSE)
     finally:
         for database in files.databases:
             await database.aclose()
+
+
+def config_mistakes() -> tuple[Config, list[ConfigError]]:
+    """`upwell config check`: the configuration without the invalid settings, and every mistake."""
+    from upwell.app.ltm import server_of
+
+    config, mistakes = read()
+    try:
+        server_of(config.ltm, str(config.home.root))
+    except ConfigError as mistake:
+        mistakes.append(mistake)
+    return config, mistakes
 
 
 def pause(session: str | None, home: Path | None = None) -> None:
@@ -138,7 +157,7 @@ def resume(session: str | None, home: Path | None = None) -> None:
 
 
 async def decisions(home: Path) -> list[dict[str, Any]]:
-    """The journal of a home, oldest first: what was decided and why."""
+    """The journal of decisions of a home, oldest first."""
     app = await build(Settings(home=home, environment={}))
     try:
         return await app.decisions()
@@ -147,19 +166,23 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
 
 
 async def examine(cwd: str | None = None) -> dict[str, Ping]:
-    """What `upwell doctor` shows: every part, even when one keeps the others from starting."""
+    """`upwell doctor`: the health of every part, even when one keeps the others from starting."""
     try:
-        config = load()
+        config, mistakes = read()
         config.home.prepare()
     except UpwellError as error:
-        part = "config" if isinstance(error, ConfigError) else "home"
-        return {part: Ping(ok=False, detail=error.message, hint=error.hint)}
+        return {"home": Ping(ok=False, detail=error.message, hint=error.hint)}
+    if mistakes:
+        return {
+            f"config {number}": Ping(ok=False, detail=mistake.message, hint=mistake.hint)
+            for number, mistake in enumerate(mistakes, 1)
+        }
     app = await build(Settings(tolerant=True, cwd=cwd))
     try:
         parts = {
             "config": Ping(ok=True, detail=str(config.home.config_file)),
             **await app.pings(),
-            **({"damage": met} if (met := damage(config.home)) else {}),
+            **({"damage": report} if (report := damage(config.home)) else {}),
             "documents": await _documents(app),
             "hooks": await asyncio.to_thread(_hooks, config.home),
         }
@@ -177,7 +200,7 @@ async def examine(cwd: str | None = None) -> dict[str, Ping]:
 
 
 def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
-    """What is said of a server, and how long the login there holds."""
+    """The health of a server, with the validity of its login."""
     if not state.ok or server.auth is not Auth.OAUTH:
         return state
     login = Logins(config.home.logins_file).described(server.name, server.url)
@@ -185,49 +208,56 @@ def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
 
 
 def _hooks(home: Home) -> Ping:
-    """Which agents were given hooks, and how the daemon behind them is."""
+    """The agents with hooks, and the health of the daemon behind them."""
     from upwell.hook.control import daemon_at
     from upwell.hook.place import folder_of_user, is_private
-    from upwell.hosts.install import noted
+    from upwell.hosts.install import installed_entries
 
     folder = folder_of_user()
     if os.path.lexists(folder) and not is_private(folder):
         return Ping(
             ok=False,
-            detail=f"{folder} is not a private folder of yours",
-            hint="remove it, or `chmod 700` it: hooks are answered from there",
+            detail=f"{folder} is not private: it belongs to, or is open to, another user",
+            hint="remove it, or run `chmod 700` on it: the daemon's socket is there",
         )
-    hosts = ", ".join(noted(home.hooks_file)) or "no agent"
+    hosts = ", ".join(installed_entries(home.hooks_file)) or "no agent"
+    installed = f"installed in {hosts}"
     daemon = daemon_at(str(home.root))
     if daemon is None:
-        return Ping(ok=True, detail=f"in {hosts}; no daemon runs, the first hook starts one")
+        return Ping(ok=True, detail=f"{installed}; no daemon is running; the first hook starts one")
     megabytes = int(daemon.state.get("rss_bytes", 0)) / 1e6
     return Ping(
         ok=daemon.answers,
-        detail=f"in {hosts}; the daemon is process {daemon.pid}, {megabytes:.0f} MB"
+        detail=f"{installed}; the daemon is process {daemon.pid}, {megabytes:.0f} MB"
         if daemon.answers
         else f"the daemon (process {daemon.pid}) does not answer",
-        hint="" if daemon.answers else "`upwell daemon stop`; the next hook starts another",
+        hint="" if daemon.answers else "run `upwell daemon stop`; the next hook starts a new one",
     )
 
 
 async def _documents(app: App) -> Ping:
-    """Bring the index up to date, and say what it holds and what could not be read."""
+    """Refresh the index of documents, and report its contents and unreadable files."""
     try:
         state = await app.documents.refresh()
         sources = await app.imports.all()
     except StoreError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
-    held = (
+    contents = (
         f"{counted(state.files, 'file')} of {counted(len(sources), 'import')}, "
         f"{counted(state.chunks, 'chunk')}"
     )
-    checked = f"checked now in {state.seconds * 1000:.0f} ms"
-    unread = [f"{one.path}: {one.why}" for one in state.problems]
-    more = [f"{len(unread)} not read: {'; '.join(unread[:SHOWN_PROBLEMS])}"] if unread else []
-    lost = {one.path for one in state.problems} & {source.path for source in sources}
+    checked = f"checked just now ({state.seconds * 1000:.0f} ms)"
+    unreadable = [f"{problem.path}: {problem.why}" for problem in state.problems]
+    more = (
+        [f"{len(unreadable)} not read: {'; '.join(unreadable[:SHOWN_PROBLEMS])}"]
+        if unreadable
+        else []
+    )
+    missing = {problem.path for problem in state.problems} & {source.path for source in sources}
     return Ping(
-        ok=not lost,
-        detail="; ".join((held, checked, *more)),
-        hint="; ".join(f"`upwell import --remove {path}` forgets it" for path in sorted(lost)),
+        ok=not missing,
+        detail="; ".join((contents, checked, *more)),
+        hint="; ".join(
+            f"run `upwell import --remove {path}` if it is gone" for path in sorted(missing)
+        ),
     )

@@ -1,13 +1,12 @@
-"""The one place that wires the house together."""
+"""The parts list: every part of upwell, and what it is connected to."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from upwell.app.cold import take_up
 from upwell.app.files import (
     Chore,
     Files,
@@ -16,43 +15,45 @@ from upwell.app.files import (
     open_cache,
     open_memory,
     open_originals,
-    open_shelf,
-    private_shelf,
+    open_ttl_store,
+    private_ttl_store,
     tools_of,
 )
-from upwell.app.learning import OfCue, Traces, open_lessons, tidy
+from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
-from upwell.app.settling import settle
 from upwell.app.shortening import Shortening
+from upwell.app.turn_end import end_turn
+from upwell.compress.base import Options as CompressOptions
 from upwell.compress.base import Tools
-from upwell.compress.originals import Kept
 from upwell.config import Config, load
-from upwell.gateway.definitions import Definitions
-from upwell.gateway.fit import Cut, Fitter
-from upwell.gateway.greeting import remember
-from upwell.gateway.lists import ToolLists
-from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.server import Gateway
-from upwell.gateway.workshop import Workshop
+from upwell.gateway.calls.fit import Fitter
+from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
+from upwell.gateway.calls.worker_pool import WorkerPool
+from upwell.gateway.front.handshake import save_offer
+from upwell.gateway.routing.definitions import Definitions
+from upwell.gateway.server import Gateway, OwnServer, StartRecords, ToolListing
+from upwell.gateway.upstreams.tool_lists import ToolLists
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
 from upwell.ground.errors import StoreError
+from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
-from upwell.ground.principal import OWNER, Principal
 from upwell.ground.project import project_of
-from upwell.ground.redact import redact
-from upwell.ground.sessions import HostSessions, Joined
-from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG, log_to
-from upwell.ground.types import DEFAULT_NAMESPACE, Budget, Compressed, Ping, ToolCall
+from upwell.ground.ttl_store import TtlStore
+from upwell.ground.types.compression import Budget, Compressed
+from upwell.ground.types.memory import DEFAULT_NAMESPACE
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.types.rpc import Ping
 from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
-from upwell.memory.embeddings import Embeddings
-from upwell.memory.qmd import FallBack
-from upwell.memory.strangers import ping_of
+from upwell.memory.embedding.embeddings import Embeddings
+from upwell.memory.notes.stm import ping_of
+from upwell.memory.recall import FallBack
 from upwell.memory.topics import Topics
-from upwell.surface.engine import Surfacer
-from upwell.surface.opening import LOOKED_AT
+from upwell.surface.options import SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
 from upwell.tools.base import Toolbox
 from upwell.tools.describe import describe_tool
@@ -66,13 +67,17 @@ from upwell.tools.resources import Resources
 class Settings:
     """What to build from. `home` None: the user's. `flags` are dotted keys and win over the
     home's file and the environment. `tolerant`: a memory that cannot be opened is left out instead
-    of failing, as the gateway needs it. `cwd` decides the project of cues that have none."""
+    of failing, as the gateway needs it. `cwd` decides the project of cues that have none. `clock`
+    is a simulated one where the past is replayed; `watches` False leaves imported files alone until
+    `documents.refresh`."""
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] | None = None
     tolerant: bool = False
     cwd: str | None = None
+    clock: Clock = SYSTEM_CLOCK
+    watches: bool = True
 
 
 class App:
@@ -81,67 +86,81 @@ class App:
     def __init__(
         self,
         config: Config,
-        memory: Memories,
-        shelf: Shelf,
-        private: Shelf,
+        settings: Settings,
         files: Files,
+        ttl_store: TtlStore,
+        private: TtlStore,
+        memory: Memories,
         tools: Tools,
-        cwd: str | None,
     ) -> None:
         self.config = config
-        self._surface_of: OfCue = lambda tool, window: self.config.surface_of(tool, window)
-        self._strategy_of: Callable[[str, str], str] = lambda server, tool: (
-            self.config.compress_for(server, tool).strategy
-        )
+        self._cwd = settings.cwd
+        self._files = files
+        self._ttl_store = ttl_store
+        self._private = private
+        self._tools = tools
+        self.pause = Pause(config.home.pause_file)
+        self._add_memory(memory)
+        self._add_surfacing(memory, settings.clock)
+        self._add_compression()
+
+    def _add_memory(self, memory: Memories) -> None:
         self.memory = memory.library
         self.notes = memory.notes
         self.documents = memory.documents
         self.imports = memory.imports
-        self.embeddings = Embeddings(memory.library.store, memory.documents)
+        self.embeddings = Embeddings(memory.library.vector_indexes)
+        self.topics = Topics(self._files.indexed)
         self._qmd = memory.qmd
         self._ltm = memory.ltm
-        self.recalls = memory.recalls
-        self.topics = Topics(files.indexed)
-        self.pause = Pause(config.home.pause_file)
-        self.lessons = open_lessons(config, self._surface_of, shelf, files, memory)
-        self._traces = Traces()
-        self.surfacer = Surfacer(
-            self.memory.recall.search,
-            shelf,
-            replace(config.surfacing(), of_cue=self._surface_of),
-            missing=lambda: self.recalls.missing,
-            paused=self.pause.holds,
-            mask=lambda text: redact(text)[0],
-            pinned=self.memory.store.pinned,
-            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
-            latest=lambda scope: self.memory.store.list(scope, limit=LOOKED_AT),
-            known=self.memory.get,
-            lessons=self.lessons,
+
+    def _add_surfacing(self, memory: Memories, clock: Clock) -> None:
+        config = self.config
+        self.learning = open_learning(
+            config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
-        self._shelf = shelf
-        self._originals = open_originals(config, shelf, private)
-        self._tools = tools
-        self.budgets = Budgets(shelf, enabled=config.learn.auto_tune)
+        self.surfacer = Surfacer(
+            self.memory.reader,
+            self._ttl_store,
+            replace(config.surfacing(), of_cue=self._surface_of, is_paused=self.pause.holds),
+            chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            learning=self.learning,
+            clock=clock,
+        )
+
+    def _add_compression(self) -> None:
+        config, private = self.config, self._private
+        self._originals = open_originals(config, self._ttl_store, private)
+        self.budgets = Budgets(self._ttl_store, enabled=config.learn.auto_tune)
+        self._follow_up = FollowUp(self.budgets, self.learning)
         self.fitter = Fitter(
             self._originals,
-            lambda server, tool: self.config.compress_for(server, tool),
-            tools=tools,
+            self._compress_for,
+            tools=self._tools,
             result_tokens=config.result_tokens(),
             ratios=self.budgets.ratios,
-            shortened=self._served,
+            shortened=self._follow_up.delivered,
         )
-        environment = {**config.environment, "UPWELL_HOME": str(config.home.root)}
-        self.workshop = Workshop(
-            environment,
+        self.worker_pool = WorkerPool(
+            {**config.environment, "UPWELL_HOME": str(config.home.root)},
             private,
             config.compress.original_ttl_seconds,
             ratios=self.budgets.ratios,
-            shortened=self._served,
+            shortened=self._follow_up.delivered,
             brief=self.fitter.brief,
         )
-        self._cache = open_cache(config, shelf)
-        self._files = files
-        self._cwd = cwd
+        self._cache = open_cache(config, self._ttl_store)
+
+    # The three below read `config` at each call, because a hot reload replaces it.
+
+    def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
+        return self.config.surface_of(tool, window)
+
+    def _compress_for(self, server: str, tool: str) -> CompressOptions:
+        return self.config.compress_for(server, tool)
+
+    def _strategy_of(self, server: str, tool: str) -> str:
+        return self.config.compress_for(server, tool).strategy
 
     async def compress(
         self,
@@ -153,7 +172,7 @@ class App:
         query: str = "",
         name: str = "",
     ) -> Compressed:
-        """Fit a text as the gateway would, its original kept. Explicit limits are the hard cap."""
+        """Fit a text as the gateway would, and store its original. Explicit limits are hard."""
         options = self.config.compress
         if strategy:
             options = replace(options, strategy=strategy)
@@ -163,7 +182,7 @@ class App:
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
     async def original(self, key: str) -> str:
-        """The whole text kept under `key`.
+        """The original with this key.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never was.
@@ -173,8 +192,8 @@ class App:
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
     ) -> Toolbox:
-        """Our own MCP tools, as a principal may use them. Short notes are in the namespace of what
-        has none. `definitions` are those of all tools, where a list may be short."""
+        """upwell's own MCP tools for a principal; short notes only if it sees the default
+        namespace. `definitions` holds the tools of all servers, for lists that are abridged."""
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         originals = self._originals.of(principal.name)
@@ -182,17 +201,17 @@ class App:
         shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
         return Toolbox(
             [
-                read_more_tool(originals, self._came_back),
-                select_tool(originals, self._came_back),
-                search_original_tool(originals, self._came_back),
+                read_more_tool(originals, self._follow_up.came_back),
+                select_tool(originals, self._follow_up.came_back),
+                search_original_tool(originals, self._follow_up.came_back),
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),
-                search_tool(self.memory, project, lambda: self.recalls.missing, principal),
+                search_tool(self.memory, project, principal),
                 get_tool(
-                    self.memory, self.documents.lines, project, self.lessons.opened, principal
+                    self.memory, self.documents.lines, project, self.learning.opened, principal
                 ),
                 *(make(self.notes, project, status=status) for make in shown),
                 *([describe_tool(definitions)] if definitions else []),
@@ -200,59 +219,67 @@ class App:
         )
 
     def gateway(self, parent: int | None = None) -> Gateway:
-        """The MCP gateway over this app. One that the process `parent` started for itself takes
-        part in the session that hooks of that process tell of."""
+        """The MCP gateway over this app. A gateway that an agent's process `parent` started joins
+        the session that the hooks of that process report."""
         config, project = self.config, project_of(self._cwd)
-        joined = Joined(HostSessions(self._shelf), parent, self._cwd) if parent else None
-        pipeline = Pipeline(
+        joined = Joined(HostSessions(self._ttl_store), parent, self._cwd) if parent else None
+        surfacing = CallSurfacing(
             self.surfacer,
-            self.fitter.fit,
-            self.workshop.fit,
             lambda server, tool: self._surface_of(f"{server}__{tool}", None),
-            paused=self.pause.holds,
             cwd=self._cwd,
-            cache=self._cache,
             sessions=joined,
             progressive=lambda server, tool: self._strategy_of(server, tool) == "progressive",
+        )
+        pipeline = Pipeline(
+            Fitting(self.fitter.fit, self.worker_pool.fit),
+            surfacing,
+            paused=self.pause.holds,
+            cache=self._cache,
         )
         definitions = Definitions(config.gateway.lazy_tools_tokens)
         return Gateway(
             config.servers,
-            Toolboxes(lambda principal: self.toolbox(principal, definitions)),
-            pipeline,
             config.gateway,
-            resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
-            may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
-            connecting=connecting(config),
-            learned=lambda known: remember(config.home, known),
-            lists=ToolLists(config.home.lists_file),
-            definitions=definitions,
+            connecting(config),
+            OwnServer(
+                tools=Toolboxes(lambda principal: self.toolbox(principal, definitions)),
+                resources=SeenResources(partial(Resources, self.memory, self.topics, project)),
+            ),
+            pipeline,
+            ToolListing(
+                may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
+                definitions=definitions,
+            ),
+            StartRecords(
+                save_offer=partial(save_offer, config.home),
+                tool_lists=ToolLists(config.home.lists_file),
+            ),
         )
 
     def hooks(self) -> HookDoor:
-        """The door of agents' hooks."""
-        sessions = HostSessions(self._shelf)
+        """The receiver of agents' hook events."""
+        sessions = HostSessions(self._ttl_store)
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            settle=partial(settle, self.surfacer, self.lessons, self.config),
-            elsewhere=self._elsewhere,
+            turn_end=partial(end_turn, self.surfacer, self.learning, self.config),
+            answered_elsewhere=self._answered_elsewhere,
             shorten=Shortening(
-                self.config, self._originals, self._tools, self.pause.holds, self.lessons.shortened
+                self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
             ),
         )
 
-    def _elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
-        """Cursor also runs Claude Code's hooks: where it has its own, those answer."""
+    def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
+        """Cursor also runs Claude Code's hooks; if it has hooks of its own, only those answer."""
         if host != "claude" or "cursor_version" not in payload:
             return False
-        from upwell.hosts.install import noted
+        from upwell.hosts.install import installed_entries
 
-        return "cursor" in noted(self.config.home.hooks_file)
+        return "cursor" in installed_entries(self.config.home.hooks_file)
 
     async def decisions(self) -> list[dict[str, Any]]:
-        """What surfacing decided lately, oldest first."""
+        """The stored decisions of surfacing, oldest first."""
         return await self.surfacer.journal.recent()
 
     async def pings(self) -> dict[str, Ping]:
@@ -268,14 +295,16 @@ class App:
             **qmd,
             **ltm,
             **({"meaning": meaning} if meaning else {}),
-            "shelf": await self._shelf.ping(),
-            "pause": Ping(ok=True, detail="off: `upwell on` resumes" if paused else "none"),
+            "ttl_store": await self._ttl_store.ping(),
+            "pause": Ping(
+                ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"
+            ),
         }
 
     async def keep_house(self) -> None:
-        """Remove what has had its time, and make the daily backup."""
-        journal, learned = self.surfacer.journal, self.lessons.learned
-        learning = partial(tidy, self.config, self._shelf, journal, learned)
+        """Remove expired data, and make the daily backup."""
+        journal, learned = self.surfacer.journal, self.learning.learned
+        learning = partial(tidy, self.config, self._ttl_store, journal, learned)
         chores: list[Chore] = [*self._files.chores, self.budgets.flush, learning]
         for chore in chores:
             try:
@@ -284,39 +313,28 @@ class App:
                 LOG.warning("housekeeping: %s", error)
 
     async def forget_notes(self) -> None:
-        """Put notes aside that nobody has looked at for `stm.retention_days`."""
+        """Move notes to the trash that nobody has read for `stm.retention_days`."""
         try:
             if gone := await asyncio.to_thread(self.notes.clear):
-                LOG.info("%d notes were forgotten", gone)
+                LOG.info("%d notes expired", gone)
         except StoreError as error:
-            LOG.warning("notes cannot be cleared: %s", error)
-
-    def _served(self, call: ToolCall, cut: Cut) -> None:
-        tool = f"{call.server}__{call.tool}"
-        if cut.keys:
-            self.budgets.served(tool, cut.keys)
-        self._traces.note(cut.keys, call.trace_id)
-        self.lessons.shortened(tool, cut.tokens_before, cut.tokens_after)
-
-    def _came_back(self, kept: Kept) -> None:
-        self.budgets.came_back(kept.key)
-        self._traces.read_on(kept.key)
+            LOG.warning("expired notes cannot be cleared: %s", error)
 
     async def warm(self) -> None:
-        """Start what a first large result, search or look at topics would have to wait for."""
+        """Prepare the workers and indexes that a first large result or search would wait for."""
         if self._ltm:
             self._ltm.warm()
-        await self.workshop.warm()
+        await self.worker_pool.warm()
         try:
             await self.documents.refresh(project_of(self._cwd))
             await self.topics.refresh()
             await self.embeddings.catch_up()
         except StoreError as error:
-            LOG.warning("what is remembered cannot be looked at: %s", error)
+            LOG.warning("the indexes of memory cannot be prepared: %s", error)
 
     async def aclose(self) -> None:
-        """Finish what is pending and close the files."""
-        await self.workshop.aclose()
+        """Write pending data and close the files."""
+        await self.worker_pool.aclose()
         if self._cache:
             await self._cache.aclose()
         await self.budgets.flush()
@@ -330,10 +348,10 @@ class App:
 
 
 async def build(settings: Settings | None = None) -> App:
-    """Make an app of a home: its files, its memory, its surfacing.
+    """Build the app of a home.
 
     Raises:
-        ConfigError: the configuration is wrong.
+        ConfigError: the configuration has a mistake.
         StoreError: a file cannot be used (a disposable one is replaced by memory instead).
     """
     settings = settings or Settings()
@@ -341,11 +359,19 @@ async def build(settings: Settings | None = None) -> App:
     config.home.prepare()
     log_to(config.home.logs)
     files = Files()
-    shelf = open_shelf(config, files)
+    clock = settings.clock
+    ttl_store = open_ttl_store(config, files, clock)
     embedder = embedder_of(config.embed)
-    memory = open_memory(config, files, settings.cwd, embedder, tolerant=settings.tolerant)
+    memory = open_memory(
+        config,
+        files,
+        settings.cwd,
+        embedder,
+        tolerant=settings.tolerant,
+        clock=clock,
+        watches=settings.watches,
+    )
     tools = tools_of(config, embedder)
-    app = App(config, memory, shelf, private_shelf(), files, tools, settings.cwd)
-    await app.lessons.learned.take_up()
-    await take_up(config.home.root, app.surfacer.journal, app.lessons)
+    app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
+    await app.learning.learned.load_learned()
     return app

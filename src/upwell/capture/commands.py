@@ -1,7 +1,7 @@
-"""Commands that worked, from a session's calls: one that succeeded where another for the same end
-had failed, and those by which a project is checked again and again.
+"""Commands worth remembering, from a session's calls: a command that succeeded after another one
+for the same purpose had failed, and commands that check a project again and again.
 
-The words are the agent's own; of what a command gave back only its exit status counts.
+The words are the agent's own; a command's output counts only by its exit status.
 """
 
 import re
@@ -10,19 +10,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from upwell.capture.entries import Called, Entry, Returned
-from upwell.capture.rules import Found
-from upwell.ground.types import Cue, Door
-from upwell.surface.gate import writes
+from upwell.capture.entries import Call, CallResult, Entry
+from upwell.capture.rules import Finding
+from upwell.ground.types.cue import Cue, Door
+from upwell.surface.filters import writes
 
 WHY_INSTEAD = "command that worked"
 WHY_CHECKS = "command run again and again"
 MAX_CHARS = 160
-NEAR = 4
-"""A command that works stands for the same end only when it comes within so many commands."""
-LEAST_RUNS = 3
-SAME_END = 0.5
-"""The share of words that two commands for the same end have in common, at least."""
+MAX_DISTANCE = 4
+"""A command replaces a failed one only within so many commands after it."""
+MIN_RUNS = 3
+MIN_SHARED_WORDS = 0.5
+"""The least share of words that two commands for the same purpose have in common."""
 _SHELLS = frozenset({"Bash", "bash", "shell", "exec_command", "local_shell", "run_shell_command"})
 _EDITS = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit", "apply_patch", "write_file"})
 _CHECKS = re.compile(
@@ -37,91 +37,96 @@ _PROGRAMS = frozenset(
     eslint vitest jest deno docker terraform
     """.split()
 )
-"""What a project is built and checked with; looking around (`ls`, `git log`) is no memory."""
-_PASSING = re.compile(r"/tmp/|/var/folders/|\$\(|<<|`|\b(?:sleep|kill|sudo|rm)\b")
+"""Programs that build and check a project; looking around (`ls`, `git log`) is no memory."""
+_TEMPORARY = re.compile(r"/tmp/|/var/folders/|\$\(|<<|`|\b(?:sleep|kill|sudo|rm)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A command that came back, how many edits there were before it, and whether it failed."""
+    """A finished command, the number of edits before it, and whether it failed."""
 
     command: str
     edits: int
     failed: bool
 
 
-def that_worked(entries: Sequence[Entry], project: str | None) -> Iterator[Found]:
+def command_findings(entries: Sequence[Entry], project: str | None) -> Iterator[Finding]:
     """The commands of a session that are worth proposing."""
     runs = list(_runs(entries, project))
-    yield from _instead(runs)
+    yield from _replacements(runs)
     yield from _checks(runs)
 
 
-def _instead(runs: Sequence[_Run]) -> Iterator[Found]:
-    """A command failed, nothing was edited, and another for the same end succeeded."""
+def _replacements(runs: Sequence[_Run]) -> Iterator[Finding]:
+    """Commands that succeeded after another one for the same purpose had failed, with no edit
+    between them."""
     for place, failed in enumerate(runs):
         if not failed.failed:
             continue
-        for later in runs[place + 1 : place + 1 + NEAR]:
+        for later in runs[place + 1 : place + 1 + MAX_DISTANCE]:
             if later.edits != failed.edits:
                 break
-            if not later.failed and _same_end(failed.command, later.command):
+            if not later.failed and _have_same_purpose(failed.command, later.command):
                 text = f"`{later.command}` works here; `{failed.command}` fails."
-                yield Found(text, WHY_INSTEAD, "patterns")
+                yield Finding(text, WHY_INSTEAD, "patterns")
                 break
 
 
-def _checks(runs: Sequence[_Run]) -> Iterator[Found]:
-    """Whole commands that build or check something and went well several times."""
-    well = Counter(run.command for run in runs if not run.failed and _CHECKS.search(run.command))
-    for command, times in well.items():
-        if times >= LEAST_RUNS:
-            yield Found(f"This project is checked with `{command}`.", WHY_CHECKS, "patterns")
+def _checks(runs: Sequence[_Run]) -> Iterator[Finding]:
+    """Commands that build or check something and succeeded several times."""
+    successes = Counter(
+        run.command for run in runs if not run.failed and _CHECKS.search(run.command)
+    )
+    for command, runs_of_it in successes.items():
+        if runs_of_it >= MIN_RUNS:
+            yield Finding(f"This project is checked with `{command}`.", WHY_CHECKS, "patterns")
 
 
 def _runs(entries: Sequence[Entry], project: str | None) -> Iterator[_Run]:
-    """The commands that could be told to somebody else, in the order in which they came back."""
-    called = {entry.call: entry for entry in entries if isinstance(entry, Called)}
+    """The commands that would work for somebody else too, in the order in which they ended."""
+    calls = {entry.id: entry for entry in entries if isinstance(entry, Call)}
     edits = 0
     for entry in entries:
-        if isinstance(entry, Called) and _edits(entry.tool):
+        if isinstance(entry, Call) and _is_edit(entry.tool):
             edits += 1
-        if not isinstance(entry, Returned) or entry.failed is None or entry.call not in called:
+        if not isinstance(entry, CallResult) or entry.failed is None or entry.id not in calls:
             continue
-        command = _command(called[entry.call], project)
+        command = _command(calls[entry.id], project)
         if command:
             yield _Run(command, edits, entry.failed)
 
 
-def _edits(tool: str) -> bool:
+def _is_edit(tool: str) -> bool:
     return tool in _EDITS or ("__" in tool and bool(writes(Cue(door=Door.TOOL, tool=tool))))
 
 
-def _command(call: Called, project: str | None) -> str:
-    """The command as one would type it in the project's folder; "" for what is none, or is made
-    for the moment."""
+def _command(call: Call, project: str | None) -> str:
+    """The command as typed in the project's folder; "" for another tool, or for a command that
+    serves the moment only."""
     if call.tool not in _SHELLS:
         return ""
-    given = call.args.get("command", call.args.get("cmd"))
-    if isinstance(given, list):
-        given = given[-1] if given and len(given) == 3 else shlex.join(map(str, given))
-    if not isinstance(given, str):
+    value = call.args.get("command", call.args.get("cmd"))
+    if isinstance(value, list):
+        value = value[-1] if len(value) == 3 else shlex.join(map(str, value))
+    if not isinstance(value, str):
         return ""
-    command = given.strip()
+    command = value.strip()
     if project:
         command = re.sub(rf"^cd {re.escape(project)}/?\s*(?:&&|;)\s*", "", command)
     command = re.sub(r"\s*(?:2>&1)?\s*(?:\|\s*(?:tail|head)\b[^|&;]*)?$", "", command)
-    plain = len(command) <= MAX_CHARS and "\n" not in command and not _PASSING.search(command)
-    return command if plain and _words(command) and _programs(command) else ""
+    is_reusable = (
+        len(command) <= MAX_CHARS and "\n" not in command and not _TEMPORARY.search(command)
+    )
+    return command if is_reusable and _words(command) and _runs_known_program(command) else ""
 
 
-def _programs(command: str) -> bool:
+def _runs_known_program(command: str) -> bool:
     return any(word.rpartition("/")[2] in _PROGRAMS for word in _words(command)[:3])
 
 
 def _words(command: str) -> list[str]:
-    """The words of a command without variables that are set before it; none where it is not one
-    that a shell would take."""
+    """The words of a command without the variables set before it; [] where a shell would reject
+    it."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -131,9 +136,9 @@ def _words(command: str) -> list[str]:
     return words
 
 
-def _same_end(one: str, other: str) -> bool:
-    """Do they differ, and yet mean the same? By the words that they share."""
-    first, second = set(_words(one)), set(_words(other))
+def _have_same_purpose(failed: str, later: str) -> bool:
+    """Do two different commands share enough words?"""
+    first, second = set(_words(failed)), set(_words(later))
     if first == second:
         return False
-    return len(first & second) >= SAME_END * min(len(first), len(second))
+    return len(first & second) >= MIN_SHARED_WORDS * min(len(first), len(second))

@@ -1,7 +1,7 @@
-"""What happened in a session, from its transcript: JSON lines as Claude Code and Codex write them.
+"""The entries of a session's transcript: JSON lines as Claude Code and Codex write them.
 
-Of what tools gave back only whether they failed is kept: a page or a file must not be able to
-propose a memory.
+A tool's result is reduced to whether the call failed: a page or a file must not be able to propose
+a memory.
 """
 
 import os
@@ -15,46 +15,46 @@ from typing import Any
 import orjson
 
 MAX_BYTES = 2_000_000
-SPEAKERS = ("user", "assistant")
+ROLES = ("user", "assistant")
 _EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
-_LOOKED_AT = 4_000
+_EXIT_CHARS = 4_000
+"""An exit status stands near the beginning or the end of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """Something that happened. `at` is epoch seconds, 0 where the transcript does not say."""
+    """One entry. `at` is in epoch seconds, 0 where the transcript has no time."""
 
     at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken(Entry):
-    """`who` (`user`, `assistant`) said `text`."""
+class Message(Entry):
+    """A text by the `role` `user` or `assistant`."""
 
-    who: str
+    role: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called(Entry):
+class Call(Entry):
     """The agent called a tool."""
 
-    call: str
+    id: str
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Returned(Entry):
-    """A call came back; `failed` None where nothing says whether it did."""
+class CallResult(Entry):
+    """The end of the call with that id. `failed` is None where the transcript does not tell."""
 
-    call: str
+    id: str
     failed: bool | None
 
 
 def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
-    """What happened at the end of a transcript, in order; nothing where the file is not the user's
-    own."""
+    """The last entries of a transcript, in order; nothing where the file is not the user's own."""
     for line in tail_of(path, max_bytes).splitlines():
         try:
             entry = orjson.loads(line)
@@ -68,7 +68,8 @@ def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
 
 
 def tail_of(path: str, max_bytes: int) -> bytes:
-    """The last bytes of a regular file of ours, from the first whole line on."""
+    """The last bytes of the user's own regular file, from the first whole line on; b"" for any
+    other path."""
     if not path.startswith("/") or not path.endswith(".jsonl"):
         return b""
     try:
@@ -86,56 +87,56 @@ def tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _read(message: Mapping[str, Any], at: float) -> Iterator[Entry]:
-    """A message of Claude Code's or Codex's, or a call of Codex's, which stands by itself."""
-    kind, who = message.get("type"), message.get("role")
+    """The entries of a message, or of one of Codex's calls, which are records of their own."""
+    kind, role = message.get("type"), message.get("role")
     if kind in ("function_call", "custom_tool_call"):
-        given = message.get("arguments", message.get("input"))
-        yield _called(message.get("call_id"), message.get("name"), given, at)
+        args = message.get("arguments", message.get("input"))
+        yield _call(message.get("call_id"), message.get("name"), args, at)
     elif kind in ("function_call_output", "custom_tool_call_output"):
         failed = _failed(message.get("output"))
-        yield Returned(call=str(message.get("call_id")), failed=failed, at=at)
-    elif who in SPEAKERS:
+        yield CallResult(id=str(message.get("call_id")), failed=failed, at=at)
+    elif role in ROLES:
         content = message.get("content")
         if isinstance(content, str):
-            yield Spoken(who=who, text=content, at=at)
+            yield Message(role=role, text=content, at=at)
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict):
-                yield from _block(block, who, at)
+                yield from _block(block, role, at)
 
 
-def _block(block: Mapping[str, Any], who: str, at: float) -> Iterator[Entry]:
+def _block(block: Mapping[str, Any], role: str, at: float) -> Iterator[Entry]:
     kind, text = block.get("type"), block.get("text")
     if kind in ("text", "input_text", "output_text") and isinstance(text, str):
-        yield Spoken(who=who, text=text, at=at)
+        yield Message(role=role, text=text, at=at)
     elif kind == "tool_use":
-        yield _called(block.get("id"), block.get("name"), block.get("input"), at)
+        yield _call(block.get("id"), block.get("name"), block.get("input"), at)
     elif kind == "tool_result":
         failed = block.get("is_error") is True
-        yield Returned(call=str(block.get("tool_use_id")), failed=failed, at=at)
+        yield CallResult(id=str(block.get("tool_use_id")), failed=failed, at=at)
 
 
-def _called(call: Any, tool: Any, given: Any, at: float) -> Called:
-    if isinstance(given, str):
+def _call(id: Any, tool: Any, args: Any, at: float) -> Call:
+    if isinstance(args, str):
         try:
-            given = orjson.loads(given)
+            args = orjson.loads(args)
         except orjson.JSONDecodeError:
-            given = {"input": given}
-    args = given if isinstance(given, dict) else {}
-    return Called(call=str(call), tool=str(tool), args=args, at=at)
+            args = {"input": args}
+    args = args if isinstance(args, dict) else {}
+    return Call(id=str(id), tool=str(tool), args=args, at=at)
 
 
 def _failed(output: Any) -> bool | None:
-    """Codex tells a command's exit status in words, or in a table beside its output."""
+    """Codex gives a command's exit status in words, or in a table next to its output."""
     if isinstance(output, dict):
         output = orjson.dumps(output).decode(errors="replace")
     if not isinstance(output, str):
         return None
-    found = _EXIT.search(output[:_LOOKED_AT]) or _EXIT.search(output[-_LOOKED_AT:])
-    return int(found[1]) != 0 if found else None
+    status = _EXIT.search(output[:_EXIT_CHARS]) or _EXIT.search(output[-_EXIT_CHARS:])
+    return int(status[1]) != 0 if status else None
 
 
-def _time_of(said: Any) -> float:
+def _time_of(value: Any) -> float:
     try:
-        return datetime.fromisoformat(said).timestamp() if isinstance(said, str) else 0.0
+        return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else 0.0
     except ValueError:
         return 0.0

@@ -1,5 +1,5 @@
-"""Candidates from a repository's history: commits that say why, with the files they touched, so
-that reading a file brings up why it is as it is."""
+"""Proposals from a repository's history: commits that give a reason, with the files that they
+touch, so that an agent that reads a file learns why it is as it is."""
 
 import re
 import secrets
@@ -15,18 +15,18 @@ from upwell.ground.project import repository_of
 MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
 MAX_TOUCHED = 25
-MIN_SAID_CHARS = 40
-SECONDS = 60
-_SAFE = (
+MIN_MESSAGE_CHARS = 40
+TIMEOUT_SECONDS = 60
+_SAFE_OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "log.showSignature=false"),
     *("-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", "--no-pager"),
 )
-"""A repository's own configuration can name programs: none of them is run."""
-_ALONE = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
-"""Objects that are not there stay away: fetching them runs what the configuration names. Unlike
-`protocol.allow` this outweighs what the repository allows itself."""
+"""A repository's own configuration can name programs. These options keep git from running them."""
+_SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
+"""Missing objects are not fetched, since that runs programs of the configuration. Unlike
+`protocol.allow`, the variables override the repository's own settings."""
 _LATEST = 4e9
-"""No commit is from after 2096; its time is whatever its author wrote."""
+"""In 2096. A commit's time is whatever its author wrote."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -41,74 +41,83 @@ _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
 
 
 def proposals_from(folder: Path, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
-    """What the last `commits` commits propose, oldest first; `environment` is the user's.
+    """Proposals from the last `commits` commits, oldest first; `environment` is the user's.
 
     Raises:
-        UsageError: it is no repository, or git cannot read it.
+        UsageError: the folder is in no repository, or git cannot read it.
     """
     root = repository_of(str(folder))
     if root is None:
-        raise UsageError(f"{folder} lies in no git repository", hint="upwell learn git PATH")
-    found = [one for entry in _log(root, commits, environment) if (one := _proposal(entry, root))]
-    return found[::-1]
+        raise UsageError(f"{folder} is in no git repository", hint="upwell learn git PATH")
+    return proposals_of(root, commits, environment)
+
+
+def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
+    """The same for the repository at `root`, which may be bare.
+
+    Raises:
+        UsageError: git cannot read it.
+    """
+    log = _log(root, commits, environment)
+    return [proposal for entry in log if (proposal := _proposal(entry, root))][::-1]
 
 
 def _log(
     root: str, commits: int, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, float, str, tuple[str, ...]]]:
-    """Commit, time, message and touched files of each, newest first."""
+    """Hash, time, message and touched files of each commit, newest first."""
     mark = secrets.token_hex(16)
     command = [
-        *("git", *_SAFE, "-C", root, "log", f"-{commits}", *_PLAIN),
+        *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
         *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--"),
     ]
     parts = _output(command, root, environment).split(mark)
-    for said, rest in zip(parts[1::2], parts[2::2], strict=False):
-        sha, at, message = said.split(" ", 2)
-        files = tuple(name.strip("\n") for name in rest.split("\0") if name.strip("\n"))
+    for head, names in zip(parts[1::2], parts[2::2], strict=False):
+        sha, at, message = head.split(" ", 2)
+        files = tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n"))
         yield sha, min(float(at), _LATEST) if at.isdecimal() else 0.0, message, files
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> str:
-    """What git prints, alone with the repository's files.
+    """The output of git, which runs with nothing but the repository's files.
 
     Raises:
-        UsageError: it is not installed, or failed.
+        UsageError: git is not installed, or failed.
     """
-    own = {name: value for name, value in environment.items() if not _leads_astray(name)}
+    inherited = {name: value for name, value in environment.items() if not _redirects_git(name)}
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             command,
-            env={**own, **_ALONE},
+            env={**inherited, **_SAFE_ENVIRONMENT},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=TIMEOUT_SECONDS,
             check=True,
         )
     except FileNotFoundError as error:
         raise UsageError("git is not installed", hint="install it to learn from history") from error
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise UsageError(f"git cannot read {root}: {error}", hint="try `git log` there") from error
-    return done.stdout.decode("utf-8", "replace")
+    return process.stdout.decode("utf-8", "replace")
 
 
-def _leads_astray(name: str) -> bool:
-    """Would it have git read another repository, as it does in a hook, or start a program?"""
+def _redirects_git(name: str) -> bool:
+    """Does the variable make git read another repository (as in a git hook) or run a program?"""
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
 def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Proposal | None:
-    """A commit that says why; None for the others."""
+    """The proposal of a commit that gives a reason, None for any other."""
     sha, at, message, files = entry
     subject, _, body = message.strip().partition("\n")
-    said = " ".join(_TRAILER.sub("", body).split())
-    whole = f"{subject.strip()}. {said}" if said else subject.strip()
-    if _DULL.match(subject) or len(whole) < MIN_SAID_CHARS or not gives_reasons(whole):
+    details = " ".join(_TRAILER.sub("", body).split())
+    text = f"{subject.strip()}. {details}" if details else subject.strip()
+    if _DULL.match(subject) or len(text) < MIN_MESSAGE_CHARS or not gives_reasons(text):
         return None
     if len(files) > MAX_TOUCHED:
         files = ()
     return Proposal(
-        text=whole if len(whole) <= MAX_TEXT_CHARS else whole[: MAX_TEXT_CHARS - 1] + "…",
+        text=text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…",
         source=f"git:{sha[:12]}",
         why="a commit that says why",
         namespace="learnings" if _LABEL.match(subject) else "decisions",

@@ -1,7 +1,6 @@
-"""The inbox: what was proposed and not yet kept or refused. Nothing in it is ever surfaced."""
+"""The inbox: memories that were proposed and not yet accepted or refused. None is ever surfaced."""
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -11,16 +10,16 @@ import orjson
 
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import exclusively, read_whole, write_whole, writing
-from upwell.ground.types import Memory, Provenance, Trust
+from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 500
-MAX_REFUSED = 5_000
+MAX_SETTLED = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """Something that might be worth keeping. `source` says where it comes from (`git:3f2a1c0`,
-    `claude`), `why` by which rule it was found."""
+    """A possible memory. `source` is its origin (`git:3f2a1c0`, `claude`), `why` the rule that
+    found it."""
 
     text: str
     source: str
@@ -33,12 +32,12 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """The same for the same text of the same project."""
-        said = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
-        return "p" + hashlib.sha256(said.encode("utf-8", "replace")).hexdigest()[:11]
+        """Equal for equal texts of one project."""
+        identity = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
+        return "p" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:11]
 
     def memory(self) -> Memory:
-        """What is kept when the user accepts: the user then stands behind it."""
+        """The memory that an accepted proposal becomes. The user then vouches for it."""
         return Memory(
             id=self.id,
             text=self.text,
@@ -53,22 +52,22 @@ class Proposal:
 
 
 class Inbox:
-    """Proposals in a file, shared by every process. `mask` takes secrets out of a text before it is
-    written; `path` is 0600 in the home."""
+    """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
+    a text before it is written."""
 
     def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
         self._path = path
         self._mask = mask
 
     def waiting(self) -> list[Proposal]:
-        """The oldest first."""
+        """The open proposals, oldest first."""
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def propose(self, proposals: Iterable[Proposal]) -> int:
-        """Put in those that are new and were not refused or kept before. Gives how many."""
+        """Add the proposals that are neither open nor settled already. Returns their number."""
         with exclusively(self._path):
-            held = self._read()
-            known = {entry["id"] for entry in held["waiting"]} | set(held["settled"])
+            content = self._read()
+            known = {entry["id"] for entry in content["waiting"]} | set(content["settled"])
             fresh = {}
             for proposal in proposals:
                 entry = asdict(proposal) | {"text": self._mask(proposal.text)}
@@ -76,57 +75,54 @@ class Inbox:
                 if entry["id"] not in known:
                     fresh[entry["id"]] = entry
             if fresh:
-                held["waiting"] = [*held["waiting"], *fresh.values()][-MAX_WAITING:]
-                self._write(held)
+                content["waiting"] = [*content["waiting"], *fresh.values()][-MAX_WAITING:]
+                self._write(content)
         return len(fresh)
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """Those with these ids, all when there are none named.
+        """The proposals with these ids; all of them where no id is given.
 
         Raises:
-            UsageError: there is no such proposal.
+            UsageError: an id is unknown.
         """
         waiting = {proposal.id: proposal for proposal in self.waiting()}
-        if unknown := [one for one in ids if one not in waiting]:
+        if unknown := [id for id in ids if id not in waiting]:
             raise UsageError(
-                f"there is no proposal {unknown[0]!r}", hint="`upwell inbox` lists them"
+                f"proposal {unknown[0]!r} does not exist", hint="`upwell inbox` lists them"
             )
-        return [waiting[one] for one in ids or waiting]
+        return [waiting[id] for id in ids or waiting]
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
-        """Take these out; they are not proposed again. Those that are gone are left out."""
+        """Remove these proposals for good: they are not proposed again. Returns those that were
+        still open."""
         with exclusively(self._path):
-            held = self._read()
-            waiting = {entry["id"]: entry for entry in held["waiting"]}
-            taken = [waiting.pop(one) for one in ids if one in waiting]
-            held["waiting"] = list(waiting.values())
-            settled = [*held["settled"], *(entry["id"] for entry in taken)]
-            held["settled"] = list(dict.fromkeys(settled))[-MAX_REFUSED:]
-            self._write(held)
-        return [_proposal(entry) for entry in taken]
+            content = self._read()
+            waiting = {entry["id"]: entry for entry in content["waiting"]}
+            removed = [waiting.pop(id) for id in ids if id in waiting]
+            content["waiting"] = list(waiting.values())
+            settled = [*content["settled"], *(entry["id"] for entry in removed)]
+            content["settled"] = list(dict.fromkeys(settled))[-MAX_SETTLED:]
+            self._write(content)
+        return [_proposal(entry) for entry in removed]
 
     def _read(self) -> dict[str, Any]:
         try:
-            held = orjson.loads(read_whole(self._path))
-            return {"waiting": list(held["waiting"]), "settled": list(held["settled"])}
+            content = orjson.loads(read_whole(self._path))
+            return {"waiting": list(content["waiting"]), "settled": list(content["settled"])}
         except FileNotFoundError:
             return {"waiting": [], "settled": []}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreUnwritable(
-                f"{self._path} cannot be read: {error}", hint="move it away; it is made anew"
+                f"{self._path} cannot be read: {error}",
+                hint="move it away; upwell creates a new one",
             ) from error
 
-    def _write(self, held: Mapping[str, Any]) -> None:
+    def _write(self, content: Mapping[str, Any]) -> None:
         with writing(self._path):
-            write_whole(self._path, orjson.dumps(held).decode())
-
-
-def now() -> float:
-    """When something was said that does not say so itself."""
-    return time.time()
+            write_whole(self._path, orjson.dumps(content).decode())
 
 
 def _proposal(entry: Mapping[str, Any]) -> Proposal:
     known = {field.name for field in fields(Proposal)}
-    given = {name: value for name, value in entry.items() if name in known}
-    return Proposal(**{**given, "paths": tuple(given.get("paths") or ())})
+    values = {name: value for name, value in entry.items() if name in known}
+    return Proposal(**{**values, "paths": tuple(values.get("paths") or ())})

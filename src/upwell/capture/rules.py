@@ -1,5 +1,5 @@
-"""Plain rules that find what may be worth keeping in what was said. Precision comes first: whoever
-reads an inbox full of noise stops reading it."""
+"""Plain rules that find sentences worth proposing as memories. Precision comes first: nobody goes
+on reading an inbox full of noise."""
 
 import re
 from collections.abc import Iterator
@@ -35,39 +35,39 @@ _REASON = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A sentence, which rule it met, and the namespace that fits."""
+class Finding:
+    """A sentence, the rule that found it, and the namespace for it."""
 
     text: str
     why: str
     namespace: str
 
 
-def said_by_user(text: str) -> Iterator[Found]:
-    """Standing rules and decisions in what the user said."""
+def user_findings(text: str) -> Iterator[Finding]:
+    """Standing rules and decisions in a message of the user."""
     for sentence in sentences(text):
         if _STANDING.search(sentence):
-            yield Found(sentence, "standing rule", "patterns")
+            yield Finding(sentence, "standing rule", "patterns")
         elif _DECISION.search(sentence):
-            yield Found(sentence, "decision", "decisions")
+            yield Finding(sentence, "decision", "decisions")
 
 
-def said_by_agent(text: str) -> Iterator[Found]:
-    """Causes and decisions in what the agent said."""
+def agent_findings(text: str) -> Iterator[Finding]:
+    """Causes and decisions in a message of the agent."""
     for sentence in sentences(text):
         if _CAUSE.search(sentence):
-            yield Found(sentence, "cause found", "learnings")
+            yield Finding(sentence, "cause found", "learnings")
         elif re.match(r"decision:", sentence, re.IGNORECASE):
-            yield Found(sentence, "decision", "decisions")
+            yield Finding(sentence, "decision", "decisions")
 
 
 def gives_reasons(text: str) -> bool:
-    """Does it say why something is as it is?"""
+    """Does the text explain why something is as it is?"""
     return bool(_REASON.search(text))
 
 
 def sentences(text: str) -> Iterator[str]:
-    """The sentences of a text that could stand alone: no questions, no code, no fragments."""
+    """The sentences that can stand alone: no questions, no code, no fragments."""
     for part in _SENTENCE.split(_without_code(text)):
         sentence = " ".join(_MARKS.sub("", part).split())
         if MIN_CHARS <= len(sentence) <= MAX_CHARS and not _QUESTION.search(sentence):

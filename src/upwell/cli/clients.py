@@ -1,4 +1,4 @@
-"""init · eject; and `add --from-clients`: the servers that agents have configured."""
+"""init · eject, and `add --from-clients`: servers from the agents' own configuration."""
 
 import os
 import sys
@@ -13,11 +13,9 @@ if TYPE_CHECKING:
     from upwell.hosts.install import Plan
     from upwell.setup.takeover import Clients, Takeover
 
-Apply = Annotated[bool, typer.Option("--apply", help="Write it; else it is only shown.")]
-Project = Annotated[
-    bool, typer.Option("--project", help="Also what this folder configures for agents.")
-]
-NO_AGENT = "no agent that upwell knows is here; any other one takes the command `upwell serve`"
+Apply = Annotated[bool, typer.Option("--apply", help="Write the change; without it, only show it.")]
+Project = Annotated[bool, typer.Option("--project", help="Include agent settings in this folder.")]
+NO_AGENT = "no known agent found; configure any other agent to run `upwell serve`"
 
 
 def register(app: typer.Typer) -> None:
@@ -26,9 +24,8 @@ def register(app: typer.Typer) -> None:
 
 
 def init(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Put upwell in front of the MCP servers that agents here have. They move into config.toml,
-    all of them for every agent, and each agent gets one server, upwell. Shows the change; --apply
-    writes it."""
+    """Put upwell in front of the MCP servers of every agent on this machine. The servers move to
+    config.toml, and each agent gets one server: upwell. Shows the change; --apply writes it."""
     found = _clients(project)
     plan = found.taking_over()
     changes = [file for file in plan.files if file.changes]
@@ -43,9 +40,9 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
         elif plan.config.changes:
             say(f"wrote {plan.config.path}")
         if not changes and not plan.refused:
-            say("nothing to do: every agent here has upwell" if plan.files else NO_AGENT)
+            say("nothing to do: every agent already uses upwell" if plan.files else NO_AGENT)
         elif changes and not apply:
-            note("upwell: nothing was written; --apply writes it")
+            note("upwell: nothing was written; add --apply to write it")
         if not apply:
             _refuse(plan.refused)
     if apply:
@@ -55,36 +52,36 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 
 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Give the agents their servers back. The old bytes where nobody changed the file since, else
-    only our entry is taken out and theirs are put back. Shows the change; --apply writes it."""
+    """Give the agents their servers back. A file that has not changed since gets its old bytes; in
+    any other, only upwell's entry is replaced. Shows the change; --apply writes it."""
     found = _clients(project)
     plans, refused = found.giving_back()
     if as_json:
         files = [{"file": str(p.path), "diff": _diff(found, p)} for p in plans]
         say_json({"applied": apply, "files": files, "refused": refused})
     elif not plans and not refused:
-        say("no agent has upwell")
+        say("no agent uses upwell")
     elif not apply:
         _show(found, plans)
-        note("upwell: nothing was written; --apply writes it")
+        note("upwell: nothing was written; add --apply to write it")
     if apply:
         _write(found, plans, refused, quiet=as_json)
         if plans and not as_json:
-            say("config.toml keeps its servers; `upwell remove NAME` takes one out")
+            say("the servers stay in config.toml; `upwell remove NAME` removes one")
     else:
         _refuse(refused)
 
 
 def add_from_clients(project: bool) -> None:
-    """Take the servers over into config.toml, and leave the agents' files as they are."""
+    """Copy the agents' servers to config.toml. The agents' files stay unchanged."""
     found = _clients(project)
     plan = found.taking_over(moving=False)
     found.take(plan)
     _say_servers(plan)
     if plan.taken:
-        say(f"wrote {plan.config.path}; the agents' own files are as they were")
+        say(f"wrote {plan.config.path}; the agents' own files are unchanged")
     else:
-        say("nothing to take over")
+        say("no servers to add")
     _refuse(plan.refused)
 
 
@@ -93,7 +90,7 @@ def _say_servers(plan: "Takeover") -> None:
         if server.left:
             say(f"{server.client}: {server.original} stays: {server.left}")
         else:
-            known = ", which upwell has already" if server.known else ""
+            known = " (already in upwell)" if server.known else ""
             say(f"{server.client}: {server.original} → {server.name}{known}")
 
 
@@ -104,7 +101,7 @@ def _show(found: "Clients", plans: "list[Plan]") -> None:
 
 
 def _diff(found: "Clients", plan: "Plan") -> str:
-    from upwell.ground.redact import redact
+    from upwell.ground.secrets.redact import redact
     from upwell.ground.settings import masked
 
     shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
@@ -112,7 +109,7 @@ def _diff(found: "Clients", plan: "Plan") -> str:
 
 
 def _write(found: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
-    """Write what can be written; what cannot is named, and the others go on."""
+    """Write each plan. A plan that fails is reported, and the rest go on."""
     from upwell.ground.errors import UpwellError
 
     refused = dict(refused)
@@ -125,7 +122,7 @@ def _write(found: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet
         if not quiet:
             say(f"wrote {plan.path}" if plan.after is not None else f"removed {plan.path}")
             if backup:
-                say(f"what it was is in {backup}")
+                say(f"backup: {backup}")
     _refuse(refused)
 
 
@@ -159,12 +156,14 @@ def _as_json(
 
 def _clients(project: bool) -> "Clients":
     from upwell.config import load
-    from upwell.hosts.base import Where
+    from upwell.hosts.installation import Installation
     from upwell.setup.takeover import Clients
 
     config = load()
     beside = Path(sys.executable).with_name("upwell")
     program = (str(beside),) if beside.is_file() else (sys.executable, "-m", "upwell")
-    where = Where(folder=Path.home(), environment=config.environment, command=(*program, "serve"))
+    installation = Installation(
+        user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
+    )
     folder = Path(os.getcwd()).resolve() if project else None
-    return Clients(where, config.home.prepare(), folder)
+    return Clients(installation, config.home.prepare(), folder)

@@ -1,6 +1,5 @@
 """daemon start|stop|status|run"""
 
-import os
 import sys
 import time
 from typing import Annotated, Any
@@ -19,25 +18,17 @@ def register(app: typer.Typer) -> None:
 
 
 @daemon.command("run")
-def run(
-    from_hook: Annotated[bool, typer.Option("--from-hook", hidden=True)] = False,
-) -> None:
-    """Be the daemon, in this terminal. Hooks start it by themselves."""
-    import asyncio
+def run() -> None:
+    """Run the daemon in the foreground. Hooks start it on their own."""
+    from upwell.app.daemon import run_or_replace
 
-    from upwell.app.daemon import replace_hung, run_daemon
-
-    if from_hook:
-        os.chdir("/")
-        os.closerange(3, 256)
-    if asyncio.run(run_daemon()) or (replace_hung() and asyncio.run(run_daemon())):
-        return
-    note("upwell: there is a daemon of this home already")
+    if not run_or_replace():
+        note("upwell: a daemon already runs for this home")
 
 
 @daemon.command("start")
 def start() -> None:
-    """Start the daemon of this home, if it does not run."""
+    """Start the daemon of this home unless it runs already."""
     import subprocess
 
     from upwell.hook.control import daemon_at
@@ -57,17 +48,19 @@ def start() -> None:
         time.sleep(0.1)
         found = daemon_at(default_home())
     if found is None or not found.answers:
-        raise StoreUnwritable("the daemon did not start", hint="the log says why; `upwell doctor`")
+        raise StoreUnwritable(
+            "the daemon did not start", hint="see the log, or run `upwell doctor`"
+        )
     say(f"the daemon of {found.home} runs as process {found.pid}")
 
 
 @daemon.command("stop")
 def stop(
     everything: Annotated[
-        bool, typer.Option("--all", help="Those of every home of yours.")
+        bool, typer.Option("--all", help="Stop the daemons of all your homes.")
     ] = False,
 ) -> None:
-    """End the daemon of this home. The next hook starts it again."""
+    """Stop the daemon of this home. The next hook starts it again."""
     from upwell.hook.control import daemon_at, end, running
     from upwell.hook.place import default_home
 
@@ -78,15 +71,15 @@ def stop(
     for each in found:
         if not end(each):
             raise StoreUnwritable(
-                f"the daemon of {each.home} (process {each.pid}) does not end",
+                f"the daemon of {each.home} (process {each.pid}) does not stop",
                 hint=f"kill -9 {each.pid}",
             )
-        say(f"ended the daemon of {each.home} (process {each.pid})")
+        say(f"stopped the daemon of {each.home} (process {each.pid})")
 
 
 @daemon.command("status")
 def status(as_json: Json = False) -> None:
-    """Show every daemon of this user, whatever home it serves."""
+    """List your daemons, one for each home."""
     from upwell.hook.control import running
 
     rows: list[dict[str, Any]] = [

@@ -1,4 +1,4 @@
-"""dashboard: what upwell did and knows, in a browser."""
+"""dashboard"""
 
 from typing import Annotated
 
@@ -13,17 +13,17 @@ def register(app: typer.Typer) -> None:
 
 
 def dashboard(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="0: any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="0 takes any free port.")] = 0,
     open_it: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the browser, or print the address only.")
+        bool, typer.Option("--open/--no-open", help="Open the browser, or only print the address.")
     ] = True,
 ) -> None:
-    """Show what upwell did, said and saved, in a browser. Until Ctrl-C."""
+    """Show decisions, memories and savings in a browser. Ctrl-C ends it."""
     from upwell.app.dashboard import serve_dashboard
 
     def opened(address: str) -> None:
         say(address)
-        note("upwell: the address holds your token; Ctrl-C ends the page")
+        note("upwell: the address contains your token; Ctrl-C stops the server")
         if open_it:
             import webbrowser
 

@@ -7,11 +7,11 @@ import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import folder, run
-from upwell.ground.text.counts import counted
+from upwell.ground.text.format import counted
 
 config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
 
-cache = typer.Typer(help="Answers of servers that were kept.", no_args_is_help=True)
+cache = typer.Typer(help="Cached server responses.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def backup(as_json: Json = False) -> None:
-    """Copy the memory now, while everything goes on. A copy a day is made anyway."""
+    """Back up the memory now. upwell also makes a backup every day."""
     from upwell.app import back_up
 
     copies = run(back_up())
@@ -30,25 +30,25 @@ def backup(as_json: Json = False) -> None:
         say_json({"backup": str(copies[0]), "kept": [str(path) for path in copies]})
         return
     say(str(copies[0]))
-    note(f"upwell: {len(copies)} kept; to go back: stop upwell, put one in place of memory.db")
+    note(f"upwell: {len(copies)} backups; to restore one, stop upwell and copy it over memory.db")
 
 
 @cache.callback()
-def answers() -> None:
-    """Answers of servers that were kept (`cache.tools`)."""
+def cached_responses() -> None:
+    """Responses cached by `cache.tools`."""
 
 
 @cache.command("clear")
 def clear() -> None:
-    """Forget them all."""
-    from upwell.app import forget_answers
+    """Clear the cache."""
+    from upwell.app import clear_cached_responses
 
-    say(f"forgot {counted(run(forget_answers()), 'kept answer')}")
+    say(f"cleared {counted(run(clear_cached_responses()), 'cached response')}")
 
 
 @config.command("show")
 def show(as_json: Json = False) -> None:
-    """Show every setting as a line of TOML, and where it comes from."""
+    """Print every setting as TOML, with its origin."""
     from upwell.config import load
 
     values = load().shown()
@@ -68,17 +68,19 @@ def show(as_json: Json = False) -> None:
 
 @config.command("check")
 def check() -> None:
-    """Read the configuration and say what is wrong with it."""
-    from upwell.app.ltm import server_of
-    from upwell.config import load
+    """Check the configuration and report every mistake in it."""
+    from upwell.app import config_mistakes
 
-    found = load()
-    server_of(found.ltm, str(found.home.root))
-    say(f"{found.home.config_file}: {len(found.values)} settings, all known")
+    config, mistakes = config_mistakes()
+    for mistake in mistakes:
+        note(f"upwell: {mistake}")
+    if mistakes:
+        raise typer.Exit(1)
+    say(f"{config.home.config_file}: {counted(len(config.values), 'setting')}, all valid")
 
 
 def doctor(as_json: Json = False) -> None:
-    """Look at every part and say what is wrong and what to do."""
+    """Check every part and say how to fix what is wrong."""
 
     from upwell.app import examine
 
@@ -98,7 +100,7 @@ def doctor(as_json: Json = False) -> None:
             {"part": part, "state": "ok" if ping.ok else "FAILED", "detail": ping.detail}
             for part, ping in findings.items()
         ]
-        table(("part", "state", "detail"), rows, "Nothing to look at.")
+        table(("part", "state", "detail"), rows, "No parts.")
         for part, ping in findings.items():
             if not ping.ok and ping.hint:
                 note(f"upwell: {part}: {ping.hint}")

@@ -13,16 +13,16 @@ from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.config import Config
-    from upwell.hosts.base import Http, Where
-    from upwell.hosts.install import Hooks, Plan
+    from upwell.hosts.install import Installer, Plan
+    from upwell.hosts.installation import HttpAddress, Installation
 
 hook = typer.Typer(
-    help="Set up what agents run at their events. `upwell hook HOST [EVENT]` answers one, from "
-    "stdin to stdout.",
+    help="Connect upwell to agents' own events. `upwell hook HOST [EVENT]` answers one event "
+    "from stdin on stdout.",
     no_args_is_help=True,
 )
-Host = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
-Apply = Annotated[bool, typer.Option("--apply", help="Write it; else it is only shown.")]
+HostName = Annotated[str, typer.Argument(metavar="HOST", help="`upwell hook hosts` lists them.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Write the change; without it, only show it.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,50 +31,55 @@ def register(app: typer.Typer) -> None:
 
 @hook.command("install")
 def install(
-    host: Host,
+    host: HostName,
     apply: Apply = False,
     http: Annotated[
         bool,
-        typer.Option("--http", help="Claude Code, Copilot: after a tool by request, no process."),
+        typer.Option(
+            "--http", help="Claude Code and Copilot: call the daemon over HTTP after tools."
+        ),
     ] = False,
 ) -> None:
-    """Put our hooks into an agent's configuration. Shows the change; writes it with --apply."""
+    """Add upwell's hooks to an agent's configuration. Shows the change; --apply writes it."""
     from upwell.config import load
-    from upwell.hosts.install import Hooks
+    from upwell.hosts import host_named
 
-    where, home = _where(http_of=host if http else ""), load().home.prepare()
-    hooks = Hooks(where, home.hooks_file)
-    plan = hooks.installing(host)
+    known, home = host_named(host), load().home.prepare()
+    installation = _installation(http=http, host=host)
+    installer = _installer(installation)
+    plan = installer.installing(host)
     if not plan.changes:
-        say(f"{plan.path} has them already")
+        say(f"{plan.path} already has the hooks")
         return
-    _show(hooks, plan, apply, secret=where.http.token if where.http else "")
+    _show(installer, plan, apply, secret=installation.http.token if installation.http else "")
     if not apply:
         return
-    if plan.todo:
-        say(f"now: {plan.todo}")
+    if plan.next_step:
+        say(f"next: {plan.next_step}")
     if http:
-        say(_over_http(host, str(home.token_file)))
+        setup = known.hooks.http_setup.format(token_file=shlex.quote(str(home.token_file)))
+        say(f"and: {setup} in its environment")
 
 
 @hook.command("uninstall")
-def uninstall(host: Host, apply: Apply = False) -> None:
-    """Take our hooks out of an agent's configuration, and nothing else."""
-    hooks = _hooks()
-    plan = hooks.uninstalling(host)
+def uninstall(host: HostName, apply: Apply = False) -> None:
+    """Remove upwell's hooks from an agent's configuration, and nothing else."""
+    installer = _installer(_installation())
+    plan = installer.uninstalling(host)
     if not plan.changes:
-        say(f"{plan.path} has none of ours")
+        say(f"{plan.path} has no upwell hooks")
         return
-    _show(hooks, plan, apply)
+    _show(installer, plan, apply)
 
 
 @hook.command("export")
-def export(host: Host, apply: Apply = False) -> None:
-    """Print the instruction for an agent without hooks, and for Claude Code a plugin folder; with
-    --apply they are written below this folder."""
+def export(host: HostName, apply: Apply = False) -> None:
+    """Print the instructions for an agent without hooks, or a plugin folder for Claude Code.
+    --apply writes them below this folder."""
+    from upwell.hosts import host_named
     from upwell.hosts.export import exported, shown, write
 
-    files = exported(host, _where())
+    files = exported(host_named(host), _installation())
     if not apply:
         raw(shown(files))
         return
@@ -84,19 +89,19 @@ def export(host: Host, apply: Apply = False) -> None:
 
 @hook.command("hosts")
 def hosts(as_json: Json = False) -> None:
-    """Show the agents we know, which of them are here, and where our hooks are."""
-    from upwell.hosts.agents import AGENTS
+    """List the supported agents, whether each is installed, and whether it has the hooks."""
+    from upwell.hosts import HOSTS
 
-    hooks = _hooks()
-    present, installed = hooks.present(), hooks.installed()
+    installer = _installer(_installation())
+    present, installed = installer.present(), installer.installed()
     rows = [
         {
             "host": name,
             "present": name in present,
             "installed": name in installed,
-            "file": str(hooks.path_of(name)),
+            "file": str(installer.path_of(name)),
         }
-        for name in AGENTS
+        for name in HOSTS
     ]
     if as_json:
         say_json({"hosts": rows})
@@ -104,70 +109,61 @@ def hosts(as_json: Json = False) -> None:
         table(("host", "present", "installed", "file"), rows, "No hosts.")
 
 
-def _over_http(host: str, token_file: str) -> str:
-    """What a host needs that posts to the daemon."""
-    from upwell.hosts.agents import OVER_HTTP
-    from upwell.hosts.base import TOKEN_VARIABLE
-
-    if OVER_HTTP[host].by_variable:
-        return f'and: export {TOKEN_VARIABLE}="$(cat {shlex.quote(token_file)})" in its environment'
-    return "and: export COPILOT_HOOK_ALLOW_LOCALHOST=1 in its environment"
-
-
-def _show(hooks: "Hooks", plan: "Plan", apply: bool, secret: str = "") -> None:
+def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -> None:
     raw(plan.diff.replace(secret, "***") if secret else plan.diff)
     if not apply:
-        note("upwell: nothing was written; --apply writes it")
+        note("upwell: nothing was written; add --apply to write it")
         return
-    backup = hooks.apply(plan)
+    backup = installer.apply(plan)
     say(f"wrote {plan.path}" if plan.after is not None else f"removed {plan.path}")
     if backup:
-        say(f"what it was is in {backup}")
+        say(f"backup: {backup}")
 
 
-def _hooks() -> "Hooks":
+def _installer(installation: "Installation") -> "Installer":
     from upwell.config import load
-    from upwell.hosts.install import Hooks
+    from upwell.hosts import HOSTS
+    from upwell.hosts.install import Installer
 
-    return Hooks(_where(), load().home.prepare().hooks_file)
+    files = {host.name: host.hooks for host in HOSTS.values()}
+    return Installer(installation, load().home.prepare().hooks_file, files)
 
 
-def _where(http_of: str = "") -> "Where":
+def _installation(*, http: bool = False, host: str = "") -> "Installation":
+    """What to install; with `http`, requests for `host`.
+
+    Raises:
+        UsageError: the host has no HTTP hooks, or no port is configured.
+    """
     from upwell.config import load
     from upwell.ground.home import usual_home
     from upwell.hook import client
     from upwell.hook.place import Place
-    from upwell.hosts.base import Where
+    from upwell.hosts.installation import Installation
 
     config = load()
-    http = _http(http_of, config) if http_of else None
-    return Where(
-        folder=Path.home(),
+    return Installation(
+        user_folder=Path.home(),
         environment=config.environment,
         command=(sys.executable, "-I", "-S", str(Path(client.__file__).resolve())),
         socket=Place(str(config.home.root)).socket,
-        http=http,
+        http=_http_address(host, config) if http else None,
         home="" if config.home.root == usual_home() else str(config.home.root),
     )
 
 
-def _http(host: str, config: "Config") -> "Http":
-    """Where the daemon takes requests.
-
-    Raises:
-        UsageError: this host makes none, or the daemon takes none.
-    """
-    from upwell.hosts.agents import OVER_HTTP
-    from upwell.hosts.base import Http
+def _http_address(host: str, config: "Config") -> "HttpAddress":
+    """The daemon's HTTP address."""
+    from upwell.hosts import HOSTS, host_named
+    from upwell.hosts.installation import HttpAddress
     from upwell.web.token import token_of
 
-    if host not in OVER_HTTP:
-        raise UsageError(
-            f"{host[:40]} has no hooks that are HTTP requests", hint=f"only {', '.join(OVER_HTTP)}"
-        )
+    if not host_named(host).hooks.http_setup:
+        able = ", ".join(known.name for known in HOSTS.values() if known.hooks.http_setup)
+        raise UsageError(f"{host} does not support HTTP hooks", hint=f"supported: {able}")
     if not config.hook.port:
         raise UsageError(
-            "no port is set for hooks over HTTP",
-            hint=f"write `hook.port = 47620` (or another free one) into {config.home.config_file}",
+            "`hook.port` is not set",
+            hint=f"add `hook.port = 47620` (or another free port) to {config.home.config_file}",
         )
-    return Http(port=config.hook.port, token=token_of(config.home.prepare().token_file))
+    return HttpAddress(port=config.hook.port, token=token_of(config.home.prepare().token_file))

@@ -1,4 +1,4 @@
-"""feedback · tune · explain: what was said of surfacings, what was learned of it, and why."""
+"""feedback · tune · explain"""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,9 +8,9 @@ import typer
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.names import memory_id as id_in
-from upwell.ground.text.times import iso
-from upwell.ground.types import Feedback, Rating
+from upwell.ground.text.format import iso
+from upwell.ground.types.surfacing import Feedback, Rating
+from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -22,53 +22,53 @@ def register(app: typer.Typer) -> None:
 
 
 def feedback(
-    surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="Its id, s_….")],
+    surfacing: Annotated[str, typer.Argument(metavar="SURFACING", help="A surfacing id, s_….")],
     rating: Annotated[str, typer.Argument(metavar="RATING", help=" · ".join(Rating))],
     memory: Annotated[
-        str | None, typer.Option(help="One memory of it; all of them without.")
+        str | None, typer.Option(help="Rate one memory; without it, all of them.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say whether what was said was worth it. What is shown follows."""
+    """Rate a surfacing. Ratings change what upwell says next."""
     from upwell.tools.feedback import noted
 
     if rating not in list(Rating):
         raise UsageError(f"{rating!r} is not a rating", hint=f"one of {', '.join(Rating)}")
-    said = Feedback(
+    rating_of_surfacing = Feedback(
         surfacing_id=surfacing,
         rating=Rating(rating),
         memory_id=id_in(memory) if memory else None,
     )
-    rated = with_app(lambda app: app.surfacer.rate(said))
+    rated = with_app(lambda app: app.surfacer.rate(rating_of_surfacing))
     if as_json:
         say_json(
             {
                 "surfacing_id": surfacing,
                 "rating": rating,
-                "memories": [one.memory for one in rated],
+                "memories": [item.memory for item in rated],
                 "tool": rated[0].tool if rated else None,
             }
         )
     else:
-        say(noted(rated, said.rating))
+        say(noted(rated, rating_of_surfacing.rating))
 
 
 def tune(
     apply: Annotated[
-        bool, typer.Option("--apply", help="Use it at once, in the sessions that run now, too.")
+        bool, typer.Option("--apply", help="Use it now, also in running sessions.")
     ] = False,
-    reset: Annotated[bool, typer.Option("--reset", help="Forget what was learned.")] = False,
+    reset: Annotated[bool, typer.Option("--reset", help="Forget everything learned.")] = False,
     memory: Annotated[
-        str | None, typer.Option(help="With --reset: only what stands against this memory.")
+        str | None, typer.Option(help="With --reset: only ratings of this memory.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what was learned of each tool. How sure surfacing must be beside it, how much of its
-    results is kept, what agents say was missing; and which memories are not offered any more."""
-    from upwell.surface.frame import harmless_line
+    """Show what upwell learned for each tool: the score that a memory needs, the budget for
+    results, what agents missed, and which memories are no longer offered."""
+    from upwell.surface.render import harmless_line
 
     if memory and not reset:
-        raise UsageError("--memory goes with --reset", hint="upwell tune --reset --memory ID")
+        raise UsageError("--memory needs --reset", hint="upwell tune --reset --memory ID")
     if reset:
         named = id_in(memory) if memory else None
         gone = with_app(lambda app: _reset(app, named))
@@ -76,7 +76,9 @@ def tune(
         return
     learned = with_app(lambda app: _learned(app, apply=apply))
     if apply:
-        note("upwell: running sessions take budgets up within a minute, thresholds at their calls")
+        note(
+            "upwell: running sessions pick up budgets within a minute, thresholds at the next call"
+        )
     if as_json:
         say_json(learned)
         return
@@ -92,46 +94,46 @@ def tune(
         for one in learned["tools"]
     ]
     columns = ("tool", "min_score", "suggested", "samples", "why", "budget")
-    table(columns, rows, "Nothing was learned yet.")
+    table(columns, rows, "Nothing learned yet.")
     for one in learned["tools"]:
         for missed in one["missing"]:
             note(
                 f"upwell: {one['tool']} lacked ({missed['kind']}): {harmless_line(missed['text'])}"
             )
     for one in learned["demoted"]:
-        note(f"upwell: {one['id']} is not offered any more: {one['negatives']:g} against it")
+        note(f"upwell: {one['id']} is no longer offered: {one['negatives']:g} negative ratings")
 
 
 async def _reset(app: "App", memory: str | None) -> int:
-    gone = await app.lessons.learned.reset(memory)
+    gone = await app.learning.learned.reset(memory)
     if memory and not gone and await app.memory.get(memory) is None:
         raise StoreError(f"no memory {memory!r}", hint="`upwell tune` and `upwell recall` show ids")
     return gone if memory else gone + await app.budgets.forget()
 
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
-    """What is in use and what the evidence suggests, by tool."""
+    """Thresholds and budgets in use, and what the evidence suggests, by tool."""
     from upwell.app.overview import demoted
 
     if apply:
         await app.budgets.ask()
-        await app.lessons.learned.apply()
+        await app.learning.learned.apply()
     if not app.config.learn.auto_tune:
-        note("upwell: learn.auto_tune is off: nothing of this is in use")
-    thresholds = {one.tool: one for one in await app.lessons.learned.thresholds()}
+        note("upwell: learn.auto_tune is off: none of this is in use")
+    thresholds = {one.tool: one for one in await app.learning.learned.thresholds()}
     budgets = {one.tool: one for one in await app.budgets.learned()}
     missed = await app.budgets.missed()
     tools: list[dict[str, Any]] = []
     for tool in sorted({*thresholds, *budgets, *missed}):
         known, budget = thresholds.get(tool), budgets.get(tool)
-        base = app.lessons.learned.min_score(tool)
+        base = app.learning.learned.min_score(tool)
         tools.append(
             {
                 "tool": tool,
                 "min_score": round(known.min_score if known else base, 4),
                 "suggested": round(known.suggested if known else base, 4),
                 "samples": known.samples if known else 0,
-                "why": known.why if known else "no surfacing was rated",
+                "why": known.why if known else "no ratings yet",
                 "budget_ratio": budget.ratio if budget else 1.0,
                 "budget_samples": budget.samples if budget else 0,
                 "missing": [
@@ -144,11 +146,11 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
 
 
 def explain(
-    number: Annotated[int, typer.Option("-n", min=1, help="How many of the latest.")] = 20,
+    number: Annotated[int, typer.Option("-n", min=1, help="Number of decisions.")] = 20,
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Tell why upwell spoke or kept silent lately. Call by call, the newest last."""
+    """Show why upwell spoke or stayed silent, one decision a line, newest last."""
     from upwell.app.overview import accounts, decisions
 
     async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":
@@ -159,7 +161,7 @@ def explain(
         say_json({"decisions": [one for one, _ in kept]})
         return
     if not kept:
-        note("Nothing was decided yet.")
+        note("No decisions yet.")
     for one, (head, *rest) in kept:
         say(f"{iso(one['at'])} {head}")
         for line in rest:

@@ -15,30 +15,28 @@ def register(app: typer.Typer) -> None:
 
 
 def login(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A server that has an address.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A server configured with --url.")],
     client_id: Annotated[
-        str, typer.Option(help="What the server calls us, where it was agreed on.")
+        str, typer.Option(help="Client id, if the server registered one for you.")
     ] = "",
-    port: Annotated[
-        int, typer.Option(help="Port on 127.0.0.1 that the browser comes back to.")
-    ] = 0,
+    port: Annotated[int, typer.Option(help="Port on 127.0.0.1 for the browser to return to.")] = 0,
     client_secret_env: Annotated[
-        str, typer.Option(help="A variable with a secret: log in as a machine, with no browser.")
+        str, typer.Option(help="Variable holding a client secret: sign in without a browser.")
     ] = "",
     issuer: Annotated[
-        str, typer.Option(help="The authorization server that may be told that secret.")
+        str, typer.Option(help="Authorization server that may receive the secret.")
     ] = "",
     no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Only print the address to open.")
+        bool, typer.Option("--no-browser", help="Only print the address.")
     ] = False,
 ) -> None:
-    """Log in at a server that wants OAuth, in your browser. It is renewed by itself afterwards."""
+    """Sign in to a server with OAuth in your browser. upwell renews the login from then on."""
     from upwell.app.login import log_in
 
     async def show(address: str) -> None:
         from upwell.setup.login import in_browser
 
-        note(f"upwell: open this address to log in at {name}, if no browser does:\n{address}")
+        note(f"upwell: to sign in to {name}, open this address if no browser opens:\n{address}")
         if not no_browser:
             await in_browser(address)
 
@@ -52,12 +50,12 @@ def login(
             issuer=issuer,
         )
     )
-    say(f"logged in at {name} ({made.described(time.time())})")
+    say(f"signed in to {name} ({made.described(time.time())})")
 
 
 def logout(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Forget the login at a server."""
+    """Sign out of a server."""
     from upwell.app.login import log_out
 
     found = run(log_out(name))
-    say(f"the login at {name} is forgotten" if found else f"nobody is logged in at {name}")
+    say(f"signed out of {name}" if found else f"not signed in to {name}")

@@ -1,4 +1,4 @@
-"""The `upwell` command: its verbs, and how errors become one line and an exit status."""
+"""The `upwell` command: its verbs, and errors as one line with an exit status."""
 
 import sys
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from upwell.cli import (
     logins,
     memories,
     notes,
+    replay,
     servers,
     stats,
     texts,
@@ -39,8 +40,8 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Puts what an agent already knows in front of it, and keeps out of its context what it "
-    "does not need.",
+    help="Reminds a coding agent of what was learned earlier, and keeps its context free of what "
+    "it does not need.",
 )
 for verbs in (
     demo,
@@ -52,6 +53,7 @@ for verbs in (
     texts,
     learning,
     stats,
+    replay,
     home,
     dashboard,
     daemon,
@@ -66,7 +68,7 @@ for verbs in (
 @app.callback(invoke_without_command=True)
 def upwell(
     context: typer.Context,
-    version: bool = typer.Option(False, "--version", help="Show the version and end."),
+    version: bool = typer.Option(False, "--version", help="Print the version."),
 ) -> None:
     if version:
         typer.echo(f"upwell {__version__}")
@@ -78,7 +80,7 @@ VERBS = frozenset(getattr(COMMAND, "commands", ()))
 
 
 def main(args: Sequence[str]) -> int:
-    """Run one command. Exit status: 0 done, 1 failed, 2 wrong usage."""
+    """Run one command and return the exit status: 0 done, 1 failed, 2 wrong usage."""
     try:
         result = COMMAND(list(args), standalone_mode=False)
     except typer.Exit as done:
@@ -86,12 +88,12 @@ def main(args: Sequence[str]) -> int:
     except typer.Abort:
         return FAILED
     except TyperException as error:
-        said = complaint(error)
-        if "\n" in said:
-            typer.echo(said)
+        message = complaint(error)
+        if "\n" in message:
+            typer.echo(message)
             return USAGE
         verb = f" {args[0]}" if args and args[0] in VERBS else ""
-        return _complain(said, f"see `upwell{verb} --help`", USAGE)
+        return _complain(message, f"see `upwell{verb} --help`", USAGE)
     except UsageError as error:
         return _complain(error.message, error.hint, USAGE)
     except UpwellError as error:

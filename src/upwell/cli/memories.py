@@ -11,15 +11,17 @@ from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.names import memory_id as id_in
 from upwell.ground.project import repository_of
-from upwell.ground.text.times import iso
-from upwell.ground.types import Cue, Door, Hit, Memory, Provenance, Scope, Surfacing
+from upwell.ground.text.format import iso
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Hit, Memory, Provenance, Scope
+from upwell.ground.types.surfacing import Surfacing
+from upwell.ground.uris import memory_id as id_in
 
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.memory.base import Added
-    from upwell.memory.documents import Progress
+    from upwell.memory.documents.recall import Progress
     from upwell.memory.topics import Topic
 
 MOST_FOUND, MOST_LISTED = 10, 100
@@ -31,27 +33,27 @@ def register(app: typer.Typer) -> None:
 
 
 def remember(
-    text: Annotated[
-        list[str], typer.Argument(metavar="TEXT", help="What to remember. `-` reads stdin.")
-    ],
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The memory. `-` reads stdin.")],
     namespace: Annotated[str, typer.Option(help="decisions, patterns, learnings …")] = "context",
-    tag: Annotated[list[str] | None, typer.Option(help="A tag; may be repeated.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag; repeatable.")] = None,
     path: Annotated[
-        list[str] | None, typer.Option(help="A file it is about; may be repeated.")
+        list[str] | None, typer.Option(help="A file that the memory is about; repeatable.")
     ] = None,
     pin: Annotated[
-        bool, typer.Option("--pin", help="A standing rule: told whenever a session begins.")
+        bool, typer.Option("--pin", help="A standing rule, given at every session start.")
     ] = False,
     supersedes: Annotated[
-        str | None, typer.Option(metavar="ID", help="The older memory that this one replaces.")
+        str | None, typer.Option(metavar="ID", help="The memory that this one replaces.")
     ] = None,
-    ttl: Annotated[str | None, typer.Option(help="Forget it after this time, like 30d.")] = None,
+    ttl: Annotated[
+        str | None, typer.Option(help="Expire after this time, for example 30d.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Keep a memory. Prints its id."""
-    said = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
+    """Store a memory and print its id."""
+    content = typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text)
     memory = Memory(
-        text=said,
+        text=content,
         namespace=namespace,
         tags=tuple(tag or ()),
         paths=tuple(path or ()),
@@ -61,14 +63,14 @@ def remember(
         supersedes=id_in(supersedes) if supersedes else None,
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
-    added, same = with_app(lambda app: _kept(app, memory))
+    added, identical_ids = with_app(lambda app: _added(app, memory))
     for rule in added.redacted:
-        note(f"upwell: a secret was masked before it was kept ({rule})")
+        note(f"upwell: a secret was masked before storing ({rule})")
     for other in added.duplicates:
         if other != memory.supersedes:
-            says = "holds this very text already" if other in same else "says nearly the same"
+            likeness = "has the same text" if other in identical_ids else "says nearly the same"
             note(
-                f"upwell: memory {other} {says}; both are kept: "
+                f"upwell: memory {other} {likeness}; both are stored: "
                 f"`upwell forget {added.id}` or `upwell forget {other}` removes one"
             )
     if as_json:
@@ -77,36 +79,36 @@ def remember(
         say(added.id)
 
 
-async def _kept(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
-    """What became of the memory, and the ids of those that hold the same text."""
+async def _added(app: "App", memory: Memory) -> "tuple[Added, set[str]]":
+    """Store a memory. Returns the outcome and the ids of older memories with the same text."""
     added = await app.memory.add(memory)
-    kept = await app.memory.get(added.id)
+    stored = await app.memory.get(added.id)
     others = [await app.memory.get(other) for other in added.duplicates]
-    return added, {one.id for one in others if one and kept and one.text == kept.text}
+    return added, {other.id for other in others if other and stored and other.text == stored.text}
 
 
 def recall(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="QUERY", help="What to look for; without it everything is listed."),
+        typer.Argument(metavar="QUERY", help="What to look for; omit it to list everything."),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("-k", min=1, max=1_000_000, help="How many at most: 10, listed 100."),
+        typer.Option(
+            "-k", min=1, max=1_000_000, help="At most this many: 10 for a query, 100 for a list."
+        ),
     ] = None,
     namespace: Annotated[str | None, typer.Option(help="Only in this namespace.")] = None,
     pinned: Annotated[bool, typer.Option("--pinned", help="List the standing rules.")] = False,
-    trash: Annotated[bool, typer.Option("--trash", help="List what was forgotten.")] = False,
+    trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search the memory of every project, or list it, newest first."""
+    """Search the memories of all projects, or list them, newest first."""
     from upwell.tools.recall import entry
 
     query = " ".join(words) if words else None
     if (query is not None) + pinned + trash > 1:
-        raise UsageError(
-            "a query, --pinned and --trash exclude each other", hint="give one of them"
-        )
+        raise UsageError("a query, --pinned and --trash exclude each other", hint="give only one")
     names = (namespace,) if namespace else ()
 
     async def work(app: "App") -> list[Hit]:
@@ -114,7 +116,7 @@ def recall(
             return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
         hits = await _recall(app, query, limit or MOST_FOUND, names, show)
         if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
-            note("upwell: standing rules are not searched: `upwell recall --pinned` lists them")
+            note("upwell: standing rules are not searched; `upwell recall --pinned` lists them")
         return hits
 
     with progress("reading documents") as show:
@@ -123,14 +125,14 @@ def recall(
         say_json({"hits": [entry(hit) for hit in hits]})
     else:
         columns = ("id", "score", "namespace", "date", "where", "text")
-        table(columns, [_row(hit) for hit in hits], "Nothing found.")
+        table(columns, [_row(hit) for hit in hits], "No memory found.")
 
 
 async def _listed(
     app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
-    """Memories as hits that nobody looked for: without a score, the superseded marked."""
-    from upwell.memory.successors import SUPERSEDED
+    """Memories as hits without a score, superseded ones marked."""
+    from upwell.memory.ranking.judge import SUPERSEDED
 
     if trash:
         found = await app.memory.store.trash(limit=limit)
@@ -148,16 +150,16 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """A person waits for documents that are new, however long it takes."""
+    """Hits for a query. Reads new documents first, however long that takes: a person is waiting."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:
-        note(f"upwell: documents are not up to date: {error}")
+        note(f"upwell: the document index is out of date: {error}")
     await app.embeddings.load()
-    hits = await app.memory.search(query, limit=limit, namespaces=names)
-    for place in app.recalls.missing:
-        note(f"upwell: searched without {place}")
-    return hits
+    found = await app.memory.find(query, limit=limit, namespaces=names)
+    for source in found.missing:
+        note(f"upwell: could not search {source}")
+    return list(found.hits)
 
 
 def _row(hit: Hit) -> dict[str, str]:
@@ -186,29 +188,32 @@ def _row(hit: Hit) -> dict[str, str]:
 def forget(
     memory_id: Annotated[str, typer.Argument(metavar="ID")],
     now: Annotated[
-        bool, typer.Option("--now", help="For good: out of the trash and every index, too.")
+        bool, typer.Option("--now", help="Delete for good, from the trash and every index.")
     ] = False,
 ) -> None:
-    """Put a memory in the trash, where it stays for 30 days."""
+    """Move a memory to the trash for 30 days."""
     memory_id = id_in(memory_id)
     if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
-        raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` shows ids")
+        raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
-        say(f"forgot {memory_id} for good; daily backups of before go within seven days")
+        say(f"deleted {memory_id} for good; older daily backups expire within seven days")
     else:
-        say(f"forgot {memory_id}; `upwell restore {memory_id}` brings it back")
+        say(f"forgot {memory_id}; `upwell restore {memory_id}` restores it")
 
 
 def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
-    """Bring a memory back from the trash."""
+    """Restore a memory from the trash."""
     memory_id = id_in(memory_id)
     if not with_app(lambda app: app.memory.restore(memory_id)):
-        raise StoreError(f"no memory {memory_id!r} in the trash", hint="it is kept for 30 days")
+        raise StoreError(
+            f"no memory {memory_id!r} in the trash",
+            hint="the trash keeps 30 days; `upwell recall --trash` lists it",
+        )
     say(f"restored {memory_id}")
 
 
 def topics(as_json: Json = False) -> None:
-    """Show what the memories are about. Tags, namespaces, and words that several share."""
+    """List the topics of the memories: tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
     async def work(app: "App") -> "list[Topic]":
@@ -223,7 +228,7 @@ def topics(as_json: Json = False) -> None:
         {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
         for t in found
     ]
-    table(("topic", "memories", "namespaces"), rows, "Nothing is remembered yet.")
+    table(("topic", "memories", "namespaces"), rows, "No memories yet.")
 
 
 def context(
@@ -231,40 +236,40 @@ def context(
         list[str] | None,
         typer.Argument(
             metavar="MESSAGE",
-            help="What the user said, `-` reads stdin; with --door session, nothing.",
+            help="The user's message. `-` reads stdin. Leave out for --door session.",
         ),
     ] = None,
     door: Annotated[str, typer.Option(help="ask, prompt or session.")] = "ask",
     form: Annotated[str, typer.Option("--format", help="digest or json.")] = "digest",
-    session: Annotated[str, typer.Option(help="Tell this session; without one, only look.")] = "",
+    session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what would be said to a message, or why nothing would."""
+    """Show what upwell would say to a message, or why it would stay silent."""
     if door not in (Door.ASK, Door.PROMPT, Door.SESSION):
         raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):
         raise UsageError(f"--format {form!r} is not a format", hint="digest or json")
     message = " ".join(words) if words else None
     if message is None and door != Door.SESSION:
-        raise UsageError("context needs a message", hint="only --door session has none")
-    said = typer.get_text_stream("stdin").read() if message == "-" else message
-    cue = Cue(door=Door(door), text=said or "", session=session, cwd=os.getcwd())
+        raise UsageError("context needs a message", hint="only --door session needs none")
+    text = typer.get_text_stream("stdin").read() if message == "-" else message
+    cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
     with_app(lambda app: _show_context(app, cue, as_json or form == "json"))
 
 
 async def _show_context(app: "App", cue: Cue, as_json: bool) -> None:
-    from upwell.surface.account import account_of
+    from upwell.surface.explain import account_of
     from upwell.surface.render import EMPTY_DIGEST
-    from upwell.tools.recall import NOTHING_IS_SEARCHED, described
+    from upwell.tools.recall import SWITCHED_OFF, described
 
     if cue.door == Door.ASK and not app.config.memory_context.enabled:
-        say(NOTHING_IS_SEARCHED)
+        say(SWITCHED_OFF)
         return
     if app.pause.holds(cue.session):
-        note("upwell: it is off: agents are told nothing unasked until `upwell on`")
+        note("upwell: upwell is off: nothing is surfaced until `upwell on`")
     outcome = await app.surfacer.surface(cue)
-    for place in outcome.missing:
-        note(f"upwell: searched without {place}")
+    for source in outcome.missing:
+        note(f"upwell: could not search {source}")
     if as_json:
         say_json(described(outcome))
         return

@@ -9,14 +9,14 @@ from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
-from upwell.ground.text.counts import counted
+from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
 
 
 stm = typer.Typer(
-    help="Short notes, in stm.json. One that nobody looks at is forgotten after 35 days.",
+    help="Short notes in stm.json. A note that is not viewed for 35 days is cleared.",
     no_args_is_help=True,
 )
 
@@ -27,23 +27,21 @@ def register(app: typer.Typer) -> None:
 
 @stm.command()
 def add(
-    content: Annotated[
-        str, typer.Argument(metavar="CONTENT", help="What to note. `-` reads stdin.")
-    ],
+    content: Annotated[str, typer.Argument(metavar="CONTENT", help="The note. `-` reads stdin.")],
     as_json: Json = False,
 ) -> None:
-    """Keep a note. Prints its id."""
-    from upwell.memory.origins import Origin
+    """Store a note and print its id."""
+    from upwell.memory.notes.file import Origin
     from upwell.tools.notes import ADDED, described
 
-    said = typer.get_text_stream("stdin").read() if content == "-" else content
+    text = typer.get_text_stream("stdin").read() if content == "-" else content
     origin = Origin(project=repository_of(os.getcwd()))
 
     async def work(app: "App") -> None:
-        entry, rules = app.notes.add(said, origin)
+        entry, rules = app.notes.add(text, origin)
         for rule in rules:
-            note(f"upwell: a secret was masked before it was kept ({rule})")
-        _tell(app, ADDED)
+            note(f"upwell: a secret was masked before storing ({rule})")
+        _report(app, ADDED)
         if as_json:
             say_json(described([entry])[0])
         else:
@@ -58,19 +56,19 @@ def search(
         str | None, typer.Argument(metavar="QUERY", help="Words that the note contains.")
     ] = None,
     note_id: Annotated[str | None, typer.Option("--id")] = None,
-    date: Annotated[str | None, typer.Option(help="The day it was made: YYYY-MM-DD, UTC.")] = None,
+    date: Annotated[str | None, typer.Option(help="Date of creation, YYYY-MM-DD in UTC.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Find notes. Those that are found count as looked at."""
+    """Find notes. A note that is found counts as viewed."""
     from upwell.tools.notes import NOTHING_FOUND, described
 
     async def work(app: "App") -> None:
         found = app.notes.search(query=query, id=note_id, date=date)
-        _tell(app, "" if found else NOTHING_FOUND)
+        _report(app, "" if found else NOTHING_FOUND)
         if as_json:
             say_json(described(found))
         else:
-            table(("id", "created_at", "content"), described(found), "Nothing found.")
+            table(("id", "created_at", "content"), described(found), "No note found.")
 
     with_app(work, tolerant=True)
 
@@ -82,8 +80,8 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
     async def work(app: "App") -> None:
         if not app.notes.delete(note_id):
-            raise StoreError(f"no note {note_id!r}", hint="`upwell stm search` shows ids")
-        _tell(app, DELETED)
+            raise StoreError(f"no note {note_id!r}", hint="`upwell stm search` lists ids")
+        _report(app, DELETED)
         say(note_id)
 
     with_app(work, tolerant=True)
@@ -91,20 +89,20 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Put aside what nobody has looked at for 35 days. Runs by itself once a day."""
+    """Clear notes not viewed for 35 days. Runs by itself once a day."""
 
     async def work(app: "App") -> None:
         gone = app.notes.clear()
-        _tell(app, "")
+        _report(app, "")
         days = app.notes.options.retention_days
-        aside = f"; for 30 days in {app.notes.trash}" if gone else ""
-        say(f"cleared {counted(gone, 'note')} not looked at for {days} days{aside}")
+        aside = f"; kept for 30 days in {app.notes.trash}" if gone else ""
+        say(f"cleared {counted(gone, 'note')} not viewed for {days} days{aside}")
 
     with_app(work, tolerant=True)
 
 
-def _tell(app: "App", status: str) -> None:
-    """What people want to know beside the data."""
+def _report(app: "App", status: str) -> None:
+    """Print remarks beside the data."""
     from upwell.tools.notes import moved
 
     if report := moved(app.notes):

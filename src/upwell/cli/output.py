@@ -1,4 +1,4 @@
-"""How the command line speaks: tables on a terminal, plain text in a pipe, JSON when asked."""
+"""Output: tables on a terminal, plain text in a pipe, JSON on request."""
 
 import json
 import sys
@@ -11,12 +11,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def say(text: str = "") -> None:
-    """One line for the user, harmless to a terminal."""
+    """Print a line on stdout, without control characters on a terminal."""
     typer.echo(_harmless(text) if sys.stdout.isatty() else _writable(text))
 
 
 def note(text: str) -> None:
-    """A remark beside the result, on stderr."""
+    """Print a remark on stderr."""
     typer.echo(_writable(text), err=True)
 
 
@@ -27,7 +27,7 @@ def say_json(value: Any) -> None:
 
 
 def raw(text: str) -> None:
-    """`text` as it is, byte for byte, without a newline of ours."""
+    """Print `text` byte for byte, without an added newline."""
     sys.stdout.flush()
     sys.stdout.buffer.write(text.encode("utf-8", "surrogatepass"))
     sys.stdout.buffer.flush()
@@ -57,7 +57,7 @@ def _cell(value: Any) -> str:
 
 
 def _harmless(text: str) -> str:
-    from upwell.surface.frame import harmless
+    from upwell.surface.render import harmless
 
     return harmless(text)
 

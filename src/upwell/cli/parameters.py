@@ -1,5 +1,5 @@
-"""How arguments and options are shown in `--help`, and what is said of one that is wrong: in the
-words of who types them, not with the names of types."""
+"""Arguments and options in `--help` and in error messages, in the user's words instead of type
+names."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,13 +12,13 @@ WORDS = {str: "TEXT", int: "N", list[str]: "TEXT"}
 
 
 def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
-    """The command of `app`, whose help names what to type by a word, like TEXT or N."""
+    """The command of `app`. Its help names each value with a word such as TEXT or N."""
     command = typer.main.get_command(app)
     assert isinstance(command, TyperCommand | TyperGroup)
     for parameter in _parameters(command):
         if isinstance(parameter, TyperArgument):
             parameter.metavar = parameter.metavar or (parameter.name or "").upper()
-            vars(parameter)["display_type_rich"] = _unsaid
+            vars(parameter)["display_type_rich"] = _no_type
             vars(parameter)["_usage_display_name"] = lambda it=parameter: _in_usage(it)
         elif isinstance(parameter, TyperOption):
             parameter.metavar = parameter.metavar or WORDS.get(_kind(parameter))
@@ -27,19 +27,19 @@ def worded(app: typer.Typer) -> TyperCommand | TyperGroup:
 
 
 def complaint(error: TyperException) -> str:
-    """What is wrong with a command line, and with which value of it."""
+    """A message that names the wrong value of a command line."""
     parameter = getattr(error, "param", None)
-    values = _refused(error)
+    values = _rejected(error)
     if values and isinstance(parameter, TyperOption) and _kind(parameter) is int:
         within = bounds(parameter)
-        wanted = f"a whole number, {within}" if within else "a whole number"
-        return f"{parameter.opts[-1]} is {values[0]!r}: must be {wanted}"
-    said = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
-    return said.rstrip(".") if "\n" not in said else said
+        expected = f"a whole number, {within}" if within else "a whole number"
+        return f"{parameter.opts[-1]} is {values[0]!r}: must be {expected}"
+    message = error.format_message() if isinstance(error, typer.BadParameter) else str(error)
+    return message.rstrip(".") if "\n" not in message else message
 
 
 def bounds(parameter: TyperOption | TyperArgument) -> str | None:
-    """The numbers that it may be, None where all are."""
+    """The allowed range in words; None where any number will do."""
     least, most = parameter.min, parameter.max
     if least is None:
         return None if most is None else f"{most} at most"
@@ -56,8 +56,8 @@ def _kind(parameter: TyperOption) -> Any:
     return parameter.type_descriptor.annotation
 
 
-def _refused(error: TyperException) -> list[Any]:
-    """The values that were no good, as they were typed."""
+def _rejected(error: TyperException) -> list[Any]:
+    """The rejected values, as typed."""
     faults: list[Any] = getattr(error.__cause__, "errors", list)()
     return [fault["input"] for fault in faults]
 
@@ -67,5 +67,5 @@ def _in_usage(argument: TyperArgument) -> str:
     return f"{name}..." if argument.nargs != 1 else f"{name}"
 
 
-def _unsaid(ctx: object) -> None:
-    """An argument's name says what it is; its type is not shown beside it."""
+def _no_type(ctx: object) -> None:
+    """Replaces Typer's type column: the name of an argument is enough."""

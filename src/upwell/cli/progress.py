@@ -1,4 +1,4 @@
-"""A bar on stderr while something takes its time; nothing where nobody watches."""
+"""A progress bar on stderr, only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -6,26 +6,26 @@ from contextlib import ExitStack, contextmanager
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None]]:
-    """Gives `show(done, total)`; the bar appears when it is first called."""
+def progress(title: str) -> Iterator[Callable[[int, int], None]]:
+    """Yields `show(done, total)`. The first call draws the bar."""
     with ExitStack() as bar:
         draw: Callable[[int, int], None] | None = None
 
         def show(done: int, total: int) -> None:
             nonlocal draw
-            draw = draw or _drawn(what, bar)
+            draw = draw or _drawn(title, bar)
             draw(done, total)
 
         yield show if sys.stderr.isatty() else lambda done, total: None
 
 
-def _drawn(what: str, until: ExitStack) -> Callable[[int, int], None]:
+def _drawn(title: str, stack: ExitStack) -> Callable[[int, int], None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
-    bar = until.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
-    task = bar.add_task(what, total=None)
+    bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+    task = bar.add_task(title, total=None)
 
     def draw(done: int, total: int) -> None:
         bar.update(task, completed=done, total=total)

@@ -1,18 +1,20 @@
-"""serve: the one verb that an agent starts, and waits for. Greets first, loads the rest after."""
+"""serve: answers the handshake first and loads the rest afterwards, since the agent waits."""
 
 import asyncio
 import os
 import sys
 
-from upwell.gateway.greeting import greeted, refused
+from upwell.gateway.front.handshake import answer_with_error, read_hello
 from upwell.ground.errors import UpwellError
 from upwell.wire.lines import open_stdio, read_lines
 
 
 def main(http: str | None = None) -> int:
-    """Run the gateway on stdin and stdout, or on `HOST:PORT`. Where it cannot start, one line on
-    stderr says why at once, every request on stdin is answered with that, and the exit status is
-    1."""
+    """Run the gateway on stdio or on `HOST:PORT` and return the exit status.
+
+    If the gateway cannot start, one line on stderr gives the reason, every request on stdin is
+    answered with that error, and the status is 1.
+    """
     try:
         if http is not None:
             return asyncio.run(_serve_http(http, os.getcwd()))
@@ -31,7 +33,7 @@ async def _serve_http(address: str, cwd: str) -> int:
 
 async def _serve(cwd: str) -> int:
     source, sink = await open_stdio()
-    lines, hello = await greeted(read_lines(source), sink)
+    lines, hello = await read_hello(read_lines(source), sink)
     from upwell.app import serve
 
     try:
@@ -39,6 +41,6 @@ async def _serve(cwd: str) -> int:
     except UpwellError as error:
         sys.stderr.write(f"upwell: {' '.join(str(error).split())}\n")
         sys.stderr.flush()
-        await refused(lines, sink, error)
+        await answer_with_error(lines, sink, error)
         return 1
     return 0

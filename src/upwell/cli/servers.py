@@ -22,10 +22,12 @@ def register(app: typer.Typer) -> None:
 def serve(
     http: Annotated[
         str | None,
-        typer.Option(metavar="HOST:PORT", help="Serve HTTP there: /mcp /hook /healthz /metrics."),
+        typer.Option(
+            metavar="HOST:PORT", help="Serve HTTP: /mcp /hook /dashboard /metrics /healthz."
+        ),
     ] = None,
 ) -> None:
-    """Run the gateway on stdin and stdout, or for many on HTTP."""
+    """Run the gateway on stdio, or for many clients over HTTP."""
     from upwell.cli.serve import main
 
     raise typer.Exit(main(http))
@@ -34,36 +36,41 @@ def serve(
 def add(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The prefix of its tools: NAME__tool.")
+        str, typer.Argument(metavar="NAME", help="Prefix for its tools: NAME__tool.")
     ] = "",
     env: Annotated[
-        list[str] | None, typer.Option(metavar="K=V", help="For its environment.")
+        list[str] | None,
+        typer.Option(metavar="K=V", help="An environment variable for the server; repeatable."),
     ] = None,
-    url: Annotated[str, typer.Option(help="Where a server on HTTP is.")] = "",
+    url: Annotated[str, typer.Option(help="Address of an HTTP server.")] = "",
     header: Annotated[
-        list[str] | None, typer.Option(metavar="K: V", help="For every request to it.")
+        list[str] | None,
+        typer.Option(metavar="K: V", help="A header for every request; repeatable."),
     ] = None,
-    transport: Annotated[str, typer.Option(help="http, or sse for servers of 2024.")] = "",
-    auth: Annotated[str, typer.Option(help="oauth where `upwell login` is needed.")] = "",
+    transport: Annotated[
+        str, typer.Option(help="http, or sse for servers that still use HTTP with SSE.")
+    ] = "",
+    auth: Annotated[str, typer.Option(help="oauth if the server needs `upwell login`.")] = "",
     from_clients: Annotated[
-        bool, typer.Option("--from-clients", help="All that agents on this machine have.")
+        bool, typer.Option("--from-clients", help="Add the servers of all agents on this machine.")
     ] = False,
     project: Annotated[
-        bool, typer.Option("--project", help="With --from-clients: this folder's, too.")
+        bool, typer.Option("--project", help="With --from-clients: also from this folder.")
     ] = False,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD ARGS", help="What to run.")
+        list[str] | None,
+        typer.Argument(metavar="-- CMD ARGS", help="Command that starts the server."),
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway. It is a command: upwell add NAME -- CMD ARGS…; an
-    address: upwell add NAME --url URL; or what the agents have: upwell add --from-clients"""
+    """Put an MCP server behind the gateway: a command (upwell add NAME -- CMD ARGS…), an address
+    (upwell add NAME --url URL), or the agents' own servers (upwell add --from-clients)."""
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
     line = [*(command or []), *context.args]
     if from_clients or project:
         if name or line or url or not from_clients:
-            raise UsageError("--from-clients takes no name and no command", hint="leave them out")
+            raise UsageError("--from-clients takes no name and no command", hint="omit them")
         add_from_clients(project)
         return
     if not name:
@@ -74,9 +81,11 @@ def add(
     if transport not in ("", "http", "sse"):
         raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
     if url and not url.startswith(("http://", "https://")):
-        raise UsageError(f"--url {url!r} is no address", hint="like https://example.org/mcp")
+        raise UsageError(
+            f"--url {url!r} is not an address", hint="for example https://example.org/mcp"
+        )
     if auth not in ("", "oauth") or (auth and not url):
-        raise UsageError("--auth is oauth, with --url", hint="then `upwell login NAME`")
+        raise UsageError("--auth takes oauth and needs --url", hint="then run `upwell login NAME`")
     path = add_server(
         name,
         line,
@@ -88,16 +97,16 @@ def add(
     )
     say(f"added {name} to {path}")
     if auth:
-        note(f"upwell: now `upwell login {name}`")
+        note(f"upwell: next, run `upwell login {name}`")
     if line and shutil.which(line[0]) is None:
-        note(f"upwell: {line[0]!r} is not on the PATH now; `upwell doctor` tries every server")
+        note(f"upwell: {line[0]!r} is not on the PATH; `upwell doctor` tries every server")
 
 
 def list_servers(as_json: Json = False) -> None:
-    """Show the MCP servers behind the gateway."""
+    """List the MCP servers behind the gateway."""
     from upwell.config import load
+    from upwell.ground.secrets.mask import masked_address, masked_words
     from upwell.ground.settings import masked
-    from upwell.ground.veil import veiled_address, veiled_words
     from upwell.wire.logins import Logins
 
     config = load()
@@ -105,8 +114,8 @@ def list_servers(as_json: Json = False) -> None:
     rows = [
         {
             "name": server.name,
-            "command": veiled_address(server.url)
-            or " ".join(veiled_words([server.command, *server.args])),
+            "command": masked_address(server.url)
+            or " ".join(masked_words([server.command, *server.args])),
             "env": masked(f"server.{server.name}.env", dict(server.env)),
             "enabled": server.enabled,
             "login": logins.described(server.name, server.url) if server.auth == "oauth" else "",
@@ -121,14 +130,14 @@ def list_servers(as_json: Json = False) -> None:
 
 
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Take an MCP server out of the gateway."""
+    """Remove an MCP server from the gateway."""
     from upwell.setup.servers import remove_server
 
     say(f"removed {name} from {remove_server(name)}")
 
 
 def on(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Go on after `upwell off`."""
+    """Resume after `upwell off`."""
     from upwell.app import resume
 
     resume(session)
@@ -136,7 +145,7 @@ def on(session: Annotated[str | None, typer.Option(help="Only this session.")] =
 
 
 def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Pause everything. Calls pass through untouched, nothing is surfaced."""
+    """Pause upwell: calls pass through untouched and nothing is surfaced."""
     from upwell.app import pause
 
     pause(session)
@@ -145,17 +154,19 @@ def off(session: Annotated[str | None, typer.Option(help="Only this session.")] 
 
 
 def _header(text: str) -> tuple[str, str]:
-    """A header as curl takes it, `Name: value`; or as the environment, `Name=value`."""
+    """A header as curl writes it, `Name: value`, or as `Name=value`."""
     name, colon, value = text.partition(":")
     if not colon or "=" in name:
         return _pair(text)
     if not name.strip():
-        raise UsageError(f"{text!r} has no name", hint='like --header "Authorization: Bearer …"')
+        raise UsageError(
+            f"{text!r} has no name", hint='for example --header "Authorization: Bearer …"'
+        )
     return name.strip(), value.strip()
 
 
 def _pair(text: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise UsageError(f"{name!r} is not K=V", hint="e.g. --env REGION=eu")
+        raise UsageError(f"{name!r} is not K=V", hint="for example --env REGION=eu")
     return name, value

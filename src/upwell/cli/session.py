@@ -1,4 +1,4 @@
-"""One command's life: build the app, do the work, close it."""
+"""Running one command: build the app, do the work, close the app."""
 
 import os
 import time
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False) -> T:
-    """Run `work` on a fresh app of the user's home, keep house, and close it. `tolerant`: it does
-    without the store of memories where that cannot be opened."""
+    """Run `work` on a fresh app of the user's home, keep house, and close the app. A `tolerant` app
+    does without the memory store if the store cannot be opened."""
 
     async def whole() -> T:
         from upwell.app import Settings, build
@@ -27,28 +27,28 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
             return result
         finally:
             await app.aclose()
-            _tell_damage(app.config.home, began)
+            _report_damage(app.config.home, began)
 
     return run(whole())
 
 
 def run[T](work: Coroutine[Any, Any, T]) -> T:
-    """Do the work on an event loop of its own, which is loaded only now: `--help` needs none."""
+    """Run the work on an event loop, loaded only now, since `--help` needs none."""
     import asyncio
 
     return asyncio.run(work)
 
 
-def _tell_damage(home: "Home", since: float) -> None:
-    """A memory that was found damaged meanwhile is no small thing."""
+def _report_damage(home: "Home", since: float) -> None:
+    """Report damage to the memory that was found since then."""
     from upwell.app.damage import damage
 
-    if met := damage(home, since):
-        note(f"upwell: {met.detail} ({met.hint})")
+    if report := damage(home, since):
+        note(f"upwell: {report.detail} ({report.hint})")
 
 
 def folder() -> str | None:
-    """Where the command runs; None where that folder is gone."""
+    """The working directory; None if it no longer exists."""
     try:
         return os.getcwd()
     except FileNotFoundError:

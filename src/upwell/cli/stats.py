@@ -1,4 +1,4 @@
-"""stats: what upwell did lately, at a glance."""
+"""stats"""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -6,7 +6,7 @@ import typer
 
 from upwell.cli.output import Json, say, say_json
 from upwell.cli.session import with_app
-from upwell.ground.text.counts import counted
+from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -21,10 +21,10 @@ def register(app: typer.Typer) -> None:
 
 
 def stats(
-    days: Annotated[int, typer.Option(min=1, max=90, help="How many days, with today.")] = 7,
+    days: Annotated[int, typer.Option(min=1, max=90, help="Number of days, today included.")] = 7,
     as_json: Json = False,
 ) -> None:
-    """Show what upwell said and saved, and why it kept silent."""
+    """Show what upwell said and saved, and why it stayed silent."""
     from upwell.usage.stats import described
 
     found, against = with_app(lambda app: _counted(app, days))
@@ -39,19 +39,19 @@ async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]
     from upwell.app.overview import demoted
     from upwell.usage.stats import stats_of
 
-    return stats_of(await app.lessons.counts.since(days)), await demoted(app)
+    return stats_of(await app.learning.counts.since(days)), await demoted(app)
 
 
 def _drawn(found: "Stats", against: list[dict[str, Any]], days: int) -> list[str]:
     since = "today" if days == 1 else f"in {days} days"
     if not found.decisions and not found.saved:
-        return [f"Nothing was decided {since}. `upwell demo` shows what upwell does."]
+        return [f"No decisions {since}. `upwell demo` shows what upwell does."]
     lines = [*_speech(found, since), *_silence(found), *_tools(found), *_savings(found)]
     for one in against:
         text = " ".join(one["text"].split())[:60] or "(forgotten)"
         lines.append(f"  demoted    {one['id']}  {text}")
     if against:
-        lines.append("             back with: upwell tune --reset --memory ID")
+        lines.append("             undo: upwell tune --reset --memory ID")
     return lines
 
 
@@ -62,14 +62,16 @@ def _speech(found: "Stats", since: str) -> list[str]:
         f"({share}).",
         "",
         f"  said       {counted(found.memories, 'memory', 'memories')}: "
-        f"{found.used:,} seen in use, {found.ignored:,} left no trace",
+        f"{found.used:,} used, {found.ignored:,} with no evidence of use",
     ]
     if found.late:
         lines.append(
-            f"  late       {found.late:,} missed the race, {found.offered_late:,} said a call later"
+            f"  late       {found.late:,} late, {found.offered_late:,} said at the next call"
         )
     rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.ratings.items() if n]
-    lines.append(f"  feedback   {', '.join(rated) or 'none yet: upwell feedback SURFACING RATING'}")
+    lines.append(
+        f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
+    )
     return lines
 
 
@@ -79,7 +81,7 @@ def _silence(found: "Stats") -> list[str]:
         return []
     widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
     bars = [f"  {reason:<{widest}}  {_bar(n, most)} {n:,}" for n, reason in reasons]
-    return ["", "Why it kept silent", *bars]
+    return ["", "Why it stayed silent", *bars]
 
 
 def _tools(found: "Stats") -> list[str]:

@@ -12,7 +12,7 @@ from upwell.ground.errors import UsageError
 
 if TYPE_CHECKING:
     from upwell.app import App
-    from upwell.ground.types import Compressed
+    from upwell.ground.types.compression import Compressed
 
 
 def register(app: typer.Typer) -> None:
@@ -22,15 +22,17 @@ def register(app: typer.Typer) -> None:
 
 def compress(
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="What to fit; stdin when left out.")
+        Path | None, typer.Argument(metavar="FILE", help="The text; omit to read stdin.")
     ] = None,
-    strategy: Annotated[str, typer.Option(help="How; auto chooses.")] = "auto",
+    strategy: Annotated[str, typer.Option(help="Strategy; auto picks one by content.")] = "auto",
     max_tokens: Annotated[int | None, typer.Option(min=1)] = None,
     max_chars: Annotated[int | None, typer.Option(min=1)] = None,
-    query: Annotated[str | None, typer.Option(help="What the text is asked for.")] = None,
+    query: Annotated[
+        str | None, typer.Option(help="The question that the text should answer.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Fit a text to a budget. What is left out stays readable: upwell read KEY."""
+    """Fit a text to a budget. `upwell read KEY` prints the whole text again."""
     if max_tokens and max_chars:
         raise UsageError("--max-tokens and --max-chars exclude each other", hint="give one")
     text = _text_of(file)
@@ -61,9 +63,9 @@ def compress(
 
 
 def read(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The key that a notice names.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key from the notice.")],
 ) -> None:
-    """Print the whole original kept under a key."""
+    """Print an original by its key."""
     raw(with_app(lambda app: app.original(key)))
 
 

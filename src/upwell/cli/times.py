@@ -1,4 +1,4 @@
-"""Spans of time as people write them."""
+"""Durations as people write them."""
 
 import re
 
@@ -12,9 +12,9 @@ def seconds_of(span: str) -> float:
     """`30d` as seconds.
 
     Raises:
-        UsageError: it is no number with s, m, h, d or w, or nothing.
+        UsageError: not a positive number followed by s, m, h, d or w.
     """
     match = _SPAN.fullmatch(span.strip().lower())
     if match is None or not int(match[1]):
-        raise UsageError(f"{span[:40]!r} is no span of time", hint="like 45m, 12h, 30d or 8w")
+        raise UsageError(f"{span[:40]!r} is not a duration", hint="try 45m, 12h, 30d or 8w")
     return float(int(match[1]) * _UNITS[match[2]])

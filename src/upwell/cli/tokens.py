@@ -6,7 +6,7 @@ import typer
 
 from upwell.cli.output import Json, note, say, say_json, table
 
-token = typer.Typer(help="Who may use `upwell serve --http`.", no_args_is_help=True)
+token = typer.Typer(help="Access tokens for `upwell serve --http`.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -15,49 +15,55 @@ def register(app: typer.Typer) -> None:
 
 @token.command("add")
 def add(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Who it is for.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")],
     namespace: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAMESPACE", help="What they see of the memory; all without it."),
+        typer.Option(
+            metavar="NAMESPACE", help="Namespace the user may see; repeatable. All if omitted."
+        ),
     ] = None,
 ) -> None:
-    """Make a token for somebody else, and print it: it is shown this once."""
+    """Create a token for another user and print it. It is shown only once."""
     from upwell.ground.home import Home, default_home
-    from upwell.web.tokens import give
+    from upwell.web.tokens import issue
 
     home = Home(default_home()).prepare()
-    say(give(home.tokens_file, name, namespace or ()))
+    say(issue(home.tokens_file, name, namespace or ()))
     seen = ", ".join(namespace) if namespace else "every namespace"
-    note(f"upwell: {name} sees {seen}; `upwell token remove {name}` takes it back")
+    note(f"upwell: {name} sees {seen}; `upwell token remove {name}` revokes the token")
 
 
 @token.command("list")
 def list_tokens(as_json: Json = False) -> None:
-    """Who has a token, beside the owner of this home."""
+    """List the users with a token, besides the owner of this home."""
     from upwell.ground.home import Home, default_home
-    from upwell.web.tokens import given_in
+    from upwell.web.tokens import tokens_in
 
-    given = given_in(Home(default_home()).tokens_file)
+    tokens = tokens_in(Home(default_home()).tokens_file)
     rows = [
         {
-            "name": one.principal.name,
-            "namespaces": list(one.principal.namespaces),
-            "made_at": one.made_at,
+            "name": issued.principal.name,
+            "namespaces": list(issued.principal.namespaces),
+            "made_at": issued.made_at,
         }
-        for one in given
+        for issued in tokens
     ]
     if as_json:
         say_json({"tokens": rows})
         return
     shown = [{**row, "namespaces": " ".join(row["namespaces"]) or "all"} for row in rows]
-    table(("name", "namespaces", "made_at"), shown, "Only the owner: upwell token add NAME")
+    table(
+        ("name", "namespaces", "made_at"),
+        shown,
+        "Only the owner has access. Add a user: upwell token add NAME",
+    )
 
 
 @token.command("remove")
 def remove(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
-    """Take a token back; it holds at once, in a gateway that runs as well."""
+    """Revoke a token. Running gateways reject it at once."""
     from upwell.ground.home import Home, default_home
-    from upwell.web.tokens import take_back
+    from upwell.web.tokens import revoke
 
-    take_back(Home(default_home()).tokens_file, name)
-    say(f"the token of {name} lets nobody in any more")
+    revoke(Home(default_home()).tokens_file, name)
+    say(f"revoked the token of {name}")

@@ -11,13 +11,13 @@ from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
-from upwell.ground.text.counts import counted
+from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
-    from upwell.memory.documents import Progress
-    from upwell.memory.imports import Imported
+    from upwell.memory.documents.recall import Progress
     from upwell.memory.sources import Source
+    from upwell.memory.transfer import Imported
 
 MAX_SHOWN = 5
 
@@ -30,21 +30,24 @@ def register(app: typer.Typer) -> None:
 def bring_in(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="PATH", help="None: show what is imported."),
+        typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="auto, markdown, stm or jsonl; auto goes by the name.")
+        str,
+        typer.Option(
+            "--format", help="auto, markdown, stm or jsonl; auto decides by the file name."
+        ),
     ] = "auto",
     remove: Annotated[
-        bool, typer.Option("--remove", help="No longer read these files and folders.")
+        bool, typer.Option("--remove", help="Stop reading these files and folders.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Take in memories. Markdown files and folders are read where they stand from now on, and
-    cited relative to this folder; JSON lines and an stm.json of elsewhere are copied."""
+    """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
+    cites them relative to this folder. JSON lines and stm.json files are copied."""
     named = paths or []
     if remove:
-        with_app(lambda app: _let_go(app, named))
+        with_app(lambda app: _remove(app, named))
         return
     if not named:
         _show(with_app(lambda app: app.imports.all()), as_json)
@@ -58,7 +61,7 @@ def bring_in(
             say_json({"imported": [asdict(one) for one in done]})
         else:
             for one in done:
-                _tell(one)
+                _report(one)
 
 
 def export(
@@ -89,10 +92,10 @@ async def _take(
     await app.embeddings.catch_up(show)
 
 
-async def _let_go(app: "App", paths: list[Path]) -> None:
+async def _remove(app: "App", paths: list[Path]) -> None:
     for path in paths:
         await app.imports.let_go(path)
-        say(f"{path} is no longer read")
+        say(f"stopped reading {path}")
 
 
 def _show(sources: "list[Source]", as_json: bool) -> None:
@@ -103,18 +106,18 @@ def _show(sources: "list[Source]", as_json: bool) -> None:
         {"path": one.path, "cited": one.cited or ".", "project": one.project or ""}
         for one in sources
     ]
-    table(("path", "cited", "project"), rows, "Nothing is imported.")
+    table(("path", "cited", "project"), rows, "No imports.")
 
 
-def _tell(one: "Imported") -> None:
+def _report(one: "Imported") -> None:
     for problem in one.problems[:MAX_SHOWN]:
-        note(f"upwell: not read: {problem.path}: {problem.why}")
+        note(f"upwell: skipped {problem.path}: {problem.why}")
     if len(one.problems) > MAX_SHOWN:
-        note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json names them")
+        note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json lists them")
     for rule, count in one.redacted.items():
-        note(f"upwell: masked before it was kept: {counted(count, 'secret')} ({rule})")
+        note(f"upwell: masked {counted(count, 'secret')} before storing ({rule})")
     if one.format == "markdown":
-        held = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
-        say(f"{one.path}: {held}; read where they stand")
+        summary = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
+        say(f"{one.path}: {summary}; indexed in place")
     else:
-        say(f"{one.path}: {counted(one.kept, 'memory', 'memories')} kept")
+        say(f"{one.path}: {counted(one.kept, 'memory', 'memories')} stored")

@@ -1,14 +1,14 @@
-"""Fitting tool responses to an agent's budget, by what they are and what the agent asks.
+"""Fit tool responses into an agent's budget, guided by their content and the agent's question.
 
     from upwell.compress import compress
     compress(text, max_tokens=2_000, query="which test failed?").text
 
-Strategies and everything they need are loaded when first used.
+Importing this package is cheap: a strategy is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING
 
-from upwell.ground.types import Compressed
+from upwell.ground.types.compression import Compressed
 
 if TYPE_CHECKING:
     from upwell.compress.base import Strategy, Tools
@@ -16,35 +16,33 @@ if TYPE_CHECKING:
 __all__ = ["STRATEGIES", "compress", "load"]
 
 STRATEGIES = {
-    "auto": "auto:Auto",
-    "none": "none:PassThrough",
-    "truncate": "truncate:Truncate",
-    "hybrid": "hybrid:Hybrid",
-    "selective": "selective:Selective",
-    "progressive": "progressive:Progressive",
-    "extract_fields": "fields:ExtractFields",
-    "schema_pruning": "schema:SchemaPruning",
-    "skeleton": "skeleton:Skeleton",
-    "llm_summary": "summary:Summary",
+    "auto": "upwell.compress.strategies:Auto",
+    "none": "upwell.compress.strategies:PassThrough",
+    "truncate": "upwell.compress.strategies:Truncate",
+    "hybrid": "upwell.compress.strategies:Hybrid",
+    "selective": "upwell.compress.selective:Selective",
+    "progressive": "upwell.compress.progressive:Progressive",
+    "extract_fields": "upwell.compress.strategies:ExtractFields",
+    "schema_pruning": "upwell.compress.strategies:SchemaPruning",
+    "skeleton": "upwell.compress.strategies:Skeleton",
+    "llm_summary": "upwell.compress.strategies:Summary",
 }
-"""Name → module and class in this package. A new strategy is a file and a line here."""
+"""Name → class, written `module:class`. Add a strategy by writing the class and a line here."""
 
 
 def load(name: str, tools: "Tools | None" = None) -> "Strategy":
-    """The strategy called `name`, with what it may use.
+    """Create the strategy called `name`, with the `tools` that it may use.
 
     Raises:
-        UsageError: there is none; the hint names the nearest.
+        UsageError: no strategy has this name; the hint suggests the nearest one.
     """
-    from importlib import import_module
+    from pkgutil import resolve_name
 
     if name not in STRATEGIES:
         raise _unknown(name)
     from upwell.compress.base import NO_TOOLS
 
-    module, _, title = STRATEGIES[name].partition(":")
-    made = getattr(import_module(f"upwell.compress.{module}"), title)
-    strategy: Strategy = made(tools or NO_TOOLS)
+    strategy: Strategy = resolve_name(STRATEGIES[name])(tools or NO_TOOLS)
     return strategy
 
 
@@ -53,9 +51,8 @@ def _unknown(name: str) -> Exception:
 
     from upwell.ground.errors import UsageError
 
-    near = get_close_matches(name, STRATEGIES, 1, 0.4)
-    known = ", ".join(STRATEGIES)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {known}"
+    nearest = get_close_matches(name, STRATEGIES, 1, 0.4)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(STRATEGIES)}"
     return UsageError(f"no compression strategy is called {name!r}", hint=hint)
 
 
@@ -68,22 +65,23 @@ def compress(
     strategy: str = "auto",
     name: str = "",
 ) -> Compressed:
-    """Fit `text` into `max_chars` and `max_tokens`, hard limits both; `query` says what matters.
+    """Fit `text` into `max_chars` and `max_tokens`, both hard limits.
 
-    `name`, a path or URL, is a hint at what the text is. Without a limit the text comes back as
-    it is. Nothing outside of the text is used: no model, no store.
+    `query` is the agent's question; content that answers it is preferred. `name`, a path or URL,
+    helps to detect the kind of text. Without a limit the text is returned unchanged. The function
+    uses no model and stores nothing.
 
     Raises:
         UsageError: the strategy is unknown, or a limit is negative.
     """
     from upwell.compress.compressor import Compressor
     from upwell.ground.errors import UsageError
-    from upwell.ground.types import Budget, Passage
+    from upwell.ground.types.compression import Budget, Passage
 
     if strategy not in STRATEGIES:
         raise _unknown(strategy)
     if min(max_chars or 0, max_tokens or 0) < 0:
-        raise UsageError("a budget cannot be negative", hint="give 0 or more")
+        raise UsageError("a budget cannot be negative", hint="use 0 or more")
     budget = Budget(hard_chars=max_chars, hard_tokens=max_tokens)
     passage = Passage(text=text, query=query or "", name=name)
     return Compressor().compress(passage, budget, strategy=strategy)

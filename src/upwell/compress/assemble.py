@@ -1,62 +1,113 @@
-"""A text of units fitted to a budget: the units that matter, in order, gaps marked in place."""
+"""Select the units of a text that matter most within a budget, and write them in their order.
+
+Ranking does not depend on the budget, so a larger budget selects a superset of a smaller one.
+"""
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from upwell.compress.fitted import Fitted, Room
-from upwell.compress.meaning import Meaning
-from upwell.compress.relevance import Question, lowered, places, rarity
-from upwell.compress.spend import order
+from upwell.compress.base import Fitted, RemainingBudget
+from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import LINES, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
-from upwell.ground.types import Omission
+from upwell.ground.types.compression import Omission
+
+
+def order(
+    relevances: Mapping[int, float],
+    saliences: Sequence[float],
+    costs: Sequence[float],
+    share: float,
+    limit: float,
+) -> list[int]:
+    """Order unit numbers by when to select them.
+
+    `relevances` maps units to how well they answer the question; `saliences` and `costs` (in
+    characters) hold a number for every unit. Two lists are merged as if each were spent on in
+    parallel: the relevant units get `share` (0..1) of the budget, the salient ones the rest. Units
+    whose turn comes after `limit` characters are left out.
+    """
+    turns: dict[int, float] = {}
+    if relevances and share > 0.0:
+        ordered = sorted(relevances, key=lambda unit: (-relevances[unit], unit))
+        _schedule(turns, ordered, costs, share, limit)
+    else:
+        share = 0.0
+    rest = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
+    _schedule(turns, rest, costs, 1.0 - share, limit)
+    return sorted(turns, key=lambda unit: (turns[unit], unit))
+
+
+def _schedule(
+    turns: dict[int, float],
+    units: Sequence[int],
+    costs: Sequence[float],
+    share: float,
+    limit: float,
+) -> None:
+    """Record in `turns` how much has been spent in all when each unit is reached, given that this
+    list gets `share` of the budget."""
+    if share <= 0.0:
+        return
+    spent = 0.0
+    for unit in units:
+        spent += costs[unit]
+        moment = spent / share
+        if moment > limit and turns:
+            return
+        if moment < turns.get(unit, moment + 1.0):
+            turns[unit] = moment
+
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""What a mark costs between lines, and inside of one."""
+"""The size of a mark between lines and inside a line, in characters, and its tokens."""
 _ROUNDS = 3
-"""Gaps are estimated from above; what is left over is spent in further rounds."""
+"""The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""What a match in a heading is worth to what stands under it."""
+"""The share of a match's score that its neighbours get, and a heading's match gives its section."""
 
 
 def assemble(
     text: str,
     units: Units,
     question: Question,
-    room: Room,
+    remaining: RemainingBudget,
     key: str = "",
     meaning: Meaning | None = None,
 ) -> Fitted:
-    """Keep the units that matter most, within `room`, with a mark at every gap and the count
-    (and the key under which all of it can be read) at the end."""
-    asked, coverage = relevance(units, text, question) if question else ({}, 0.0)
+    """Select the units that matter most within `remaining`.
+
+    Every gap is marked. The last line counts the omissions and names `key`, under which the
+    original can be read.
+    """
+    relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
     if meaning is not None:
         starts, ends = units.starts, units.ends
-        meaning.add_to(asked, units.salience, lambda unit: text[starts[unit] : ends[unit]])
+        meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = min(room.chars, room.tokens * 8.0) * 1.5
-    wanted = order(asked, units.salience, costs, 0.5 + 0.4 * coverage, limit)
+    limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
+    ordered = order(relevances, units.salience, costs, 0.5 + 0.4 * coverage, limit)
     note = _note(_whole(text, units), key)
-    purse = room.without(note)
-    bought = _buy(units, text, wanted, purse, [], 0.0, 0.0)
+    allowance = remaining.without(note)
+    bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
     result = _write(units, text, _all(bought), key)
     for _ in range(_ROUNDS - 1):
-        if not room.holds(result.text):
+        if not remaining.holds(result.text):
             break
         chars = len(result.text) - len(note)
-        tokens = weigh(result.text) - weigh(note) if room.tokens < math.inf else 0.0
-        more = _buy(units, text, wanted, purse, bought, chars, tokens)
+        tokens = weigh(result.text) - weigh(note) if remaining.tokens < math.inf else 0.0
+        more = _buy(units, text, ordered, allowance, bought, chars, tokens)
         if len(more) == len(bought):
             break
         bought = more
         result = _write(units, text, _all(bought), key)
-    while bought and not room.holds(result.text):
+    while bought and not remaining.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
         result = _write(units, text, _all(bought), key)
-    return result if bought else _without_marks(units, text, wanted, room)
+    return result if bought else _without_marks(units, text, ordered, remaining)
 
 
 def _all(bought: list[list[int]]) -> set[int]:
@@ -64,17 +115,20 @@ def _all(bought: list[list[int]]) -> set[int]:
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
-    """How well each unit answers `question`, for those that do at all, and in 0..1 how much of
-    the question the best one covers (BM25 without a term for length, times coverage)."""
+    """Score the units that answer `question`.
+
+    Returns the score of each such unit (BM25 without length normalisation, times coverage), and
+    the share of the question that the best unit covers, 0..1.
+    """
     hits = _hits(units, text, question)
     weights = {
-        number: question.terms[number].weight * rarity(len(units), len(found))
-        for number, found in hits.items()
+        number: question.terms[number].weight * rarity(len(units), len(matching))
+        for number, matching in hits.items()
     }
     totals: dict[int, float] = {}
-    for number, found in hits.items():
+    for number, matching in hits.items():
         weight = weights[number]
-        for unit in found:
+        for unit in matching:
             totals[unit] = totals.get(unit, 0.0) + weight
     whole = sum(
         weights.get(number, rarity(len(units), 0))
@@ -91,31 +145,31 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
-    """For each term, by number: the units it stands in."""
-    low = lowered(text)
+    """Map the number of each term that occurs to the units that contain it."""
+    lowercase = lowered(text)
     starts = units.starts
-    found: dict[int, list[int]] = {}
+    units_by_term: dict[int, list[int]] = {}
     for number, term in enumerate(question.terms):
         inside: dict[int, None] = {}
-        for at in places(term, low, text):
+        for at in places(term, lowercase, text):
             inside[bisect_right(starts, at) - 1] = None
         if inside:
-            found[number] = list(inside)
-    return found
+            units_by_term[number] = list(inside)
+    return units_by_term
 
 
 def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None:
-    """A match is worth something to its neighbours, and a heading's to what stands under it."""
+    """Pass a part of each match's score on to its neighbours, and of a heading's to its section."""
     size = len(units)
     for unit, score in own.items():
         worth = score
         for step in range(1, units.reach + 1):
             worth *= _NEIGHBOUR
-            before, behind = unit - step, unit + step
+            before, after = unit - step, unit + step
             if before >= 0 and worth > scores.get(before, 0.0):
                 scores[before] = worth
-            if behind < size and worth > scores.get(behind, 0.0):
-                scores[behind] = worth
+            if after < size and worth > scores.get(after, 0.0):
+                scores[after] = worth
     last: tuple[int, ...] = ()
     worth = 0.0
     for unit, needs in enumerate(units.needs):
@@ -130,50 +184,53 @@ def _lend(units: Units, scores: dict[int, float], own: dict[int, float]) -> None
 def _buy(
     units: Units,
     text: str,
-    wanted: list[int],
-    room: Room,
+    ordered: list[int],
+    remaining: RemainingBudget,
     before: list[list[int]],
     chars: float,
     tokens: float,
 ) -> list[list[int]]:
-    """Take units, each with what it needs, until one does not fit. `before` are those taken
-    already, which cost `chars` and `tokens`."""
+    """Add units, each with the units it needs, until one does not fit.
+
+    `before` are the batches selected so far, which cost `chars` and `tokens`. Stopping at the
+    first unit that does not fit keeps the selection of a smaller budget a subset.
+    """
     bought = list(before)
-    kept = _all(bought)
-    counting = room.tokens < math.inf
+    selected = _all(bought)
+    counts_tokens = remaining.tokens < math.inf
     starts, ends = units.starts, units.ends
-    for unit in wanted:
-        if unit in kept:
+    for unit in ordered:
+        if unit in selected:
             continue
-        batch = [need for need in dict.fromkeys((*units.needs[unit], unit)) if need not in kept]
+        batch = [need for need in dict.fromkeys((*units.needs[unit], unit)) if need not in selected]
         for member in batch:
             start, end = starts[member], ends[member]
-            alone = (member - 1 not in kept) + (member + 1 not in kept) - 1
+            gap_change = (member - 1 not in selected) + (member + 1 not in selected) - 1
             whole_lines = text[end - 1] == "\n" and (start == 0 or text[start - 1] == "\n")
-            chars += end - start + alone * (_GAP_CHARS if whole_lines else _CUT_CHARS)
-            if counting:
-                tokens += weigh(text[start:end]) + alone * _GAP_TOKENS
-            kept.add(member)
-        if chars > room.chars or tokens > room.tokens:
+            chars += end - start + gap_change * (_GAP_CHARS if whole_lines else _CUT_CHARS)
+            if counts_tokens:
+                tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
+            selected.add(member)
+        if chars > remaining.chars or tokens > remaining.tokens:
             break
         bought.append(batch)
     return bought
 
 
-def _write(units: Units, text: str, kept: set[int], key: str) -> Fitted:
+def _write(units: Units, text: str, selected: set[int], key: str) -> Fitted:
     starts, ends = units.starts, units.ends
     parts: list[str] = []
     gaps: list[tuple[int, int]] = []
-    following = 0
-    for unit in sorted(kept):
-        if unit > following:
-            gaps.append((following, unit))
-            parts.append(_gap(text, units, following, unit))
+    next_unit = 0
+    for unit in sorted(selected):
+        if unit > next_unit:
+            gaps.append((next_unit, unit))
+            parts.append(_gap(text, units, next_unit, unit))
         parts.append(text[starts[unit] : ends[unit]])
-        following = unit + 1
-    if following < len(units):
-        gaps.append((following, len(units)))
-        parts.append(_gap(text, units, following, len(units)))
+        next_unit = unit + 1
+    if next_unit < len(units):
+        gaps.append((next_unit, len(units)))
+        parts.append(_gap(text, units, next_unit, len(units)))
     body = "".join(parts)
     if not gaps:
         return Fitted(body, ())
@@ -183,15 +240,21 @@ def _write(units: Units, text: str, kept: set[int], key: str) -> Fitted:
 
 
 def _whole(text: str, units: Units) -> Omission:
-    """What is missing where nothing is kept: no note is longer than that of this."""
+    """Return the omission of everything. No other omission has a longer note."""
     characters = Omission(what="characters", count=len(text), total=len(text))
-    return max(_omission(text, units, [(0, len(units))]), characters, key=lambda one: len(str(one)))
+    return max(
+        _omission(text, units, [(0, len(units))]),
+        characters,
+        key=lambda omission: len(str(omission)),
+    )
 
 
 def _omission(text: str, units: Units, gaps: Sequence[tuple[int, int]]) -> Omission:
-    """What is missing in these gaps, each from one unit to before another. Lines are counted as
-    they stand in the text, those of which nothing is left; characters where every line has
-    something left."""
+    """Count what is missing in `gaps`, which are ranges of units.
+
+    Counts units that have a name of their own (rows, matches), else lines that are missing as a
+    whole, else characters.
+    """
     if units.noun != LINES:
         missing = sum(after - first for first, after in gaps)
         return Omission(what=units.noun, count=missing, total=len(units))
@@ -204,7 +267,7 @@ def _omission(text: str, units: Units, gaps: Sequence[tuple[int, int]]) -> Omiss
 
 
 def _whole_lines(text: str, start: int, end: int) -> int:
-    """How many lines stand in a stretch of `text` from their first character to their last."""
+    """Count the lines that lie entirely within a range of `text`."""
     if start and text[start - 1] != "\n":
         start = text.find("\n", start, end) + 1 or end
     unended = end == len(text) and start < end and text[end - 1] != "\n"
@@ -212,7 +275,7 @@ def _whole_lines(text: str, start: int, end: int) -> int:
 
 
 def _gap(text: str, units: Units, first: int, after: int) -> str:
-    """The mark where units `first` … `after - 1` are missing; nothing for mere blank lines."""
+    """Return the mark for the missing units `first` … `after - 1`; blank lines need none."""
     start, end = units.starts[first], units.ends[after - 1]
     missing = text[start:end]
     if not missing.strip():
@@ -230,24 +293,25 @@ def _note(omission: Omission, key: str) -> str:
     return f"[{omission.count:,} of {omission.total:,} {omission.what} left out{where}]"
 
 
-def _without_marks(units: Units, text: str, wanted: list[int], room: Room) -> Fitted:
-    """As much of the unit that matters most as fits, for a budget too small for it and its
-    marks."""
-    body, kept = "", 0
-    if wanted:
-        whole = text[units.starts[wanted[0]] : units.ends[wanted[0]]].strip("\r\n")
-        body = _piece(whole, room)
-        kept = int(body == whole)
-    gaps = [(0, wanted[0]), (wanted[0] + 1, len(units))] if kept else [(0, len(units))]
+def _without_marks(
+    units: Units, text: str, ordered: list[int], remaining: RemainingBudget
+) -> Fitted:
+    """Write the beginning of the most important unit, for a budget too small for any mark."""
+    body, is_whole = "", 0
+    if ordered:
+        whole = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
+        body = _piece(whole, remaining)
+        is_whole = int(body == whole)
+    gaps = [(0, ordered[0]), (ordered[0] + 1, len(units))] if is_whole else [(0, len(units))]
     return Fitted(body, (_omission(text, units, [gap for gap in gaps if gap[0] < gap[1]]),))
 
 
-def _piece(whole: str, room: Room) -> str:
-    """The beginning of a text, as much as fits."""
-    size = int(min(len(whole), room.chars))
+def _piece(whole: str, remaining: RemainingBudget) -> str:
+    """Return the beginning of a text, as much as fits."""
+    size = int(min(len(whole), remaining.chars))
     while size > 0:
         piece = whole if size == len(whole) else whole[: safe_cut(whole, size - 1)].rstrip() + "…"
-        if room.holds(piece):
+        if remaining.holds(piece):
             return piece
         size = size * 3 // 4
     return ""

@@ -1,13 +1,6 @@
-"""The contract of compression: what a strategy is, and what it may never do.
+"""The contract of a strategy, and the values that strategies share: budgets and results."""
 
-A strategy takes a `Passage` and a `Budget` and gives a `Compressed`:
-- what already fits comes back as the same text, `lossless`, nothing omitted;
-- the result is never larger than the input, and within the budget in characters and tokens;
-- JSON stays JSON; no cut falls inside a grapheme, a code fence, a tag or a JSON value;
-- every omission is marked in place, with what and how many, and listed in `omitted`;
-- the same input gives the same bytes, whatever the clock or the machine.
-"""
-
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -15,17 +8,23 @@ from typing import Protocol
 from upwell.compress import STRATEGIES
 from upwell.ground.embed import Embedder
 from upwell.ground.llm import Chat
-from upwell.ground.names import CHOICES
-from upwell.ground.types import Budget, Compressed, Passage
+from upwell.ground.text.tokens import count, exceeds
+from upwell.ground.type_hints import CHOICES
+from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How responses are fitted. Every key may also be set per server and per tool pattern.
+    """`compress.*`: how responses are fitted. Each key can also be set per server and tool pattern.
 
-    `max_result_tokens` None: 4 000, scaled by the agent's window (DESIGN 4.3).
-    `max_result_chars` None: no limit in characters.
-    `min_result_retention`, `llm_timeout_seconds`: seed 002.
+    `strategy`: a name of `STRATEGIES`.
+    `max_result_tokens`: soft limit; None means 4 000, scaled by the agent's context window.
+    `max_result_chars`: soft limit; None means no limit in characters.
+    `min_result_retention`: share of a response that must survive when its original is not
+    stored, 0..1.
+    `llm_timeout_seconds`: how long `llm_summary` waits for the model.
+    `original_ttl_seconds`: how long the original of a shortened response can be read.
+    `original_max_bytes`: disk space for originals; the oldest are evicted first.
     """
 
     strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
@@ -38,32 +37,35 @@ class Options:
 
 
 class Strategy(Protocol):
-    """One way to shorten a text. Stateless; safe to call from any thread."""
+    """One way to shorten a text. Implementations are stateless and safe to call from any thread."""
 
     name: str
 
     def __init__(self, tools: "Tools") -> None: ...
 
     def fits(self, passage: Passage) -> bool:
-        """Is this the kind of text that the strategy is made for? The ladder asks; whoever names
-        the strategy gets it for any text."""
+        """Tell whether the strategy is made for this kind of text.
+
+        Only the fallback ladder asks. A strategy that a caller names is used for any text.
+        """
         ...
 
     def compress(self, passage: Passage, budget: Budget) -> Compressed:
         """Fit `passage` into `budget`.
 
         Raises:
-            CompressionError: it cannot, for want of a model or because `passage` is JSON and would
-                not stay so (the ladder then tries the next one).
+            CompressionError: no model is available, or the result of a JSON passage would not be
+                valid JSON. The ladder then tries the next strategy.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
-    """What a strategy may use beside the text: all optional, none in `compress()`.
+    """Collaborators of a strategy. All are optional; `compress()` provides none.
 
-    `may_send` says of a text whether it may leave the machine (no secret in it).
+    `embedder` finds answers in other words, `chat` writes summaries within `llm_timeout_seconds`.
+    `may_send` tells whether a text may leave the machine, that is, contains no secret.
     """
 
     embedder: Embedder | None = None
@@ -73,3 +75,68 @@ class Tools:
 
 
 NO_TOOLS = Tools()
+
+
+@dataclass(frozen=True, slots=True)
+class RemainingBudget:
+    """How many `chars` and `tokens` a text may still take; infinity means no limit."""
+
+    chars: float = math.inf
+    tokens: float = math.inf
+
+    @classmethod
+    def of(cls, budget: Budget) -> "RemainingBudget":
+        """Take the smaller of the soft and the hard limit, for characters and for tokens."""
+        chars = [limit for limit in (budget.max_chars, budget.hard_chars) if limit is not None]
+        tokens = [limit for limit in (budget.max_tokens, budget.hard_tokens) if limit is not None]
+        return cls(min(chars, default=math.inf), min(tokens, default=math.inf))
+
+    def holds(self, text: str) -> bool:
+        """Tell whether `text` fits."""
+        if len(text) > self.chars:
+            return False
+        if self.tokens == math.inf or 4 * len(text) + 1 <= self.tokens:
+            return True
+        return not exceeds(text, self.tokens)
+
+    def without(self, text: str) -> "RemainingBudget":
+        """Return the budget that is left after `text` has been written."""
+        return RemainingBudget(self.chars - len(text), self.tokens - count(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A fitted `text`, and the counts of what was `omitted` from it."""
+
+    text: str
+    omitted: tuple[Omission, ...] = ()
+
+
+def whole(passage: Passage) -> Compressed:
+    """Return the passage unchanged."""
+    size = len(passage.text)
+    return Compressed(
+        text=passage.text,
+        strategy="none",
+        before=size,
+        after=size,
+        tokens=count(passage.text),
+        lossless=True,
+        key=passage.key,
+    )
+
+
+def outcome(
+    passage: Passage, fitted: Fitted, strategy: str, *, lossless: bool = False
+) -> Compressed:
+    """Describe the result of `strategy` for `passage`."""
+    return Compressed(
+        text=fitted.text,
+        strategy=strategy,
+        before=len(passage.text),
+        after=len(fitted.text),
+        tokens=count(fitted.text),
+        lossless=lossless,
+        omitted=fitted.omitted,
+        key=passage.key,
+    )

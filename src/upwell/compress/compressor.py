@@ -1,24 +1,25 @@
-"""The one way in: finds out what a passage is, takes out noise, tries what loses nothing, then the
-strategy, then the ladder; and sees to it that the result is within budget and never larger than the
-input."""
+"""The entry point of compression.
+
+A `Compressor` detects the kind of a passage, removes noise, tries lossless forms, then the
+strategy, then the fallback ladder. Its result is within budget and never larger than the input.
+"""
 
 import math
 from dataclasses import replace
 
 from upwell.compress import STRATEGIES, load
-from upwell.compress.base import NO_TOOLS, Options, Tools
+from upwell.compress.base import NO_TOOLS, Fitted, Options, RemainingBudget, Tools, outcome, whole
 from upwell.compress.clean import Cleaned, clean
-from upwell.compress.fitted import Fitted, Room, outcome, whole
-from upwell.compress.normalise.shortest import normalise
+from upwell.compress.normalise.lossless import normalise
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count
-from upwell.ground.types import Attempt, Budget, Compressed, Kind, Passage
+from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, Passage
 
 LADDER = ("progressive", "hybrid", "truncate")
-"""Seed 002: what is tried, in this order, when an output drops below the retention floor."""
+"""Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
 _OPT_IN = frozenset({"selective", "progressive", "llm_summary", "none"})
-"""Strategies that take the text as it is: nothing is rewritten before them."""
+"""Strategies that work on the text as received, without cleaning or lossless rewriting."""
 
 
 class Compressor:
@@ -31,8 +32,8 @@ class Compressor:
     def compress(self, passage: Passage, budget: Budget, strategy: str | None = None) -> Compressed:
         """Fit `passage` into `budget`.
 
-        A `passage.kind` of TEXT means: find out. Where `passage.key` is given, the original can
-        be read on and the floor of the budget does nothing (DESIGN 4.2).
+        A `passage.kind` of TEXT is detected here. When `passage.key` is set, the agent can read the
+        original, so the retention floor of the budget does not apply.
 
         Raises:
             UsageError: no strategy has this name.
@@ -40,37 +41,37 @@ class Compressor:
         name = strategy or self._options.strategy
         if name not in STRATEGIES:
             load(name)
-        budget = _raised(passage, budget)
-        room = Room.of(budget)
+        budget = _with_floor(passage, budget)
+        remaining = RemainingBudget.of(budget)
         if name == "none" or (
-            room.holds(passage.text) and name not in ("selective", "progressive")
+            remaining.holds(passage.text) and name not in ("selective", "progressive")
         ):
             return whole(passage)
         if passage.kind == Kind.TEXT:
             passage = replace(passage, kind=detect(passage.text, passage.name))
         if name in _OPT_IN:
-            return self._down_the_ladder(passage, budget, name)
+            return self._try_ladder(passage, budget, name)
         cleaned = clean(passage)
         result = self._fitted(cleaned.passage, budget, name)
-        return _as_given(passage, _with(result, cleaned))
+        return _against_input(passage, _with_omissions(result, cleaned))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """What loses nothing, then the strategy."""
-        room = Room.of(budget)
-        if room.holds(passage.text):
+        """Use a lossless form if one fits, else the strategy."""
+        remaining = RemainingBudget.of(budget)
+        if remaining.holds(passage.text):
             strategy = "truncate" if name == "auto" else name
             return outcome(passage, Fitted(passage.text), strategy, lossless=True)
-        normal = normalise(passage, room, name)
+        normal = normalise(passage, remaining, name)
         if normal.whole is not None:
             return normal.whole
-        return self._down_the_ladder(normal.passage, budget, name)
+        return self._try_ladder(normal.passage, budget, name)
 
-    def _down_the_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """The strategy, then the rungs of the ladder until one satisfies the floor."""
+    def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
+        """Try the strategy, then each rung of the ladder until one satisfies the floor."""
         tried: list[Attempt] = []
         best: Compressed | None = None
         for rung in dict.fromkeys((name, *LADDER)):
-            reason = _unfit(passage, rung) if rung != name else ""
+            reason = _skip_reason(passage, rung) if rung != name else ""
             if reason:
                 tried.append(Attempt(strategy=rung, outcome=reason))
                 continue
@@ -90,8 +91,8 @@ class Compressor:
         return replace(best, tried=tuple(tried))
 
 
-def _with(result: Compressed, cleaned: Cleaned) -> Compressed:
-    """The result with what cleaning left out."""
+def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:
+    """Add the omissions of cleaning to the result."""
     if not cleaned.omitted:
         return result
     return replace(result, omitted=(*result.omitted, *cleaned.omitted), lossless=False)
@@ -101,8 +102,8 @@ def _floor(passage: Passage, budget: Budget) -> float:
     return 0.0 if passage.key else budget.floor
 
 
-def _raised(passage: Passage, budget: Budget) -> Budget:
-    """The soft limits raised to the floor (seed 002), never beyond the hard ones."""
+def _with_floor(passage: Passage, budget: Budget) -> Budget:
+    """Raise the soft limits to the retention floor. Hard limits stay."""
     floor = _floor(passage, budget)
     if floor <= 0.0:
         return budget
@@ -114,15 +115,15 @@ def _raised(passage: Passage, budget: Budget) -> Budget:
     return replace(budget, max_chars=chars, max_tokens=tokens)
 
 
-def _unfit(passage: Passage, rung: str) -> str:
-    """Why a rung of the ladder cannot be tried; "" where it can."""
+def _skip_reason(passage: Passage, rung: str) -> str:
+    """Return the reason to skip a rung of the ladder, or ""."""
     if rung == "progressive":
-        return "" if passage.key else "no key to read on with"
+        return "" if passage.key else "no key to read the rest with"
     return "" if load(rung).fits(passage) else f"not made for {passage.kind}"
 
 
-def _as_given(passage: Passage, result: Compressed) -> Compressed:
-    """`result` measured against the passage as it came, and never larger than that."""
+def _against_input(passage: Passage, result: Compressed) -> Compressed:
+    """Measure `result` against the passage as received, and return the shorter of the two."""
     before = len(passage.text)
     if result.after >= before and result.tokens >= count(passage.text):
         return replace(whole(passage), tried=result.tried)

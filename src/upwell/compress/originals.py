@@ -1,10 +1,9 @@
-"""Originals: every shortened text in full, under a key, until it expires or is evicted.
+"""Originals: the full text of every shortened response, under a key, until it expires.
 
-A key is an HMAC of the content with a secret of this home, bound to the tenant and to who asked:
-the same response has the same key (prompt caches depend on it), and nobody can guess one. The
-text stands on the shelf in parts, so that reading a chunk of 50 MB reads that chunk, and reading
-on never rewrites anything but the time at which it expires. A text with a secret in it never
-touches the disk.
+A key is an HMAC of the content with a secret of this home, bound to the tenant and the principal.
+The same response therefore gets the same key, which prompt caches depend on, and keys cannot be
+guessed. A text is stored in parts, so that reading a chunk of 50 MB reads only its parts. A text
+that contains a secret is never written to disk.
 """
 
 import asyncio
@@ -20,22 +19,26 @@ from itertools import chain
 
 from upwell.compress.base import Options
 from upwell.ground.errors import KeyUnknown, StoreError
-from upwell.ground.shelf import Shelf
-from upwell.ground.types import DEFAULT_TENANT
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.memory import DEFAULT_TENANT
 
-KIND = "original"
+KIND = Kind.ORIGINAL
 PART_CHARS = 262_144
 PATIENCE_SECONDS = 0.2
-"""So long a call waits for the disk, where somebody else may hold the file; then memory serves."""
-SECRET, BUSY = "It holds a secret", "The disk is busy"
+"""A call waits this long for the disk, which another process may have locked, and then stores the
+original in memory."""
+SECRET, BUSY = "It contains a secret", "The disk is busy"
 _KEY_HEX = 16
 _KEY = re.compile(rf"[0-9a-f]{{{_KEY_HEX}}}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """An original that is kept: its length in characters, and what was said of it at `keep`.
-    `private` says why it lives no longer than this process, "" where it stands on the disk."""
+class StoredOriginal:
+    """The description of an original: its `key`, its length in `chars` and in `parts`, and its
+    `name` (a path, URL or tool).
+
+    `private` is the reason why it is only in the memory of this process, "" when it is on disk.
+    """
 
     key: str
     chars: int
@@ -45,17 +48,17 @@ class Kept:
 
 
 class Originals:
-    """Originals on a shelf. `durable` survives a restart, `private` lives in this process only.
+    """Stores originals in `durable`, which survives a restart, or in `private` (in memory).
 
-    `secret` is this home's own, at least 16 bytes; `has_secret` says of a text whether it may
-    not be written down.
+    `secret` is the secret of this home, at least 16 bytes. `has_secret` tells whether a text
+    contains a secret and must not be written to disk.
     """
 
     def __init__(
         self,
         *,
-        durable: Shelf,
-        private: Shelf,
+        durable: TtlStore,
+        private: TtlStore,
         secret: bytes,
         has_secret: Callable[[str], bool],
         options: Options | None = None,
@@ -71,110 +74,112 @@ class Originals:
         self._principal = principal
 
     def key_of(self, text: str, name: str = "") -> str:
-        """The key under which `text` is or would be kept."""
+        """Return the key under which `text` is or would be stored."""
         digest = hmac.new(self._secret, self._tenant.encode(), hashlib.sha256)
-        bound = (self._principal,) if self._principal else ()
-        for part in (*bound, name, text):
+        principals = (self._principal,) if self._principal else ()
+        for part in (*principals, name, text):
             digest.update(b"\0")
             digest.update(part.encode("utf-8", "surrogatepass"))
         return digest.hexdigest()[:_KEY_HEX]
 
     def is_secret(self, text: str) -> bool:
-        """May this not be written down?"""
+        """Tell whether `text` contains a secret and must not be written to disk."""
         return self._has_secret(text)
 
-    async def keep(self, text: str, name: str = "") -> Kept:
-        """Keep `text`; `name` (a path, URL or tool) is given back with it. Parts go first, so a
-        key that can be found can be read."""
+    async def keep(self, text: str, name: str = "") -> StoredOriginal:
+        """Store `text`; `name` (a path, URL or tool) is returned with it later."""
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
         parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
-        kept = Kept(key, len(text), len(parts), name, private=private)
+        original = StoredOriginal(key, len(text), len(parts), name, private=private)
         if not private:
             try:
-                await self._put(self._durable, kept, parts)
-                return kept
+                await self._put(self._durable, original, parts)
+                return original
             except TimeoutError:
-                kept = replace(kept, private=BUSY)
-        await self._put(self._private, kept, parts)
-        return kept
+                original = replace(original, private=BUSY)
+        await self._put(self._private, original, parts)
+        return original
 
-    async def _put(self, shelf: Shelf, kept: Kept, parts: Sequence[str]) -> None:
-        """Write it down.
+    async def _put(
+        self, ttl_store: TtlStore, original: StoredOriginal, parts: Sequence[str]
+    ) -> None:
+        """Write an original to `ttl_store`.
 
         Raises:
-            TimeoutError: a part of it took too long.
+            TimeoutError: writing a part took too long.
         """
-        about = json.dumps([kept.chars, kept.parts, kept.name]).encode()
+        description = json.dumps([original.chars, original.parts, original.name]).encode()
         raw = (part.encode("utf-8", "surrogatepass") for part in parts)
-        for place, value in chain(enumerate(raw), [(None, about)]):
-            values = {self._place(kept.key, place): value}
+        # The description comes last: a key that can be found can be read completely.
+        for number, value in chain(enumerate(raw), [(None, description)]):
+            values = {self._entry_key(original.key, number): value}
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await shelf.put(KIND, values, ttl_seconds=self._ttl)
+                await ttl_store.put(KIND, values, ttl_seconds=self._ttl)
 
-    async def find(self, key: str) -> Kept:
-        """What is kept under `key`, without reading it. Gives it its time of life anew.
+    async def find(self, key: str) -> StoredOriginal:
+        """Describe the original under `key` without reading it, and restart its time to live.
 
         Raises:
-            KeyUnknown: it expired, was evicted, or never was.
+            KeyUnknown: the original expired, was evicted, or never existed.
         """
-        return (await self._found(key))[1]
+        return (await self._locate(key))[1]
 
     async def get(self, key: str) -> str:
-        """The whole original.
+        """Return the whole original.
 
         Raises:
-            KeyUnknown: it, or a part of it, is gone.
+            KeyUnknown: the original or a part of it is gone.
         """
         return await self.slice(key, 0, None)
 
     async def slice(self, key: str, start: int, end: int | None) -> str:
-        """The characters `start` … `end` of the original, reading only the parts they stand in.
+        """Return the characters `start` … `end` of the original, reading only the parts needed.
 
         Raises:
-            KeyUnknown: it, or a part of it, is gone.
+            KeyUnknown: the original or a part of it is gone.
         """
-        shelf, kept = await self._found(key)
-        stop = kept.chars if end is None else min(end, kept.chars)
+        ttl_store, original = await self._locate(key)
+        stop = original.chars if end is None else min(end, original.chars)
         if start >= stop:
             return ""
         first, last = start // PART_CHARS, (stop - 1) // PART_CHARS
-        names = [self._place(key, number) for number in range(first, last + 1)]
-        found = await shelf.get(KIND, names)
-        if len(found) < len(names):
+        names = [self._entry_key(key, number) for number in range(first, last + 1)]
+        items = await ttl_store.get(KIND, names)
+        if len(items) < len(names):
             raise KeyUnknown(key)
-        text = "".join(found[name].value.decode("utf-8", "surrogatepass") for name in names)
+        text = "".join(items[name].value.decode("utf-8", "surrogatepass") for name in names)
         return text[start - first * PART_CHARS : stop - first * PART_CHARS]
 
     def of(self, principal: str) -> "Originals":
-        """The originals of somebody else: a key of one opens nothing for another."""
+        """Return the originals of another principal, to whom the keys of this one are unknown."""
         if principal == self._principal:
             return self
         other = copy(self)
         other._principal = principal
         return other
 
-    def _place(self, key: str, number: int | None = None) -> str:
-        """Where an original stands on the shelf, or a part of it."""
+    def _entry_key(self, key: str, number: int | None = None) -> str:
+        """Return the key of an original, or of one of its parts, in the TTL store."""
         owner = f"{self._principal}@" if self._principal else ""
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 
-    async def _touch(self, shelf: Shelf, places: Sequence[str]) -> None:
-        """Give them their time of life anew. What cannot be written then is read all the same."""
+    async def _touch(self, ttl_store: TtlStore, entry_keys: Sequence[str]) -> None:
+        """Restart their time to live. A failure must not keep the original from being read."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(PATIENCE_SECONDS):
-                for place in places:
-                    await shelf.touch(KIND, place, ttl_seconds=self._ttl)
+                for entry_key in entry_keys:
+                    await ttl_store.touch(KIND, entry_key, ttl_seconds=self._ttl)
 
-    async def _found(self, key: str) -> tuple[Shelf, Kept]:
+    async def _locate(self, key: str) -> tuple[TtlStore, StoredOriginal]:
         if not _KEY.fullmatch(key):
             raise KeyUnknown(key[:40])
-        for shelf in (self._private, self._durable):
-            place = self._place(key)
-            item = (await shelf.get(KIND, [place])).get(place)
+        for ttl_store in (self._private, self._durable):
+            entry_key = self._entry_key(key)
+            item = (await ttl_store.get(KIND, [entry_key])).get(entry_key)
             if item is not None and item.value:
                 chars, parts, name = json.loads(item.value)
-                places = [*(self._place(key, number) for number in range(parts)), place]
-                await self._touch(shelf, places)
-                return shelf, Kept(key, chars, parts, name)
+                entry_keys = [*(self._entry_key(key, number) for number in range(parts)), entry_key]
+                await self._touch(ttl_store, entry_keys)
+                return ttl_store, StoredOriginal(key, chars, parts, name)
         raise KeyUnknown(key)

@@ -1,21 +1,20 @@
-"""`progressive`: a text delivered in chunks, one after the other, without losing a character.
+"""`progressive`: deliver a text in chunks, without losing a character.
 
-Every chunk ends with the canonical footer of seed 002, `\\n---\\n[progressive: chars=<n>]`, where
+Every chunk ends with the canonical footer `\\n---\\n[progressive: chars=<n>]`, where
 `n` is the number of characters of the original that the chunk delivers. Offsets count characters
-of the original from 0: the next chunk begins at this one's offset + `n`, and the last one is where
-that is the length of the original. Whoever puts chunks together takes what precedes the *last*
+of the original from 0: the next chunk begins at this chunk's offset + `n`, and the text is complete
+when that sum is the length of the original. To join chunks, take the text before the *last*
 `PROGRESSIVE_FOOTER_TOKEN` of each: the content may contain the token itself.
 """
 
 import re
 from collections.abc import Iterable
 
-from upwell.compress.base import NO_TOOLS, Tools
-from upwell.compress.fitted import Fitted, Room, outcome
+from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome
 from upwell.ground.errors import CompressionError, UsageError
 from upwell.ground.text.safe import boundary
 from upwell.ground.text.tokens import exceeds
-from upwell.ground.types import Budget, Compressed, Omission, Passage
+from upwell.ground.types.compression import Budget, Compressed, Omission, Passage
 
 PROGRESSIVE_FOOTER_TOKEN = "\n---\n[progressive: chars="
 
@@ -25,62 +24,63 @@ _FOOTER_ROOM = len(PROGRESSIVE_FOOTER_TOKEN) + 12
 
 
 def chunk(text: str, offset: int = 0, limit: int = DEFAULT_CHUNK_CHARS) -> str:
-    """The characters of `text` from `offset`, at most `limit` of them, and the footer.
+    """Return at most `limit` characters of `text` from `offset`, and the footer.
 
-    Ends after a paragraph, line or word where there is one in the second half, never inside a
-    grapheme. At the end of `text` the chunk is empty but for the footer.
+    The chunk ends after a paragraph, line or word if one ends in its second half, and never inside
+    a grapheme. At the end of `text` the chunk is only the footer.
 
     Raises:
-        UsageError: `offset` lies outside of the text, or `limit` is not positive.
+        UsageError: `offset` is outside the text, or `limit` is not positive.
     """
     if not 0 <= offset <= len(text):
         raise UsageError(
-            f"offset {offset:,} is outside of the text", hint=f"it has {len(text):,} characters"
+            f"offset {offset:,} is outside the text", hint=f"the text has {len(text):,} characters"
         )
     if limit < 1:
-        raise UsageError("a chunk needs room for a character", hint="give a limit of 1 or more")
+        raise UsageError("a chunk needs room for a character", hint="use a limit of 1 or more")
     end = boundary(text, offset, offset + limit)
     return f"{text[offset:end]}{PROGRESSIVE_FOOTER_TOKEN}{end - offset}]"
 
 
-def content(piece: str) -> str:
-    """What a chunk says, without its footer.
+def content(part: str) -> str:
+    """Return the content of a chunk, without its footer.
 
     Raises:
-        UsageError: it does not end with a footer that agrees with it.
+        UsageError: the chunk does not end with a footer, or the footer's count is wrong.
     """
-    match = _FOOTER.search(piece)
+    match = _FOOTER.search(part)
     if match is None or int(match.group(1)) != match.start():
         raise UsageError("this is not a progressive chunk", hint="pass chunks unchanged")
-    return piece[: match.start()]
+    return part[: match.start()]
 
 
 def rejoin(chunks: Iterable[str]) -> str:
-    """The original, from all its chunks in order."""
-    return "".join(content(piece) for piece in chunks)
+    """Join all chunks of an original, in order."""
+    return "".join(content(part) for part in chunks)
 
 
-def within(text: str, offset: int, room: Room) -> str:
-    """The longest chunk from `offset`, of a length found by halving, that `room` holds.
+def within(text: str, offset: int, remaining: RemainingBudget) -> str:
+    """Return a chunk from `offset` that fits `remaining`; the length shrinks by a quarter until
+    it does.
 
     Raises:
         CompressionError: not even one character and the footer fit.
     """
     limit = min(len(text) - offset, DEFAULT_CHUNK_CHARS * 16)
-    if room.chars < limit + _FOOTER_ROOM:
-        limit = int(room.chars) - _FOOTER_ROOM
+    if remaining.chars < limit + _FOOTER_ROOM:
+        limit = int(remaining.chars) - _FOOTER_ROOM
     while limit > 0:
-        piece = chunk(text, offset, limit)
-        if len(piece) <= room.chars and not (
-            room.tokens < len(piece) and exceeds(piece, int(room.tokens))
+        part = chunk(text, offset, limit)
+        if len(part) <= remaining.chars and not (
+            remaining.tokens < len(part) and exceeds(part, int(remaining.tokens))
         ):
-            return piece
+            return part
         limit = limit * 3 // 4
     raise CompressionError("no room for a chunk and its footer", strategy="progressive")
 
 
 class Progressive:
-    """The first chunk; `read_more(key, offset)` gives the others."""
+    """Delivers the first chunk; `read_more(key, offset)` delivers the others."""
 
     name = "progressive"
 
@@ -94,7 +94,7 @@ class Progressive:
         text = passage.text
         if not text:
             return outcome(passage, Fitted(chunk(text)), self.name, lossless=True)
-        piece = within(text, 0, Room.of(budget))
-        missing = len(text) - len(content(piece))
-        left = (Omission(what="characters", count=missing, total=len(text)),) if missing else ()
-        return outcome(passage, Fitted(piece, left), self.name, lossless=not missing)
+        part = within(text, 0, RemainingBudget.of(budget))
+        missing = len(text) - len(content(part))
+        omitted = (Omission(what="characters", count=missing, total=len(text)),) if missing else ()
+        return outcome(passage, Fitted(part, omitted), self.name, lossless=not missing)

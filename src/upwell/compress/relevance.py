@@ -1,17 +1,21 @@
-"""What a question asks for, and where a text speaks of it.
+"""Turn a question into search terms, and find the places of a text that match them.
 
-Terms are looked for where they stand (`str.find`), so only what matches costs anything. A term
-counts from the beginning of a word: `creat` finds `created_at` and `CreationDate`, `port` does
-not find `report`.
+Terms are found with `str.find`, so the work grows with the matches and not with the words of the
+text. A term matches at the beginning of a word: `creat` finds `created_at` and `CreationDate`,
+`port` does not find `report`. Where an embedder is configured, `Meaning` finds units that answer
+the question in other words.
 """
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from statistics import fmean, pstdev
 
-from upwell.compress.lexicon import related, stem
+from upwell.compress.synonyms import related, stem
+from upwell.ground.embed import Embedder, Vector, cosine
+from upwell.ground.errors import LlmError
 from upwell.ground.text.words import fold, informative, split_identifier, terms
 
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
@@ -22,11 +26,11 @@ _EXACT_WEIGHT = 1.6
 _MAX_TERMS = 24
 _PREFIX = 4
 _MAX_HITS = 20_000
-"""A term that stands in more places than this tells nothing apart."""
+"""A term with more matches than this is ignored: it distinguishes nothing."""
 
 _ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
 _ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
-"""Words too common to look for that still say what kind of thing would answer."""
+"""Words too common to search for, though their synonyms (`when` → `created`) are not."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
     (
@@ -39,7 +43,10 @@ _EXPECTS = (
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Something to look for, folded. `exact` ones (ids, versions, addresses) count as they are."""
+    """A search term: folded `text`, its `weight`, and whether it must match exactly.
+
+    `exact` terms (ids, versions, addresses) match only as they are written.
+    """
 
     text: str
     weight: float
@@ -48,8 +55,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A query, ready to be looked for. `expects`: time, number, place or "" — what kind of
-    answer it asks for."""
+    """A query as `terms`, and the type of answer that it `expects`: time, number, place or ""."""
 
     terms: tuple[Term, ...]
     expects: str = ""
@@ -60,101 +66,106 @@ class Question:
 
 @lru_cache(maxsize=64)
 def ask(query: str) -> Question:
-    """What `query` looks for: its words, its identifiers as they stand, and related words."""
+    """Parse `query` into its words, its identifiers as written, and synonyms."""
     if not query.strip():
         return Question(())
     found: dict[str, Term] = {}
-    for chunk in _exact_chunks(query):
-        found.setdefault(chunk, Term(chunk, _EXACT_WEIGHT, exact=True))
-    plain = [stem(word) for word in informative(terms(query))]
-    for word in plain:
+    for token in _exact_chunks(query):
+        found.setdefault(token, Term(token, _EXACT_WEIGHT, exact=True))
+    stems = [stem(word) for word in informative(terms(query))]
+    for word in stems:
         found.setdefault(word, Term(word, 1.0, exact=word.isdigit()))
-    asking = {word.lower() for word in _ASKING.findall(query)}
-    for word in [*plain, *(word for word in _ASKING_WORDS if word in asking)]:
-        for other in related(word):
-            found.setdefault(other, Term(other, _SYNONYM_WEIGHT))
+    asking_words = {word.lower() for word in _ASKING.findall(query)}
+    for word in [*stems, *(word for word in _ASKING_WORDS if word in asking_words)]:
+        for synonym in related(word):
+            found.setdefault(synonym, Term(synonym, _SYNONYM_WEIGHT))
     expects = next((kind for pattern, kind in _EXPECTS if pattern.search(query)), "")
-    kept = sorted(found.values(), key=lambda term: -term.weight)[: _MAX_TERMS * 2]
-    return Question(tuple(kept), expects)
+    heaviest = sorted(found.values(), key=lambda term: -term.weight)[: _MAX_TERMS * 2]
+    return Question(tuple(heaviest), expects)
 
 
 def _exact_chunks(query: str) -> Iterable[str]:
-    """Tokens that look like names or numbers, and quoted phrases."""
+    """Yield quoted phrases, and tokens that look like names or numbers."""
     for match in _QUOTED.finditer(query):
         yield fold(match.group(1))
     for match in _CHUNK.finditer(query):
-        chunk = match.group().strip(".:-_/\\*=")
-        if len(chunk) > 2 and re.search(r"[\d_./:@#\\-]|[a-z][A-Z]", chunk):
-            yield fold(chunk)
+        token = match.group().strip(".:-_/\\*=")
+        if len(token) > 2 and re.search(r"[\d_./:@#\\-]|[a-z][A-Z]", token):
+            yield fold(token)
 
 
 def lowered(text: str) -> str:
-    """`text` in lower case, every character at its old place."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
+    """Return `text` in lower case with every character at its old offset."""
+    lowercase = text.lower()
+    if len(lowercase) == len(text):
+        return lowercase
     return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
 
 
-def places(term: Term, low: str, text: str) -> list[int]:
-    """Where `term` begins a word in `text` (`low` is the same in lower case)."""
-    wanted = term.text
-    cjk = bool(_CJK.match(wanted))
-    if len(wanted) < 2 and not cjk:
+def places(term: Term, lowercase: str, text: str) -> list[int]:
+    """Return the offsets at which `term` begins a word of `text`; `lowercase` is its lower case."""
+    needle = term.text
+    cjk = bool(_CJK.match(needle))
+    if len(needle) < 2 and not cjk:
         return []
     found: list[int] = []
-    width, left = len(wanted), _MAX_HITS
-    may_go_on = width > 3 and not wanted[-1].isdigit()
-    at = low.find(wanted)
+    width, left = len(needle), _MAX_HITS
+    allows_suffix = width > 3 and not needle[-1].isdigit()
+    at = lowercase.find(needle)
     while at >= 0:
         if not left:
             return []
         left -= 1
         end = at + width
-        # Most hits are plain and decided without a call; at 0 `_stands_alone` sets right what the
-        # last character says.
-        plain = not low[at - 1].isalnum() and (may_go_on or not low[end : end + 1].isalnum())
-        if plain or cjk or _stands_alone(term, low, text, at, end):
+        # Decides most matches without a call. At offset 0 this reads the last character instead of
+        # the one before; `_stands_alone` then decides.
+        is_plain = not lowercase[at - 1].isalnum() and (
+            allows_suffix or not lowercase[end : end + 1].isalnum()
+        )
+        if is_plain or cjk or _stands_alone(term, lowercase, text, at, end):
             found.append(at)
-        at = low.find(wanted, end)
+        at = lowercase.find(needle, end)
     return found
 
 
-def _stands_alone(term: Term, low: str, text: str, start: int, end: int) -> bool:
-    """Does the match begin a word, and is it not a piece of a longer number or short word?"""
-    first = low[start]
-    if start and low[start - 1].isalnum() and first.isalnum():
+def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -> bool:
+    """Tell whether the match begins a word and is not part of a longer number or short word."""
+    first = lowercase[start]
+    if start and lowercase[start - 1].isalnum() and first.isalnum():
         camel = text[start].isupper() and text[start - 1].islower()
-        edge = first.isdigit() != low[start - 1].isdigit() and not term.exact
+        edge = first.isdigit() != lowercase[start - 1].isdigit() and not term.exact
         if not camel and not edge:
             return False
-    if end >= len(low) or not low[end].isalnum():
+    if end >= len(lowercase) or not lowercase[end].isalnum():
         return True
-    if low[end - 1].isdigit():
-        return not low[end].isdigit() and not term.exact
-    return len(term.text) > 3 or text[end].isupper() or low[end] == "s"
+    if lowercase[end - 1].isdigit():
+        return not lowercase[end].isdigit() and not term.exact
+    return len(term.text) > 3 or text[end].isupper() or lowercase[end] == "s"
 
 
 def rarity(units: int, holding: int) -> float:
-    """Inverse document frequency as in BM25 (Robertson and Spärck Jones), never negative."""
+    """Return the inverse document frequency of BM25 (Robertson and Spärck Jones), at least 0.
+
+    `units` is the number of units, `holding` how many of them contain the term.
+    """
     return math.log(1.0 + (units - holding + 0.5) / (holding + 0.5))
 
 
 @lru_cache(maxsize=65_536)
 def name_stems(name: str) -> tuple[str, ...]:
-    """The stems of an identifier or key: `createdAt` → `creat at`."""
+    """Return the stems of an identifier or key: `createdAt` → `creat at`."""
     return tuple(stem(part) for part in split_identifier(name)) or ((fold(name),) if name else ())
 
 
 class Finder:
-    """Finds the terms of a question in names, each part of a name looked up but once.
+    """Finds the terms of a question in names (keys, identifiers).
 
-    A term and a part agree when one is the beginning of the other and both have four letters or
-    more, or when they are the same.
+    A term matches a part of a name when they are equal, or when one begins with the other and both
+    have at least four letters. The result for each part is cached.
     """
 
     def __init__(self, question: Question) -> None:
-        self._asked = [term.weight >= 1.0 for term in question.terms]
+        self._is_own_word = [term.weight >= 1.0 for term in question.terms]
         self._exact: dict[str, list[int]] = {}
         self._begins: dict[str, list[int]] = {}
         for number, term in enumerate(question.terms):
@@ -166,21 +177,21 @@ class Finder:
         self._memo: dict[str, tuple[int, ...]] = {}
 
     def match(self, stems: tuple[str, ...], whole: str) -> tuple[dict[int, float], float]:
-        """Which terms the name holds (each worth 1), and the share of the name that was asked;
-        what only a related word asks for counts half."""
-        matched: dict[int, float] = {}
-        covered = 0.0
+        """Return the terms that the name contains, each with credit 1, and the share of its parts
+        that matched. A part that matches only a synonym counts half."""
+        credits: dict[int, float] = {}
+        coverage = 0.0
         for part in stems:
             found = self._memo.get(part)
             if found is None:
                 found = self._memo[part] = self._terms_in(part)
             if found:
-                matched.update(dict.fromkeys(found, 1.0))
-                covered += 1.0 if any(self._asked[term] for term in found) else 0.5
+                credits.update(dict.fromkeys(found, 1.0))
+                coverage += 1.0 if any(self._is_own_word[term] for term in found) else 0.5
         for term in self._exact.get(whole, ()):
-            matched[term] = 1.0
-            covered = float(len(stems))
-        return matched, covered / len(stems) if stems else 0.0
+            credits[term] = 1.0
+            coverage = float(len(stems))
+        return credits, coverage / len(stems) if stems else 0.0
 
     def _terms_in(self, part: str) -> tuple[int, ...]:
         if part[:1] not in self._initials:
@@ -191,3 +202,61 @@ class Finder:
                 break
             found.extend(self._exact.get(part[:size], ()))
         return tuple(found)
+
+
+MAX_UNITS = 1_500
+"""At most this many units are compared with the question, the most salient ones."""
+_UNIT_CHARS = 400
+_STANDS_OUT = 1.0
+_WEIGHT = 0.5
+"""`_STANDS_OUT`: a unit counts when its similarity is so many standard deviations above the mean.
+`_WEIGHT`: the best match by meaning relative to the best by words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """A question as a `vector` of `embedder`."""
+
+    vector: Vector
+    embedder: Embedder
+
+    def add_to(
+        self,
+        relevances: dict[int, float],
+        saliences: Sequence[float],
+        text_of: Callable[[int], str],
+    ) -> None:
+        """Raise the `relevances` of units whose meaning is close to the question's.
+
+        `text_of` returns the text of a unit. A failure of the embedder changes nothing.
+        """
+        units = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)[:MAX_UNITS]
+        units = sorted(
+            set(units) | set(sorted(relevances, key=lambda u: -relevances[u])[:MAX_UNITS])
+        )
+        try:
+            vectors = self.embedder.embed([text_of(unit)[:_UNIT_CHARS] for unit in units])
+        except LlmError:
+            return
+        similarities = [cosine(self.vector, vector) for vector in vectors]
+        mean, deviation = fmean(similarities), pstdev(similarities)
+        if not deviation:
+            return
+        excesses = [
+            max(0.0, (similarity - mean) / deviation - _STANDS_OUT) for similarity in similarities
+        ]
+        best = max(excesses)
+        top = max(relevances.values(), default=1.0)
+        for unit, excess in zip(units, excesses, strict=True):
+            if excess > 0.0:
+                relevances[unit] = relevances.get(unit, 0.0) + _WEIGHT * top * excess / best
+
+
+def meaning_of(query: str, embedder: Embedder | None) -> Meaning | None:
+    """Embed `query`. Returns None without a query or a working embedder."""
+    if embedder is None or not query.strip():
+        return None
+    try:
+        return Meaning(embedder.embed([query])[0], embedder)
+    except LlmError:
+        return None

@@ -1,54 +1,61 @@
-"""Searching inside an original: where it speaks of something, with offsets to read on from."""
+"""Search an original: find the places that answer a query, with offsets to read on from."""
 
 from dataclasses import dataclass
 
 from upwell.compress.assemble import relevance
-from upwell.compress.fitted import Room
+from upwell.compress.base import RemainingBudget
 from upwell.compress.json.outline import outline
+from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.score import described
 from upwell.compress.json.score import relevance as json_relevance
 from upwell.compress.relevance import Question, ask
-from upwell.compress.shape import JSON_KINDS, read_json
 from upwell.compress.units import split
 from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import clip
-from upwell.ground.types import Kind, Passage
+from upwell.ground.types.compression import Kind, Passage
 
 _SHOWN_CHARS = 600
 _MAX_MATCHES = 10
-_TOGETHER = 8
-"""Units that follow each other and are shown as one place, at most."""
+_MAX_UNITS_PER_MATCH = 8
+"""At most this many adjacent units are shown as one match."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A place in the original: characters `start` … `end`, and what it says there."""
+    """The characters `start` … `end` of the original, their `score`, and a `text` to show."""
 
     start: int
     end: int
     score: float
-    says: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search found: `text` to show, best match first; `shown` of `total` matches."""
+    """The result of a search: `text` to show, best match first; `shown` of `total` matches."""
 
     text: str
     shown: int
     total: int
 
 
-def search_original(text: str, query: str, room: Room, name: str = "") -> Found:
-    """Where `text` answers `query`, within `room`; each match with its offset for `read_more`."""
-    every = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
-    found = [match for match in every if match.says.strip()]
+def search_original(text: str, query: str, remaining: RemainingBudget, name: str = "") -> Found:
+    """Find the places where `text` answers `query`, as many as fit `remaining`.
+
+    Each match is shown with its offset for `read_more`. `name` helps to detect the kind of text.
+    """
+    candidates = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
+    found = [match for match in candidates if match.text.strip()]
     lines: list[str] = []
     for match in found[:_MAX_MATCHES]:
-        said = clip(match.says.strip("\r\n"), _SHOWN_CHARS)
+        excerpt = clip(match.text.strip("\r\n"), _SHOWN_CHARS)
         line = f"[offset {match.start}]"
-        line += f" line {_line(text, match.start)}\n{said}" if "\n" in said else f" {said.strip()}"
-        if not room.holds("\n".join([*lines, line])):
+        line += (
+            f" line {_line(text, match.start)}\n{excerpt}"
+            if "\n" in excerpt
+            else f" {excerpt.strip()}"
+        )
+        if not remaining.holds("\n".join([*lines, line])):
             break
         lines.append(line)
     return Found("\n".join(lines), len(lines), len(found))
@@ -59,8 +66,10 @@ def _line(text: str, offset: int) -> int:
 
 
 def matches(passage: Passage, question: Question) -> list[Match]:
-    """Every place in the passage that answers `question`, best first: values of JSON with their key
-    paths; of other texts the units that match, together with those around them."""
+    """Return every place in the passage that answers `question`, best first.
+
+    In JSON a match is a value with its key path; in other texts, adjacent units that match.
+    """
     if not question:
         return []
     found = _in_json(passage, question) if passage.kind in JSON_KINDS else None
@@ -90,9 +99,11 @@ def _in_text(passage: Passage, question: Question) -> list[Match]:
     found: list[Match] = []
     group: list[int] = []
     for unit in [*sorted(scores), len(units) + 1]:
-        if group and (unit > group[-1] + 1 or len(group) == _TOGETHER):
+        if group and (unit > group[-1] + 1 or len(group) == _MAX_UNITS_PER_MATCH):
             start, end = units.starts[group[0]], units.ends[group[-1]]
-            found.append(Match(start, end, max(scores[one] for one in group), text[start:end]))
+            found.append(
+                Match(start, end, max(scores[member] for member in group), text[start:end])
+            )
             group = []
         group.append(unit)
     return found

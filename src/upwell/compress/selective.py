@@ -1,45 +1,148 @@
-"""`selective`: a table of contents first; the agent then fetches the sections that it wants.
+"""`selective`: deliver a table of contents, from which the agent fetches sections.
 
-The table is JSON. Where the budget is short previews shrink first, then vanish; up to 200 sections
-every entry stays even over budget (the exception of seed 002). Beyond, sections are grouped, and
-a group's key opens a table of its own, so that each section stays within reach.
+The table is JSON. On a small budget the previews shrink and then disappear; up to 200 entries are
+listed even over budget, since a section that is not listed could not be fetched. Beyond 200,
+sections are grouped. The key of a group opens another table, so that every section can be reached.
 """
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from upwell.compress.assemble import relevance
-from upwell.compress.base import NO_TOOLS, Tools
-from upwell.compress.fitted import Fitted, Room, outcome
+from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome
+from upwell.compress.json.read import read_json
+from upwell.compress.json.tree import OBJECT, SCALAR, Node
 from upwell.compress.relevance import ask
-from upwell.compress.sectioning import Section, sections_of
-from upwell.compress.units.base import Units
+from upwell.compress.units.base import Units, lines
 from upwell.ground.text.kind import detect
 from upwell.ground.text.safe import boundary, clip
+from upwell.ground.text.sections import HEADING, blocks, title
 from upwell.ground.text.tokens import exceeds
-from upwell.ground.types import Budget, Compressed, Kind, Omission, Passage
+from upwell.ground.types.compression import Budget, Compressed, Kind, Omission, Passage
+
+_SECTION_CHARS = 2_000
+_KEY_CHARS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """`text[start:end]` under `key`. `what` names its type; a group has `count` sections."""
+
+    key: str
+    what: str
+    start: int
+    end: int
+    count: int = 1
+
+
+def sections_of(passage: Passage) -> list[Section]:
+    """Return the sections of a passage in order: JSON entries, Markdown headings, or line ranges.
+
+    Keys are unique: a repeated name gets the suffix `#2`, `#3` ….
+    """
+    kind = passage.kind
+    if kind == Kind.TEXT:
+        kind = detect(passage.text, passage.name)
+    return list(_sections(passage.text, kind))
+
+
+@lru_cache(maxsize=4)
+def _sections(text: str, kind: Kind) -> tuple[Section, ...]:
+    passage = Passage(text=text, kind=kind)
+    root = read_json(passage)
+    if root is not None:
+        sections = _of_json(root)
+    elif kind in (Kind.MARKDOWN, Kind.API_DOCS):
+        sections = _of_markdown(text)
+    else:
+        sections = _of_lines(text)
+    return tuple(_unique(sections))
+
+
+def _of_json(root: Node) -> list[Section]:
+    names = {SCALAR: "value", OBJECT: "object"}
+    return [
+        Section(
+            clip(item.key[1:-1], _KEY_CHARS) if item.key else f"[{number}]",
+            names.get(item.kind, "array"),
+            item.start,
+            item.end,
+        )
+        for number, item in enumerate(root.items or [root])
+    ]
+
+
+def _of_markdown(text: str) -> list[Section]:
+    sections: list[Section] = []
+    for block in blocks(text):
+        if block.what == HEADING or not sections:
+            name = title(text, block) if block.what == HEADING else "(beginning)"
+            sections.append(
+                Section(clip(name, _KEY_CHARS) or "(no title)", "heading", block.start, block.end)
+            )
+        else:
+            sections[-1] = replace(sections[-1], end=block.end)
+    if len(sections) < 2:
+        return _of_lines(text)
+    return sections
+
+
+def _of_lines(text: str) -> list[Section]:
+    sections: list[Section] = []
+    start = first = 0
+    number = 0
+    for begin, end in lines(text):
+        if end - start > _SECTION_CHARS and begin > start:
+            sections.append(
+                Section(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, begin)
+            )
+            start, first = begin, number
+        number += text.count("\n", begin, end)
+    if start < len(text):
+        sections.append(
+            Section(f"L{first + 1}-L{max(first + 1, number)}", "lines", start, len(text))
+        )
+    return sections
+
+
+def _unique(sections: list[Section]) -> list[Section]:
+    seen: dict[str, int] = {}
+    result = []
+    for section in sections:
+        seen[section.key] = count_so_far = seen.get(section.key, 0) + 1
+        result.append(
+            section if count_so_far == 1 else replace(section, key=f"{section.key}#{count_so_far}")
+        )
+    return result
+
 
 MAX_ENTRIES = 200
 _PREVIEWS = (80, 40, 20, 0)
 _GROUP = "…"
-"""A group's key is the numbers of its first and last section with this between them."""
+"""Separates the numbers of the first and last section in a group's key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selected sections: `text`; `next_offset` to go on with, None at the end; `unknown` keys."""
+    """The `text` of selected sections, the `next_offset` to read on (None at the end), and the
+    requested keys that are `unknown`."""
 
     text: str
     next_offset: int | None
     unknown: tuple[str, ...]
 
 
-def table(passage: Passage, room: Room, first: int = 0, last: int | None = None) -> str:
-    """The table of contents of sections `first` … `last - 1`, most relevant first where there is
-    a query, as JSON."""
-    found = sections_of(passage)[first:last]
-    entries = _grouped(found, first) if len(found) > MAX_ENTRIES else found
+def table(
+    passage: Passage, remaining: RemainingBudget, first: int = 0, last: int | None = None
+) -> str:
+    """Return the table of contents of sections `first` … `last - 1` as JSON.
+
+    With a query the entries are ordered by relevance.
+    """
+    sections = sections_of(passage)[first:last]
+    entries = _grouped(sections, first) if len(sections) > MAX_ENTRIES else sections
     order = _ranked(passage, entries)
     kind = detect(passage.text, passage.name) if passage.kind == Kind.TEXT else passage.kind
     shape = "json" if kind.startswith(("json", "openapi")) else (
@@ -58,47 +161,49 @@ def table(passage: Passage, room: Room, first: int = 0, last: int | None = None)
             },
             ensure_ascii=False,
         )
-        if room.holds(text):
+        if remaining.holds(text):
             break
     return text
 
 
-def select(passage: Passage, keys: Sequence[str], room: Room, offset: int = 0) -> Selection:
-    """The sections called `keys`, in the order asked, from character `offset` of them together;
-    a group's key gives that group's table. `room` is a budget of its own."""
-    found = sections_of(passage)
-    named = {section.key: section for section in found}
+def select(
+    passage: Passage, keys: Sequence[str], remaining: RemainingBudget, offset: int = 0
+) -> Selection:
+    """Return the sections named by `keys`, in that order, from character `offset` of their joined
+    text. The key of a group returns that group's table."""
+    sections = sections_of(passage)
+    named = {section.key: section for section in sections}
     parts: list[str] = []
     unknown: list[str] = []
     for key in keys:
         if key in named:
             section = named[key]
             parts.append(passage.text[section.start : section.end])
-        elif (group := _group(key, len(found))) is not None:
-            parts.append(table(passage, room, *group))
+        elif (group := _group(key, len(sections))) is not None:
+            parts.append(table(passage, remaining, *group))
         else:
             unknown.append(key)
     joined = "\n".join(part.rstrip("\n") for part in parts)
-    end = _end_within(joined, offset, room)
+    end = _end_within(joined, offset, remaining)
     return Selection(joined[offset:end], end if end < len(joined) else None, tuple(unknown))
 
 
-def _end_within(text: str, offset: int, room: Room) -> int:
-    size = int(min(len(text) - offset, room.chars))
+def _end_within(text: str, offset: int, remaining: RemainingBudget) -> int:
+    size = int(min(len(text) - offset, remaining.chars))
     while size > 1:
         end = boundary(text, offset, offset + size)
-        if room.tokens >= end - offset or not exceeds(text[offset:end], int(room.tokens)):
+        if remaining.tokens >= end - offset or not exceeds(text[offset:end], int(remaining.tokens)):
             return end
         size = size * 3 // 4
     return min(len(text), offset + 1)
 
 
-def _grouped(found: list[Section], first: int) -> list[Section]:
-    """At most `MAX_ENTRIES` runs of sections, one entry each."""
-    width = -(-len(found) // MAX_ENTRIES)
+def _grouped(sections: list[Section], first: int) -> list[Section]:
+    """Group the sections into at most `MAX_ENTRIES` entries."""
+    width = -(-len(sections) // MAX_ENTRIES)
     groups = []
-    for at in range(0, len(found), width):
-        members = found[at : at + width]
+    for at in range(0, len(sections), width):
+        members = sections[at : at + width]
         if len(members) == 1:
             groups.append(members[0])
             continue
@@ -142,7 +247,7 @@ def _entry(text: str, section: Section, preview: int) -> dict[str, object]:
 
 
 class Selective:
-    """The table of contents; `select_sections(key, sections)` gives the rest."""
+    """Delivers the table of contents; `select_sections(key, sections)` delivers sections."""
 
     name = "selective"
 
@@ -153,7 +258,7 @@ class Selective:
         return bool(passage.key)
 
     def compress(self, passage: Passage, budget: Budget) -> Compressed:
-        text = table(passage, Room.of(budget))
+        text = table(passage, RemainingBudget.of(budget))
         count = len(sections_of(passage))
-        left = (Omission(what="sections", count=count, total=count),)
-        return outcome(passage, Fitted(text, left), self.name)
+        omitted = (Omission(what="sections", count=count, total=count),)
+        return outcome(passage, Fitted(text, omitted), self.name)

@@ -1,5 +1,9 @@
-"""A short piece of work, done for real: `upwell serve` over stdio, a server behind it, an agent in
-front, and for each call what came back, what was said beside it, and why."""
+"""A short piece of real work: an agent calls a real server through `upwell serve` over stdio.
+
+For each call the demo shows the reply, the memories beside it, and the reason for them. It checks
+its own claims and fails when one does not hold: an answer lost in shortening, bytes that changed,
+an original that does not read back whole.
+"""
 
 import asyncio
 import json
@@ -15,15 +19,15 @@ from typing import Any
 
 from upwell.compress.progressive import rejoin
 from upwell.demo.server import FILES
-from upwell.ground.errors import UpstreamUnavailable
+from upwell.ground.errors import UpstreamUnavailable, UpwellError
 from upwell.ground.text.tokens import count
-from upwell.ground.types import Reply
+from upwell.ground.types.rpc import Reply
 from upwell.wire.child import Child, Command, start
 from upwell.wire.lines import read_lines
 from upwell.wire.peer import Message, Peer
 from upwell.wire.rawjson import dumps, loads
 
-Say = Callable[[str], object]
+Print = Callable[[str], object]
 Decisions = Callable[[Path], Awaitable[Sequence[Mapping[str, Any]]]]
 CALL_SECONDS = 15.0
 _SHOWN_CHARS = 100
@@ -43,15 +47,22 @@ MEMORIES: Sequence[tuple[str, Sequence[str]]] = (
 )
 
 
+class DemoFailed(UpwellError):
+    """A claim of the demo does not hold on this machine."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="this is a bug in upwell: please report it with this output")
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One call of the agent, and why it makes it."""
+    """One call of the agent. A shortened reply must still contain each of `answers`."""
 
-    why: str
+    purpose: str
     tool: str
     args: Mapping[str, Any]
     writes: bool = False
-    look_for: str = ""
+    answers: Sequence[str] = ()
 
 
 STEPS: Sequence[Step] = (
@@ -67,10 +78,10 @@ STEPS: Sequence[Step] = (
             "path": "data/orders.json",
             "_context_query": "why did the payment of order 1187 fail, last error and attempts",
         },
-        look_for="1187",
+        answers=("1187", "idempotency_key_reused", "customer was charged twice"),
     ),
     Step(
-        "It opens the payment code once more. What was said is not said again.",
+        "It opens the payment code again. The memory is not repeated.",
         "shop__read_file",
         {"path": "src/payments.py", "_context_query": "how charge retries after a failure"},
     ),
@@ -78,7 +89,7 @@ STEPS: Sequence[Step] = (
         "It looks for the same order in the log.",
         "shop__read_file",
         {"path": "logs/app.log", "_context_query": "errors of order 1187"},
-        look_for="order 1187",
+        answers=("order 1187: adyen answered 409", "order 1187: giving up"),
     ),
     Step(
         "It lists the files.",
@@ -86,7 +97,7 @@ STEPS: Sequence[Step] = (
         {},
     ),
     Step(
-        "It writes a note. Tools with side effects are left alone.",
+        "It writes a note. upwell adds nothing to tools with side effects.",
         "shop__write_note",
         {"text": "payments: key by charge, not by order"},
         writes=True,
@@ -110,7 +121,7 @@ class Agent:
         result: dict[str, Any] = loads(reply.result)
         return result
 
-    async def greet(self) -> None:
+    async def handshake(self) -> None:
         info = {"name": "upwell-demo", "version": "1"}
         await self.ask(
             "initialize",
@@ -131,32 +142,38 @@ class Agent:
         return None
 
 
-async def play(say: Say, environment: Mapping[str, str], decisions: Decisions) -> None:
-    """Run the demo in a scratch home, which it removes. `decisions` reads a home's journal."""
+async def play(show: Print, environment: Mapping[str, str], decisions: Decisions) -> None:
+    """Run the demo in a scratch home and remove the home. `decisions` reads a home's journal.
+
+    Raises:
+        DemoFailed: a claim of the demo does not hold.
+    """
     scratch = Path(tempfile.mkdtemp(prefix="upwell-demo-"))
     try:
-        await Play(say, scratch, environment, decisions).run()
+        await Play(show, scratch, environment, decisions).run()
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
 class Play:
-    """The demo on a stage of its own: `scratch` holds the shop's files and upwell's home."""
+    """The demo in a scratch folder, which holds the shop's files and upwell's home."""
 
     def __init__(
-        self, say: Say, scratch: Path, environment: Mapping[str, str], decisions: Decisions
+        self, show: Print, scratch: Path, environment: Mapping[str, str], decisions: Decisions
     ) -> None:
-        self._say = say
+        self._show = show
         self._shop = scratch / "shop"
         self._home = scratch / "home"
-        kept = {name: text for name, text in environment.items() if not name.startswith("UPWELL_")}
-        self._environment = {**kept, "UPWELL_HOME": str(self._home)}
+        inherited = {
+            name: text for name, text in environment.items() if not name.startswith("UPWELL_")
+        }
+        self._environment = {**inherited, "UPWELL_HOME": str(self._home)}
         self._decisions = decisions
 
     async def run(self) -> None:
         began = time.monotonic()
         shutil.copytree(FILES, self._shop)
-        self._say("upwell demo: a real MCP server behind `upwell serve`, in a scratch home.\n")
+        self._show("upwell demo: a real MCP server behind `upwell serve`, in a scratch home.\n")
         server = ["-m", "upwell.demo.server", str(self._shop)]
         await self._upwell("add", "shop", "--", sys.executable, *server)
         for text, options in MEMORIES:
@@ -168,82 +185,92 @@ class Play:
         finally:
             await gateway.aclose()
             await direct.aclose()
-        await self._why()
-        self._say(
+        await self._explain()
+        self._show(
             f"\nBefore: {before:,} tokens. After: {after:,}, memories included, and every byte can "
             f"still be read. {time.monotonic() - began:.1f} s."
         )
-        self._say(NEXT)
+        self._show(NEXT)
 
     async def _work(self, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """The steps, one after the other. Gives tokens before and after."""
-        await direct.greet()
-        await gateway.greet()
+        """Run the steps in order. Returns the tokens before and after."""
+        await direct.handshake()
+        await gateway.handshake()
         await gateway.ask("tools/list", {})
         before = after = 0
         for number, step in enumerate(STEPS, 1):
-            self._say(f"\n{number}. {step.why}")
-            was, now = await self._step(step, direct, gateway)
-            before, after = before + was, after + now
+            self._show(f"\n{number}. {step.purpose}")
+            step_before, step_after = await self._step(step, direct, gateway)
+            before, after = before + step_before, after + step_after
         return before, after
 
     async def _step(self, step: Step, direct: "Agent", gateway: "Agent") -> tuple[int, int]:
-        """Make one call both ways and show the difference. Gives tokens before and after."""
-        bare = {name: value for name, value in step.args.items() if name != "_context_query"}
-        spoken = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
-        self._say(f"   {step.tool}({spoken})")
+        """Make one call both ways and show the difference. Returns the tokens before and after."""
+        shown_args = ", ".join(f"{name}={value!r}" for name, value in step.args.items())
+        self._show(f"   {step.tool}({shown_args})")
         texts = await gateway.call(step.tool, step.args)
-        original = texts[0]
-        if not step.writes:
-            original = (await direct.call(step.tool.removeprefix("shop__"), bare))[0]
-        was, now = count(original), sum(count(text) for text in texts)
+        original = texts[0] if step.writes else await self._original(step, direct)
+        before, after = count(original), sum(count(text) for text in texts)
         notice = next((text for text in texts[1:] if text.startswith("[upwell]")), "")
         if notice:
-            self._say(f"   {was:,} tokens → {count(texts[0]):,}")
-            self._say(f"   {notice}")
-            self._say(_excerpt(texts[0], step.look_for))
-            await self._read_on(gateway, notice, original)
+            self._show(f"   {before:,} tokens → {count(texts[0]):,}")
+            self._show(f"   {notice}")
+            self._show(excerpt(texts[0], step.answers))
+            await self._read_back(gateway, notice, original)
+        elif texts[0] == original:
+            self._show(f"   {before:,} tokens, within the budget: the same bytes")
         else:
-            same = "the same bytes" if texts[0] == original else "changed!"
-            self._say(f"   {was:,} tokens, within the budget: {same}")
-        self._beside([text for text in texts[1:] if text.startswith("<upwell-memories")])
-        return was, now
+            raise DemoFailed(f"{step.tool} came through changed, without a notice")
+        self._show_memories([text for text in texts[1:] if text.startswith("<upwell-memories")])
+        return before, after
 
-    def _beside(self, blocks: Sequence[str]) -> None:
+    async def _original(self, step: Step, direct: "Agent") -> str:
+        """The reply that the server gives without upwell in between."""
+        bare_args = {name: value for name, value in step.args.items() if name != "_context_query"}
+        return (await direct.call(step.tool.removeprefix("shop__"), bare_args))[0]
+
+    def _show_memories(self, blocks: Sequence[str]) -> None:
         if not blocks:
-            self._say("   nothing was said beside it")
+            self._show("   no memory beside it")
         for block in blocks:
-            self._say("   a memory beside it, in a block of its own:")
-            self._say(_indented(block))
+            self._show("   a memory beside it, in a block of its own:")
+            self._show(_indented(block))
 
-    async def _read_on(self, gateway: "Agent", notice: str, original: str) -> None:
+    async def _read_back(self, gateway: "Agent", notice: str, original: str) -> None:
         """Fetch the whole original by its key and compare."""
         key = notice.partition('key="')[2].partition('"')[0]
         chunks: list[str] = []
         offset = 0
         while offset < len(original):
             chunk = (await gateway.call("upwell__read_more", {"key": key, "offset": offset}))[0]
+            length = len(rejoin([chunk]))
+            if not length:
+                raise DemoFailed(f"upwell__read_more returned nothing at offset {offset}")
             chunks.append(chunk)
-            offset += len(rejoin([chunk]))
-        whole = "byte for byte" if rejoin(chunks) == original else "NOT the same"
-        self._say(f"   upwell__read_more gave the original in {len(chunks)} chunks, {whole}")
+            offset += length
+        if rejoin(chunks) != original:
+            raise DemoFailed("upwell__read_more returned something other than the original")
+        self._show(
+            f"   upwell__read_more returned the original in {len(chunks)} chunks, byte for byte"
+        )
 
-    async def _why(self) -> None:
-        """Let the journal say what was decided for each call."""
-        self._say("\nWhy it spoke, and why it kept silent:")
+    async def _explain(self) -> None:
+        """Print the journal's reason for each call."""
+        self._show("\nWhy upwell spoke or stayed silent:")
         for number, decision in enumerate(await self._decisions(self._home), 1):
-            asked = f" for {decision['queries'][0]!r}" if decision["queries"] else ""
+            query = f" for {decision['queries'][0]!r}" if decision["queries"] else ""
             detail = f": {decision['detail']}" if decision["detail"] else ""
-            sure = f", confidence {decision['confidence']:.2f}" if decision["confidence"] else ""
-            self._say(f"   {number}. {decision['outcome']}{detail}{asked}{sure}")
+            confidence = decision["confidence"]
+            score = f", confidence {confidence:.2f}" if confidence else ""
+            self._show(f"   {number}. {decision['outcome']}{detail}{query}{score}")
 
     async def _upwell(self, *args: str) -> None:
-        """Run one command of the CLI, and show it."""
-        spoken = " ".join(
+        """Run one command of the CLI and print it."""
+        shown = " ".join(
             "python" if arg == sys.executable else json.dumps(arg) if " " in arg else arg
             for arg in args
         )
-        self._say(f"$ upwell {spoken.replace(str(self._shop), 'shop')}")
+        self._show(f"$ upwell {shown.replace(str(self._shop), 'shop')}")
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -257,7 +284,7 @@ class Play:
         out, err = await process.communicate()
         if process.returncode:
             raise UpstreamUnavailable(err.decode(errors="replace").strip(), server="demo")
-        self._say("  " + out.decode(errors="replace").strip().replace(str(self._home), "home"))
+        self._show("  " + out.decode(errors="replace").strip().replace(str(self._home), "home"))
 
     async def _agent(self, args: Sequence[str]) -> "Agent":
         own = {"UPWELL_HOME": str(self._home)}
@@ -269,16 +296,24 @@ NEXT = """
 What to type next:
   upwell add files -- npx -y @modelcontextprotocol/server-filesystem .   put a server behind upwell
   claude mcp add upwell -- upwell serve                                  give upwell to your agent
-  upwell remember "…" --path src/x.py                                    keep something
+  upwell remember "…" --path src/x.py                                    store a memory
   upwell context "…"                                                     see what would be said"""
 
 
-def _excerpt(text: str, look_for: str) -> str:
-    """The stretch of a fitted text that answers what was asked."""
-    at = max(0, text.find(look_for))
-    start = text.rfind("\n", 0, at) + 1 if at - text.rfind("\n", 0, at) < _SHOWN_CHARS else at
-    shown = text[start : start + 3 * _SHOWN_CHARS]
-    lines = [piece for line in shown.splitlines() for piece in textwrap.wrap(line, _SHOWN_CHARS)]
+def excerpt(text: str, answers: Sequence[str]) -> str:
+    """The stretch of a shortened text around the first answer.
+
+    Raises:
+        DemoFailed: an answer was lost.
+    """
+    lost = [answer for answer in answers if answer not in text]
+    if lost:
+        raise DemoFailed(f"the shortened reply lost an answer: {lost[0]!r}")
+    at = text.find(answers[0]) if answers else 0
+    line_start = text.rfind("\n", 0, at) + 1
+    start = line_start if at - line_start <= _SHOWN_CHARS else at
+    stretch = text[start : start + 3 * _SHOWN_CHARS]
+    lines = [piece for line in stretch.splitlines() for piece in textwrap.wrap(line, _SHOWN_CHARS)]
     return _indented("\n".join(["…", *lines[:4], "…"]))
 
 

@@ -1,4 +1,4 @@
-"""The demo's MCP server: a small shop's files over stdio. Stdlib only, a real server of its own.
+"""The demo's MCP server: a small shop's files over stdio. Stdlib only.
 
 python -m upwell.demo.server [FOLDER]
 """
@@ -13,16 +13,16 @@ FILES = Path(__file__).parent / "files"
 _TEXT = {"type": "string"}
 
 
-class Wrong(Exception):
-    """A call that cannot be done."""
+class CallFailed(Exception):
+    """The call cannot be done."""
 
 
 def inside(root: Path, path: str) -> Path:
-    """`path` under `root`, and nowhere else."""
-    found = (root / path).resolve()
-    if not found.is_relative_to(root.resolve()) or not found.is_file():
-        raise Wrong(f"no file {path!r} here")
-    return found
+    """The file at `path` below `root`."""
+    file = (root / path).resolve()
+    if not file.is_relative_to(root.resolve()) or not file.is_file():
+        raise CallFailed(f"no file {path!r}")
+    return file
 
 
 def read_file(root: Path, args: dict[str, Any]) -> str:
@@ -63,15 +63,15 @@ def call(root: Path, params: dict[str, Any]) -> dict[str, Any]:
     tool = TOOLS.get(params.get("name", ""))
     try:
         if tool is None:
-            raise Wrong(f"no tool {params.get('name')!r}")
+            raise CallFailed(f"no tool {params.get('name')!r}")
         text = tool[3](root, params.get("arguments") or {})
-    except (Wrong, OSError) as error:
+    except (CallFailed, OSError) as error:
         return {"content": [{"type": "text", "text": str(error)}], "isError": True}
     return {"content": [{"type": "text", "text": text}]}
 
 
 def answer(root: Path, request: dict[str, Any]) -> dict[str, Any]:
-    """The result or error member for one request."""
+    """The `result` or `error` member of the reply to one request."""
     method, params = request.get("method"), request.get("params") or {}
     if method == "initialize":
         info = {"name": "upwell-demo-shop", "version": "1"}

@@ -1,21 +1,21 @@
 """The two eras of MCP, and what has to change between them.
 
 Handshake era (to 2025-11-25): `initialize`, then bare requests. Modern era (2026-07-28): no
-handshake; every request carries its envelope in `_meta`, every result says `resultType`. Which one
-a side speaks is independent of the other side; this file is the only one that knows the words.
+handshake; every request carries an envelope in `_meta`, every result a `resultType`. A client and
+an upstream of different eras can talk through the gateway. Only this file knows the key names.
 
-What differs between the two, and how one becomes the other:
+What differs between the eras, and how the gateway converts it:
 
     handshake                              modern
     logging/setLevel                   ↔   logLevel in each request's envelope
     resources/subscribe, unsubscribe   ↔   subscriptions/listen, one stream for everything
-    a request of the server            ↔   a result `input_required`, and the call again
-    ttlMs and cacheScope are unknown   ↔   required of lists and of resources/read
+    a request of the server            ↔   an `input_required` result, then the call again
+    ttlMs and cacheScope are unknown   ↔   required in lists and in resources/read
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from upwell import __version__
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
@@ -26,7 +26,7 @@ UNSUPPORTED_VERSION = -32022
 HEADER_MISMATCH = -32020
 MISSING_CAPABILITY = -32021
 RESOURCE_NOT_FOUND = -32002
-"""In the handshake era; the modern one says invalid params."""
+"""Handshake era only; the modern era answers with invalid params."""
 
 _PREFIX = "io.modelcontextprotocol/"
 PROTOCOL_VERSION = _PREFIX + "protocolVersion"
@@ -42,20 +42,21 @@ IMPLEMENTATION = {"name": "upwell", "version": __version__}
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What a modern request says about its sender."""
+    """The sender of a modern request, as its `_meta` describes it."""
 
     version: str
     capabilities: bytes
     log_level: str = ""
 
 
-def negotiated(asked: object) -> str:
-    """The handshake version to answer `initialize` with: the asked one, or our latest."""
-    return asked if isinstance(asked, str) and asked in HANDSHAKE_VERSIONS else "2025-11-25"
+def negotiated(requested: object) -> str:
+    """The handshake version to answer `initialize` with: the requested one, or our latest."""
+    known = isinstance(requested, str) and requested in HANDSHAKE_VERSIONS
+    return str(requested) if known else HANDSHAKE_VERSIONS[-1]
 
 
 def meta_of(params: RawObject) -> RawObject:
-    """The `_meta` of a request or result, empty when there is none or it is no object."""
+    """The `_meta` of a request or result; empty when it is missing or not an object."""
     raw = params.get("_meta")
     try:
         return RawObject.parse(raw) if raw else RawObject()
@@ -64,18 +65,18 @@ def meta_of(params: RawObject) -> RawObject:
 
 
 def envelope_of(params: RawObject) -> Envelope | None:
-    """The modern envelope of a request, None when it has none."""
+    """The modern envelope of a request; None for a request of the handshake era."""
     meta = meta_of(params)
     version = meta.value(PROTOCOL_VERSION)
     if not isinstance(version, str):
         return None
     level = meta.value(LOG_LEVEL)
-    named = level if isinstance(level, str) else ""
-    return Envelope(version, meta.get(CLIENT_CAPABILITIES) or b"{}", named)
+    log_level = level if isinstance(level, str) else ""
+    return Envelope(version, meta.get(CLIENT_CAPABILITIES) or b"{}", log_level)
 
 
 def bare(params: RawObject) -> RawObject:
-    """`params` without the envelope: `_meta` keeps what the sender put there for the receiver."""
+    """`params` without the envelope. Other keys of `_meta` stay: they are for the receiver."""
     return _without_meta(params, *_ENVELOPE)
 
 
@@ -98,7 +99,7 @@ def handshake_result(result: RawObject) -> RawObject:
 
 
 def modern_result(result: RawObject) -> RawObject:
-    """A result as a modern client expects it: complete unless it says otherwise, and ours."""
+    """A result as a modern client expects it: `complete` by default, with us as the server."""
     if "resultType" not in result:
         result = result.replaced("resultType", b'"complete"')
     meta = meta_of(result).replaced(SERVER_INFO, dumps(IMPLEMENTATION))
@@ -107,21 +108,21 @@ def modern_result(result: RawObject) -> RawObject:
 
 def modern_error(error: bytes) -> bytes:
     """An error of `resources/read` as a modern client expects it."""
-    opened = RawObject.parse(error)
-    if opened.value("code") != RESOURCE_NOT_FOUND:
+    body = RawObject.parse(error)
+    if body.value("code") != RESOURCE_NOT_FOUND:
         return error
-    return opened.replaced("code", b"-32602").encode()
+    return body.replaced("code", b"-32602").encode()
 
 
 def fresh_only(result: RawObject) -> RawObject:
-    """A list, or what was read, from a server that says nothing about keeping it: nobody may."""
+    """A list or a resource, marked as not cacheable unless the server says otherwise."""
     if "ttlMs" not in result:
         result = result.replaced("ttlMs", b"0")
     return result if "cacheScope" in result else result.replaced("cacheScope", b'"private"')
 
 
 def initialize_params(capabilities: bytes = b"{}") -> bytes:
-    """Our half of the handshake with an upstream; `capabilities` are those of our client."""
+    """The params of `initialize` for an upstream; `capabilities` are those of our client."""
     return b'{"protocolVersion":%b,"capabilities":%b,"clientInfo":%b}' % (
         dumps(HANDSHAKE_VERSIONS[-1]),
         capabilities,
@@ -131,8 +132,8 @@ def initialize_params(capabilities: bytes = b"{}") -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a server said of itself. `version` is "" before it said anything; `also` is the modern
-    version that it answers beside that."""
+    """A server's description of itself. `version` is "" until the handshake; `also` is a modern
+    version that the server supports in addition."""
 
     version: str = ""
     also: str = ""
@@ -144,32 +145,34 @@ class Introduction:
         return self.version in MODERN_VERSIONS
 
     def version_for(self, *, modern: bool) -> str:
-        """The version to speak for a client of that era."""
+        """The version to use for a client of that era."""
         return self.also if modern and self.also else self.version
 
     def offers(self, kind: str, name: str = "") -> bool:
-        """Did it say that it has `kind` (`resources`), and of that `name` (`subscribe`)?"""
+        """Does the server declare the capability `kind` (`resources`), and within it the feature
+        `name` (`subscribe`)?"""
         return flag(self.capabilities, kind, name) if name else kind in self.capabilities
 
 
-def introduction(greeting: RawObject, version: str = "") -> Introduction:
-    """The answer to `initialize`, or to `server/discover` in `version`."""
-    said = version or greeting.value("protocolVersion")
-    known = said if said in HANDSHAKE_VERSIONS + MODERN_VERSIONS else HANDSHAKE_VERSIONS[-1]
-    capabilities = greeting.value("capabilities", {})
-    instructions = greeting.value("instructions", "")
+def introduction(result: RawObject, version: str = "") -> Introduction:
+    """Read the result of `initialize`, or of `server/discover` in `version`."""
+    answered_version = version or result.value("protocolVersion")
+    is_known = answered_version in HANDSHAKE_VERSIONS + MODERN_VERSIONS
+    capabilities = result.value("capabilities", {})
+    instructions = result.value("instructions", "")
     return Introduction(
-        known,
+        answered_version if is_known else HANDSHAKE_VERSIONS[-1],
         capabilities=capabilities if isinstance(capabilities, dict) else {},
         instructions=instructions if isinstance(instructions, str) else "",
     )
 
 
-# -- a request of the server, and `input_required`
+# -- requests of a server, and `input_required`
 
 
 def wants_input(result: bytes) -> bool:
-    """Is this a result that asks the client for something first?"""
+    """Does this result ask the client for input instead of answering?"""
+    # Only the ends are searched: the key is a direct member, and results may be megabytes long.
     if b"input_required" not in result[:4096] and b"input_required" not in result[-4096:]:
         return False
     try:
@@ -179,20 +182,20 @@ def wants_input(result: bytes) -> bool:
 
 
 def input_requests(result: RawObject) -> Mapping[str, tuple[str, bytes]]:
-    """What is asked: by the server's own key, a method and raw params.
+    """The server's questions: method and raw params by the server's own key.
 
     Raises:
-        NotJson: it cannot be read.
+        NotJson: the result cannot be read.
     """
-    found: dict[str, tuple[str, bytes]] = {}
+    requests: dict[str, tuple[str, bytes]] = {}
     for key, raw in RawObject.parse(result.get("inputRequests") or b"{}").members:
         request = RawObject.parse(raw)
-        found[loads(key)] = (str(request.value("method")), request.get("params") or b"{}")
-    return found
+        requests[loads(key)] = (str(request.value("method")), request.get("params") or b"{}")
+    return requests
 
 
-def answered(params: RawObject, result: RawObject, answers: Mapping[str, bytes]) -> RawObject:
-    """The call again, with what was asked for and the server's state as it came."""
+def with_answers(params: RawObject, result: RawObject, answers: Mapping[str, bytes]) -> RawObject:
+    """The repeated call: the client's answers, and the server's state unchanged."""
     raw = RawObject(tuple((dumps(key), value) for key, value in answers.items()))
     params = params.replaced("inputResponses", raw.encode())
     state = result.get("requestState")
@@ -202,8 +205,8 @@ def answered(params: RawObject, result: RawObject, answers: Mapping[str, bytes])
 
 
 def input_required(requests: Mapping[str, tuple[str, bytes]], state: str) -> RawObject:
-    """A result that asks a modern client what a handshake-era server asked by a request."""
-    asked = RawObject(
+    """A result that puts a handshake-era server's requests to a modern client."""
+    questions = RawObject(
         tuple(
             (dumps(key), b'{"method":%b,"params":%b}' % (dumps(method), params))
             for key, (method, params) in requests.items()
@@ -212,79 +215,84 @@ def input_required(requests: Mapping[str, tuple[str, bytes]], state: str) -> Raw
     return RawObject(
         (
             (b'"resultType"', b'"input_required"'),
-            (b'"inputRequests"', asked.encode()),
+            (b'"inputRequests"', questions.encode()),
             (b'"requestState"', dumps(state)),
         )
     )
 
 
-# -- what a client hears of unasked
+# -- notifications that a client subscribes to
+
+
+_LIST_KINDS = ("tools", "prompts", "resources")
 
 
 def listen_params(capabilities: Mapping[str, Any], uris: Iterable[str]) -> RawObject | None:
-    """What to ask of a modern upstream's `subscriptions/listen`; None where it offers nothing."""
-    wanted: dict[str, Any] = {
+    """The params of `subscriptions/listen` for a modern upstream; None when the upstream offers
+    nothing to subscribe to."""
+    requested: dict[str, Any] = {
         f"{kind}ListChanged": True
-        for kind in ("tools", "prompts", "resources")
+        for kind in _LIST_KINDS
         if flag(capabilities, kind, "listChanged")
     }
-    if followed := sorted(uris):
-        wanted["resourceSubscriptions"] = followed
-    return RawObject.parse(dumps({"notifications": wanted})) if wanted else None
+    if subscribed_uris := sorted(uris):
+        requested["resourceSubscriptions"] = subscribed_uris
+    return RawObject.parse(dumps({"notifications": requested})) if requested else None
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a modern client wants to hear on one stream; `methods` for everything but updates."""
+class ListenFilter:
+    """The notifications that a modern client requests on one stream: `methods`, and updates of the
+    resources in `uris`."""
 
     methods: frozenset[str] = frozenset()
     uris: frozenset[str] = frozenset()
 
-    def shown(self) -> dict[str, Any]:
-        """As the acknowledgement says it."""
-        said: dict[str, Any] = {
+    def acknowledged(self) -> dict[str, Any]:
+        """The filter as the acknowledgement repeats it."""
+        notifications: dict[str, Any] = {
             f"{kind}ListChanged": True
-            for kind in ("tools", "prompts", "resources")
+            for kind in _LIST_KINDS
             if f"notifications/{kind}/list_changed" in self.methods
         }
         if self.uris:
-            said["resourceSubscriptions"] = sorted(self.uris)
-        return said
+            notifications["resourceSubscriptions"] = sorted(self.uris)
+        return notifications
 
 
-def wishes_of(params: RawObject) -> Wishes:
-    """What a `subscriptions/listen` asks for.
+def listen_filter(params: RawObject) -> ListenFilter:
+    """Read the params of `subscriptions/listen`.
 
     Raises:
-        NotJson: it cannot be read.
+        NotJson: they are malformed.
     """
-    asked = params.value("notifications", {})
-    if not isinstance(asked, dict):
+    requested = params.value("notifications", {})
+    if not isinstance(requested, dict):
         raise NotJson("notifications must be an object")
-    kinds = [kind for kind in ("tools", "prompts", "resources") if asked.get(f"{kind}ListChanged")]
-    uris = asked.get("resourceSubscriptions") or []
+    kinds = [kind for kind in _LIST_KINDS if requested.get(f"{kind}ListChanged")]
+    uris = requested.get("resourceSubscriptions") or []
     if not isinstance(uris, list) or not all(isinstance(uri, str) for uri in uris):
         raise NotJson("resourceSubscriptions must be a list of addresses")
-    return Wishes(
+    return ListenFilter(
         frozenset(f"notifications/{kind}/list_changed" for kind in kinds), frozenset(uris)
     )
 
 
 def stamped(params: bytes, subscription: bytes) -> bytes:
-    """The params of a notification on a listen stream; `subscription` is the raw id of its
-    request."""
-    opened = RawObject.parse(params)
-    meta = meta_of(opened).replaced(SUBSCRIPTION_ID, subscription)
-    return opened.replaced("_meta", meta.encode()).encode()
+    """The params of a notification on a listen stream; `subscription` is the raw id of the request
+    that opened the stream."""
+    body = RawObject.parse(params)
+    meta = meta_of(body).replaced(SUBSCRIPTION_ID, subscription)
+    return body.replaced("_meta", meta.encode()).encode()
 
 
 def unstamped(params: RawObject) -> RawObject:
-    """The params of a notification without the stream it came on."""
+    """The params of a notification without the id of its listen stream."""
     return _without_meta(params, SUBSCRIPTION_ID)
 
 
 def _without_meta(body: RawObject, *names: str) -> RawObject:
-    """`body` without these keys of its `_meta`, or without a `_meta` that would be empty."""
+    """`body` without these keys of `_meta`, and without a `_meta` that would be empty."""
     if "_meta" not in body:
         return body
     meta = meta_of(body).without(*names)
@@ -295,8 +303,8 @@ def _without_meta(body: RawObject, *names: str) -> RawObject:
 
 
 def flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:
-    found = capabilities.get(kind)
-    return isinstance(found, dict) and bool(found.get(name))
+    features = capabilities.get(kind)
+    return isinstance(features, dict) and bool(features.get(name))
 
 
 OURS: Mapping[str, Any] = {"tools": {"listChanged": True}, "resources": {"listChanged": True}}
@@ -307,18 +315,20 @@ EVERYTHING: Mapping[str, Any] = {
     "completions": {},
     "logging": {},
 }
-"""What is said as long as nobody knows what the servers offer: an empty list disappoints nobody."""
+"""Our capabilities until every server has declared its own. An empty list does no harm, while a
+client never asks for a capability that was missing from the handshake."""
 
 
 EVERY_CLIENT = (
     b'{"sampling":{"tools":{},"context":{}},"elicitation":{"form":{},"url":{}},'
     b'"roots":{"listChanged":true}}'
 )
-"""What servers are told that our clients can do where that is not known beforehand."""
+"""The client capabilities that servers are told before the clients are known."""
 
 
 def united(offers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What all servers offer together, ours included; prompts and lists are announced by us."""
+    """The union of all servers' capabilities and ours. Changes of the prompt list are announced by
+    the gateway itself."""
     union: dict[str, Any] = {}
     for offer in (OURS, *offers):
         union = _merged(union, offer)
@@ -327,12 +337,67 @@ def united(offers: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return union
 
 
-def _merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(one)
-    for name, value in other.items():
-        known = found.get(name)
-        if isinstance(known, dict) and isinstance(value, dict):
-            found[name] = _merged(known, value)
+def _merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(first)
+    for name, value in second.items():
+        present = merged.get(name)
+        if isinstance(present, dict) and isinstance(value, dict):
+            merged[name] = _merged(present, value)
         else:
-            found[name] = known or value
-    return found
+            merged[name] = present or value
+    return merged
+
+
+# -- the gateway's own introduction
+
+
+INSTRUCTIONS = (
+    "Tools of several servers, each named server__tool. Long results are shortened to fit; their "
+    "notice names a key, and upwell__read_more(key, offset) gives the rest. "
+    "Blocks marked upwell-memories are notes from earlier work."
+)
+
+
+class Introduced(Protocol):
+    """An upstream, as far as the gateway's introduction needs it."""
+
+    name: str
+    about: Introduction
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The capabilities and instructions that the gateway presents to its clients."""
+
+    capabilities: Mapping[str, Any]
+    instructions: str = INSTRUCTIONS
+
+    def members(self) -> dict[str, Any]:
+        return {"capabilities": dict(self.capabilities), "instructions": self.instructions}
+
+    def initialize_result(self, params: RawObject) -> dict[str, Any]:
+        """The result of `initialize`.
+
+        Raises:
+            NotJson: `params` cannot be read.
+        """
+        return {
+            "protocolVersion": negotiated(params.value("protocolVersion")),
+            "serverInfo": IMPLEMENTATION,
+            **self.members(),
+        }
+
+
+def offer_of(upstreams: Iterable[Introduced]) -> Offer:
+    """The combined offer of these servers. While one of them is still unknown, everything is
+    offered."""
+    servers = list(upstreams)
+    capabilities = united(server.about.capabilities for server in servers)
+    if not all(server.about.version for server in servers):
+        capabilities = united([capabilities, EVERYTHING])
+    chapters = [
+        f"## Server {server.name}\n\n{server.about.instructions}"
+        for server in servers
+        if server.about.instructions
+    ]
+    return Offer(capabilities, "\n\n".join([INSTRUCTIONS, *chapters]))

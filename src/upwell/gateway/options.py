@@ -1,4 +1,4 @@
-"""The knobs of the gateway, and what an upstream server is."""
+"""The options of the gateway, and of an upstream server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,25 +6,25 @@ from enum import StrEnum
 
 
 class Transport(StrEnum):
-    """How a server with an address is spoken to."""
+    """The transport of a server with an address."""
 
     HTTP = "http"
     SSE = "sse"
 
 
 class Auth(StrEnum):
-    """What lets us in at a server with an address, beside its headers."""
+    """How to authenticate at a server with an address, in addition to its headers."""
 
     NONE = "none"
     OAUTH = "oauth"
-    """The user's login: `upwell login NAME`."""
+    """With the user's login: `upwell login NAME`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
-    """`gateway.*`. Times in seconds, sizes in bytes; `hosts` are names under which a proxy leads to
-    `serve --http`. Of a list of more than `lazy_tools_tokens` each tool is served in short; 0:
-    never."""
+    """`gateway.*`. Times in seconds, sizes in bytes. `hosts` are host names under which a proxy
+    forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served short;
+    0 never shortens."""
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 60.0
@@ -37,7 +37,7 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheOptions:
-    """`cache.*`: `tools` are patterns of `server__tool` whose answers may be kept."""
+    """`cache.*`: `tools` are patterns of `server__tool` whose answers may be cached."""
 
     tools: tuple[str, ...] = ()
     ttl_seconds: float = 300.0
@@ -46,9 +46,9 @@ class CacheOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """One upstream, `[server.NAME]`: a program to run, as a list of arguments, or an address and
-    the headers that let us in. `prefix` false: its tools and prompts keep their own names in front;
-    of two that claim one, the first has it."""
+    """One upstream, `[server.NAME]`: a program with its arguments, or an address with headers for
+    authentication. Without `prefix` its tools and prompts keep their own names; a name that two
+    servers claim belongs to the first."""
 
     name: str
     command: str = ""

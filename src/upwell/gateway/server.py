@@ -1,102 +1,134 @@
-"""The gateway as a whole: its upstreams in the background, its front on stdio."""
+"""The gateway as a whole: its upstreams in the background, its fronts on stdio and HTTP."""
 
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 
-from upwell.gateway.audience import Audience
-from upwell.gateway.catalog import Catalog, LocalTools
-from upwell.gateway.connection import Connecting
-from upwell.gateway.definitions import Definitions
-from upwell.gateway.desk import Desk
-from upwell.gateway.directory import Directory, LocalResources
-from upwell.gateway.eras import EVERY_CLIENT
-from upwell.gateway.fleet import Fleet
-from upwell.gateway.following import Following
-from upwell.gateway.front import Front
-from upwell.gateway.greeting import Hello, Known, known_now
-from upwell.gateway.http import HttpFront
-from upwell.gateway.lists import ToolLists
-from upwell.gateway.offerings import Offerings
+from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.clients import Audience
+from upwell.gateway.eras import EVERY_CLIENT, Offer, offer_of
+from upwell.gateway.front.handshake import Hello
+from upwell.gateway.front.http import HttpFront
+from upwell.gateway.front.stdio import StdioFront
 from upwell.gateway.options import GatewayOptions, ServerOptions
-from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.upstream import State, Upstream
+from upwell.gateway.routing.definitions import Definitions
+from upwell.gateway.routing.resources import LocalResources, ResourceMethods, UpstreamResources
+from upwell.gateway.routing.router import Router
+from upwell.gateway.routing.subscriptions import Subscriptions
+from upwell.gateway.routing.tools import Catalog, LocalTools
+from upwell.gateway.upstreams.connection import Connecting
+from upwell.gateway.upstreams.fleet import Fleet
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
-KINDS = ("prompts", "resources")
-HURRIED_SECONDS = 0.2
-"""What a server has for each step of its end where the gateway was asked to end by a signal."""
+LISTED_KINDS = ("prompts", "resources")
+HURRIED_GRACE_SECONDS = 0.2
+"""The time that a server has for each step of its end after the gateway received a signal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnServer:
+    """Our own tools and resources: to the clients, one more server named `upwell`."""
+
+    tools: LocalTools
+    resources: LocalResources
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolListing:
+    """How tools are listed: `may_compress(server, tool)` drops output schemas, `definitions`
+    shortens long lists."""
+
+    may_compress: Callable[[str, str], bool]
+    definitions: Definitions = field(default_factory=Definitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRecords:
+    """Saved for the next start: the combined offer of the servers, and the tools of each."""
+
+    save_offer: Callable[[Offer], None] = lambda _: None
+    tool_lists: ToolLists = field(default_factory=ToolLists)
 
 
 class Gateway:
-    """Startup, main loop, shutdown of one gateway. `learned` is told what the servers offer, once
-    all have said so; `lists` keeps what each one lists for its next start."""
+    """Start, main loop and shutdown of one gateway."""
 
     def __init__(
         self,
         servers: Sequence[ServerOptions],
-        own: LocalTools,
-        pipeline: Pipeline,
         options: GatewayOptions,
-        *,
-        resources: LocalResources,
-        may_compress: Callable[[str, str], bool],
         connecting: Connecting,
-        learned: Callable[[Known], None] = lambda _: None,
-        lists: ToolLists | None = None,
-        definitions: Definitions | None = None,
+        own: OwnServer,
+        pipeline: Pipeline,
+        listing: ToolListing,
+        records: StartRecords | None = None,
     ) -> None:
-        self._learned = learned
-        self._lists = lists or ToolLists()
         self._options = options
+        self._connecting = connecting
+        self._definitions = listing.definitions
+        self._records = records or StartRecords()
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
-        self._connecting = connecting
-        self._fleet = Fleet(servers, self._launched)
-        self._definitions = definitions or Definitions()
-        self._catalog = Catalog(lambda: self.upstreams, own, may_compress, self._definitions)
-        self.directory = Directory(lambda: self.upstreams, resources, options.list_wait_seconds)
-        self.desk = Desk(
-            self._catalog, lambda: self.upstreams, own, pipeline, self.audience, self.directory
+        self._fleet = Fleet(servers, self._launch)
+        self._catalog = Catalog(
+            lambda: self.upstreams, own.tools, listing.may_compress, listing.definitions
         )
-        self.desk.learn(Offerings(self.desk, self.directory, resources).methods())
-        self.desk.learn(Following(self.directory, self.audience).methods())
+        self._resources = UpstreamResources(
+            lambda: self.upstreams, own.resources, options.list_wait_seconds
+        )
+        self.router = Router(
+            self._catalog,
+            lambda: self.upstreams,
+            own.tools,
+            pipeline,
+            self.audience,
+            self._resources,
+        )
+        resource_methods = ResourceMethods(self.router.relay, self._resources, own.resources)
+        self.router.add_methods(resource_methods.methods())
+        self.router.add_methods(Subscriptions(self._resources, self.audience).methods())
 
     @property
     def upstreams(self) -> Sequence[Upstream]:
-        """The servers of the moment."""
+        """The current servers."""
         return self._fleet.upstreams
 
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """While the servers are kept running."""
-        return self._fleet.running()
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the servers running inside the block, and ends the open calls afterwards."""
+        try:
+            async with self._fleet.running():
+                yield
+        finally:
+            await self.router.aclose()
 
-    def obey(self, options: GatewayOptions) -> None:
-        """Hold these limits from now on; the size of lines, of each server from its next start."""
+    def apply_options(self, options: GatewayOptions) -> None:
+        """Use these limits from now on; a server takes its limit on line size at its next start."""
         self._options = options
-        self.directory.wait_seconds = options.list_wait_seconds
-        self._definitions.most_tokens = options.lazy_tools_tokens
+        self._resources.wait_seconds = options.list_wait_seconds
+        self._definitions.max_tokens = options.lazy_tools_tokens
         for upstream in self.upstreams:
             upstream.options = options
 
-    async def exchange(self, servers: Sequence[ServerOptions]) -> None:
-        """Run these servers from now on; no call under way is lost. The list of tools is made anew:
-        what was said about tools may have changed as well."""
-        before, changed = self._catalog.listing, await self._fleet.exchange(servers)
-        await self._catalog.refresh(anew=True)
-        if changed or self._catalog.listing != before:
-            await self.desk.tools_changed()
+    async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
+        """Run these servers from now on, without losing a call in flight. The list of tools is
+        rebuilt in any case, because the configuration of single tools may have changed."""
+        listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
+        await self._catalog.refresh(force=True)
+        if changed or self._catalog.listing != listing_before:
+            await self.router.tools_changed()
         if changed:
-            for kind in KINDS:
-                if self.directory.shown(kind):
-                    await self.audience.announce(f"notifications/{kind}/list_changed")
+            await self._announce_lists(LISTED_KINDS)
 
     async def serve(self, lines: AsyncIterator[Line], sink: Sink, hello: Hello) -> None:
-        """Serve one agent on stdio until it closes its side or a signal asks us to end."""
+        """Serve one agent on stdio until it disconnects or a signal arrives."""
         self._hello = hello
-        front = Front(self.desk, self.directory, self.audience, hello)
+        front = StdioFront(self.router, self.audience, hello)
         async with self.running():
             serving = asyncio.create_task(front.serve(lines, sink), name="front")
             loop = asyncio.get_running_loop()
@@ -105,35 +137,41 @@ class Gateway:
             try:
                 await serving
             except asyncio.CancelledError:
-                LOG.info("asked to end")
+                LOG.info("a signal ended the gateway")
 
     def _end(self, serving: "asyncio.Task[None]") -> None:
-        """A host that sends a signal kills us half a second later: its servers get less time."""
+        # A host kills the gateway half a second after its signal: the servers get less than that.
         for upstream in self.upstreams:
-            upstream.grace_seconds = HURRIED_SECONDS
+            upstream.grace_seconds = HURRIED_GRACE_SECONDS
         serving.cancel()
 
     def http(self) -> HttpFront:
-        """The ASGI application for `/mcp`. Any client may come, so servers are told of all that a
-        client can be asked; each is asked only what it offers itself."""
+        """The ASGI application for `/mcp`. The clients are not known beforehand, so servers are
+        told every client capability; each client is asked only for those that it declares."""
         self._hello = Hello(capabilities=EVERY_CLIENT)
-        return HttpFront(self.desk, self.directory, self.audience)
+        return HttpFront(self.router, self.audience)
 
-    def _launched(self, server: ServerOptions) -> Upstream:
-        """A server, with what it listed last until it says what it lists now."""
+    def _launch(self, server: ServerOptions) -> Upstream:
+        """A server, with its saved tools until it lists the current ones."""
         upstream = Upstream(server, self._options, self._connecting, self._changed, self.audience)
-        upstream.tools = self._lists.of(server)
+        upstream.tools = self._records.tool_lists.for_server(server)
         return upstream
 
     async def _changed(self, upstream: Upstream) -> None:
-        """A server came, went, or has other tools."""
+        """A server started, ended, or changed its tools."""
         await self._catalog.refresh()
-        await self.desk.tools_changed()
-        for kind in KINDS:
-            if upstream.about.offers(kind) and self.directory.shown(kind):
-                await self.audience.announce(f"notifications/{kind}/list_changed")
-        if all(one.about.version for one in self.upstreams):
-            self._learned(known_now(self.upstreams))
+        await self.router.tools_changed()
+        offered = [kind for kind in LISTED_KINDS if upstream.about.offers(kind)]
+        await self._announce_lists(offered)
+        if all(server.about.version for server in self.upstreams):
+            self._records.save_offer(offer_of(self.upstreams))
         if upstream.state is State.READY:
-            await asyncio.to_thread(self._lists.keep, upstream.server, upstream.tools)
+            save = self._records.tool_lists.save
+            await asyncio.to_thread(save, upstream.server, upstream.tools)
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))
+
+    async def _announce_lists(self, kinds: Sequence[str]) -> None:
+        """Announce a change of these lists, as far as any client has requested them."""
+        for kind in kinds:
+            if self._resources.was_listed(kind):
+                await self.audience.announce(f"notifications/{kind}/list_changed")

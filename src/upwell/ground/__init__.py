@@ -1,1 +1,1 @@
-"""Floor 1: the words and tools of the house. Imports nothing of ours from above."""
+"""The lowest floor: shared types, errors, storage and text functions. Imports nothing above it."""

@@ -1,7 +1,7 @@
-"""Texts as vectors: what an embedder is, and the three that we know.
+"""Embedders: turn texts into vectors.
 
-Model libraries are imported when an embedder is first used; a missing one is a `UsageError` that
-names the extra to install.
+Model libraries are imported when an embedder is first used. A missing library is a `UsageError`
+that names the extra to install.
 """
 
 import json
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Endpoint, post
 from upwell.ground.errors import ConfigError, LlmError, UsageError
-from upwell.ground.limits import Deadline
-from upwell.ground.names import CHOICES
-from upwell.ground.redact import redact
+from upwell.ground.secrets.redact import redact
+from upwell.ground.type_hints import CHOICES
 
 Vector = Sequence[float]
 
@@ -22,9 +22,9 @@ _HTTP_SECONDS = 10.0
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors of `dim` numbers. Blocking; safe to call from any thread.
+    """Turns texts into unit vectors of `dim` numbers. Blocks; safe to call from any thread.
 
-    `name` tells models apart: vectors of different names must never be compared.
+    `name` identifies the model. Vectors of different names must not be compared.
     """
 
     @property
@@ -34,7 +34,7 @@ class Embedder(Protocol):
     def dim(self) -> int: ...
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector a text, in order.
+        """Return one vector for each text, in order.
 
         Raises:
             LlmError: the model or endpoint failed.
@@ -60,7 +60,7 @@ class Model2Vec:
 
 
 class FastEmbed:
-    """Small transformers on ONNX (fastembed)."""
+    """Small transformer models on ONNX (fastembed)."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         try:
@@ -77,7 +77,7 @@ class FastEmbed:
 
 
 class HttpEmbedder:
-    """Any endpoint that knows `/embeddings`. Secrets do not leave the machine."""
+    """An endpoint with `/embeddings`. Secrets are masked before a text is sent."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -95,9 +95,9 @@ class HttpEmbedder:
                 unit([float(number) for number in row["embedding"]]) for row in rows
             ]
         except (ValueError, KeyError, TypeError) as error:
-            raise LlmError("the endpoint answered something that is no embedding") from error
+            raise LlmError("the endpoint's answer is not a list of embeddings") from error
         if len(vectors) != len(texts):
-            raise LlmError("the endpoint answered another number of embeddings than was asked")
+            raise LlmError("the endpoint sent the wrong number of embeddings")
         return vectors
 
 
@@ -106,12 +106,16 @@ EMBEDDERS: dict[str, type[Model2Vec] | type[FastEmbed] | type[HttpEmbedder]] = {
     "fastembed": FastEmbed,
     "http": HttpEmbedder,
 }
-"""Name → class, made from an `Endpoint` (of which the local ones read only the model)."""
+"""Name → class. Each takes an `Endpoint`; the local ones read only its model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbedOptions:
-    """`embed.*`. `kind` is a name of `EMBEDDERS`, "" for none; `base_url` is for `http` only."""
+    """`embed.*`: the embedder to use.
+
+    `kind`: a name of `EMBEDDERS`, "" for none. `model`: the model, "" for the default of the kind.
+    `base_url`, `api_key`: the endpoint of kind `http`.
+    """
 
     kind: str = field(default="", metadata={CHOICES: ("", *EMBEDDERS)})
     model: str = ""
@@ -129,16 +133,16 @@ class LateEmbedder:
 
     @property
     def name(self) -> str:
-        return self._there().name
+        return self._load().name
 
     @property
     def dim(self) -> int:
-        return self._there().dim
+        return self._load().dim
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        return self._there().embed(texts)
+        return self._load().embed(texts)
 
-    def _there(self) -> Embedder:
+    def _load(self) -> Embedder:
         with self._loading:
             if self._loaded is None:
                 options = self._options
@@ -149,13 +153,13 @@ class LateEmbedder:
                     self._loaded = EMBEDDERS[options.kind](endpoint)
                 except (UsageError, OSError, ValueError) as error:
                     raise LlmError(
-                        f"the embedder {options.kind!r} cannot be had: {error}"
+                        f"the embedder {options.kind!r} cannot be loaded: {error}"
                     ) from error
             return self._loaded
 
 
 def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
-    """The embedder that is configured, None when there is none.
+    """Return the configured embedder, or None when there is none.
 
     Raises:
         ConfigError: no embedder has this name.
@@ -164,7 +168,7 @@ def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
         return None
     if options.kind not in EMBEDDERS:
         raise ConfigError(
-            f"embed.kind {options.kind!r} is not known",
+            f"unknown embed.kind {options.kind!r}",
             key="embed.kind",
             hint=f"known: {', '.join(EMBEDDERS)}",
         )
@@ -172,13 +176,13 @@ def embedder_of(options: EmbedOptions) -> LateEmbedder | None:
 
 
 def unit(vector: list[float]) -> list[float]:
-    """`vector` scaled to length 1, so that a dot product is a cosine."""
+    """Scale `vector` to length 1, so that a dot product is a cosine."""
     length = sum(number * number for number in vector) ** 0.5
     return [number / length for number in vector] if length else vector
 
 
 def cosine(left: Vector, right: Vector) -> float:
-    """How alike two unit vectors are, -1..1."""
+    """Return the cosine similarity of two unit vectors, -1..1."""
     return sum([a * b for a, b in zip(left, right, strict=True)])
 
 

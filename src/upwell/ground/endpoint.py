@@ -1,29 +1,36 @@
-"""Posting JSON to an OpenAI-compatible endpoint within a deadline, with the standard library.
+"""POST JSON to an OpenAI-compatible endpoint within a deadline.
 
-Blocking, for worker threads. Whatever goes wrong comes out as one `LlmError`.
+The calls block and belong on worker threads. Every failure is an `LlmError`.
 """
 
-import http.client
 import json
+import socket
 import ssl
-from contextlib import closing
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from socket import socket as Socket
-from typing import Any
-from urllib.parse import urlsplit
+from threading import Timer
+from typing import TYPE_CHECKING, Any
 
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import LlmError
-from upwell.ground.limits import Deadline
-from upwell.ground.veil import veiled_address
+from upwell.ground.secrets.mask import masked_address
+
+if TYPE_CHECKING:
+    import httpx2
 
 _MAX_REPLY_BYTES = 16_000_000
-_READ = 65_536
-_LEAST_SECONDS = 0.01
+_MIN_SECONDS = 0.01
+_HTTP_OK = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`base_url` up to and with the version (`http://localhost:11434/v1`), "" for none."""
+    """The address of a model.
+
+    `base_url` includes the API version (`http://localhost:11434/v1`) and is "" when no endpoint
+    is configured. `model` is sent with every request, `api_key` as a bearer token.
+    """
 
     base_url: str = ""
     model: str = ""
@@ -31,13 +38,13 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """The address without what lets somebody in."""
-        return veiled_address(self.base_url)
+        """The address without credentials, fit for logs and errors."""
+        return masked_address(self.base_url)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The body of a reply with status 200, and its content type."""
+    """The `body` of a reply with status 200, and its `content_type`."""
 
     body: bytes
     content_type: str
@@ -46,14 +53,22 @@ class Answer:
 def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Answer:
     """POST `message` as JSON to `path` below the endpoint.
 
+    `deadline` bounds the whole exchange, however slowly the body arrives. Redirects are not
+    followed, and proxies of the environment are not used.
+
     Raises:
-        LlmError: no connection, no answer in time, a status other than 200, or too long.
+        LlmError: the connection failed, the deadline passed, the status was not 200, or the body
+            was too large.
     """
+    # Imported here: it takes a tenth of a second, and most homes have no endpoint.
+    import httpx2
+
     body = json.dumps(message).encode("utf-8", "replace")
     try:
         return _exchange(endpoint, path, body, deadline)
-    except (OSError, http.client.HTTPException, ValueError) as error:
-        reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+    except (OSError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+        late = deadline.passed() or isinstance(error, TimeoutError | httpx2.TimeoutException)
+        reason = "no answer in time" if late else str(error)
         raise LlmError(
             f"the endpoint {endpoint.shown} failed: {reason or type(error).__name__}",
             hint="check its base_url and that it is running",
@@ -61,47 +76,80 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
 
 
 def _exchange(endpoint: Endpoint, path: str, body: bytes, deadline: Deadline) -> Answer:
-    parts = urlsplit(endpoint.base_url)
-    connection = _connect(parts.scheme, parts.hostname or "", parts.port, deadline)
-    headers = {"content-type": "application/json"}
+    import httpx2
+
+    address = httpx2.URL(endpoint.base_url)
+    address = address.copy_with(
+        path=address.path.rstrip("/") + path, query=None, fragment=None, userinfo=b""
+    )
+    headers = {"content-type": "application/json", "accept-encoding": "identity"}
     if endpoint.api_key:
         headers["authorization"] = f"Bearer {endpoint.api_key}"
-    try:
-        connection.request("POST", parts.path.rstrip("/") + path, body, headers)
-        socket = connection.sock
-        with closing(connection.getresponse()) as reply:
-            raw = _read(reply, socket, endpoint, deadline)
-        if reply.status != http.client.OK:
-            raise LlmError(
-                f"the endpoint {endpoint.shown} answered {reply.status} {reply.reason}",
-                hint="check the model's name and the key",
-            )
-        return Answer(raw, reply.getheader("content-type") or "")
-    finally:
-        connection.close()
+    with (
+        _Watchdog(deadline).armed() as watchdog,
+        httpx2.Client(
+            verify=ssl.create_default_context() if address.scheme == "https" else False,
+            timeout=max(_MIN_SECONDS, deadline.remaining()),
+            follow_redirects=False,
+            trust_env=False,
+        ) as client,
+        client.stream(
+            "POST", address, content=body, headers=headers, extensions={"trace": watchdog.observe}
+        ) as reply,
+    ):
+        raw = _read(reply, endpoint, deadline)
+    if reply.status_code != _HTTP_OK:
+        raise LlmError(
+            f"the endpoint {endpoint.shown} answered {reply.status_code} {reply.reason_phrase}",
+            hint="check the model's name and the key",
+        )
+    return Answer(raw, reply.headers.get("content-type", ""))
 
 
-def _read(
-    reply: http.client.HTTPResponse, socket: Socket, endpoint: Endpoint, deadline: Deadline
-) -> bytes:
+def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> bytes:
     raw = bytearray()
-    while True:
-        if deadline.passed():
-            raise TimeoutError
-        socket.settimeout(max(_LEAST_SECONDS, deadline.remaining()))
-        piece = reply.read1(_READ)
-        if not piece:
-            return bytes(raw)
-        raw += piece
+    for chunk in reply.iter_raw():
+        raw += chunk
         if len(raw) > _MAX_REPLY_BYTES:
-            raise LlmError(f"the endpoint {endpoint.shown} answers without end")
+            raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
+    # A body without a length ends like a complete one when the watchdog shuts its socket down.
+    if deadline.passed():
+        raise TimeoutError
+    return bytes(raw)
 
 
-def _connect(
-    scheme: str, host: str, port: int | None, deadline: Deadline
-) -> http.client.HTTPConnection:
-    seconds = max(_LEAST_SECONDS, deadline.remaining())
-    if scheme == "https":
-        context = ssl.create_default_context()
-        return http.client.HTTPSConnection(host, port, timeout=seconds, context=context)
-    return http.client.HTTPConnection(host, port, timeout=seconds)
+class _Watchdog:
+    """Shuts the connection down at the deadline.
+
+    The timeouts of httpx2 limit each read, so a server that sends one byte at a time could hold
+    the thread for ever.
+    """
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._timer = Timer(max(_MIN_SECONDS, deadline.remaining()), self._shut_down)
+        self._timer.daemon = True
+        self._socket: socket.socket | None = None
+        self._has_fired = False
+
+    @contextmanager
+    def armed(self) -> Iterator["_Watchdog"]:
+        self._timer.start()
+        try:
+            yield self
+        finally:
+            self._timer.cancel()
+
+    def observe(self, event: str, details: Mapping[str, Any]) -> None:
+        """Take note of the socket; the `trace` extension of a request calls this."""
+        # TLS replaces the TCP socket, so both events count.
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = details["return_value"].get_extra_info("socket")
+            if self._has_fired:
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        self._has_fired = True
+        if self._socket is not None:
+            # The method of the base class: that of an SSL socket is not safe across threads.
+            with suppress(OSError):
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)

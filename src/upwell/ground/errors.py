@@ -1,32 +1,33 @@
-"""What can go wrong, drawn as a tree. Every error carries a hint: what to do about it.
+"""All errors of upwell. Each one carries a hint: what the reader can do about it.
 
     UpwellError(message, *, hint)
-    ├─ UsageError                 the caller asked for something that cannot be
-    ├─ ConfigError                a key, and where it stands
+    ├─ UsageError                 the request cannot be fulfilled as stated
+    ├─ ConfigError                a setting, with its key and origin
     ├─ UpstreamError              server
     │   ├─ UpstreamUnavailable    not started, gone, or over its in-flight limit
-    │   │   └─ UpstreamLocked     it wants to know who we are
-    │   ├─ UpstreamProtocolError  it answered, but not with MCP
+    │   │   └─ UpstreamLocked     it requires a login
+    │   ├─ UpstreamProtocolError  its answer is not valid MCP
     │   └─ UpstreamTimeout        no answer within the deadline
-    ├─ RecallError                a place to recall from
+    ├─ RecallError                a source of memories
     │   └─ RecallUnavailable
-    ├─ StoreError                 a database or file of ours
+    ├─ StoreError                 one of our databases or files
     │   ├─ StoreCorrupt
     │   ├─ StoreTooNew            written by a later upwell
     │   └─ StoreUnwritable        disk full, read-only, foreign owner, locked too long
     ├─ CompressionError           strategy
-    ├─ KeyUnknown                 an original that expired, was evicted or never was
-    └─ LlmError                   the endpoint failed, was slow or answered rubbish
+    ├─ KeyUnknown                 an original that expired, was evicted or never existed
+    └─ LlmError                   the endpoint failed, was slow or sent a bad answer
 
-Foreign errors (SQLite's, sockets', HTTP's, a child's) become one of these at the border:
-`ground/{sqlite_file,db,embed,llm}.py`, `wire/`, and the stores that speak to something outside.
+Errors of libraries (SQLite, sockets, HTTP, child processes) are converted to these where they
+occur: in `ground/sqlite/`, `ground/{embed,endpoint,llm}.py`, `wire/`, and the stores of external
+services.
 """
 
 
 class UpwellError(Exception):
-    """Root of every error that upwell raises on purpose.
+    """The base of every error that upwell raises deliberately.
 
-    `message` says what happened in one line, `hint` what to do about it (may be empty).
+    `message` states the problem in one line. `hint` tells what to do about it and may be empty.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:
@@ -39,11 +40,11 @@ class UpwellError(Exception):
 
 
 class UsageError(UpwellError):
-    """The caller asked for something that cannot be."""
+    """The request cannot be fulfilled as stated."""
 
 
 class ConfigError(UpwellError):
-    """A setting is wrong. `key` is its dotted name, `origin` the file or variable it stands in."""
+    """A setting is wrong. `key` is its dotted name, `origin` the file or variable that set it."""
 
     def __init__(self, message: str, *, key: str = "", origin: str = "", hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -52,34 +53,36 @@ class ConfigError(UpwellError):
 
 
 class UpstreamError(UpwellError):
-    """An upstream server failed. `server` is its configured name. The model reads the message, so
-    what is known as a secret in it, as where a server's last words are cited, is masked."""
+    """An upstream server failed. `server` is its configured name.
+
+    Models read the message, and it may quote the server, so known secrets in it are masked.
+    """
 
     def __init__(self, message: str, *, server: str, hint: str = "") -> None:
-        from upwell.ground.redact import redact
+        from upwell.ground.secrets.redact import redact
 
         super().__init__(redact(message)[0], hint=hint)
         self.server = server
 
 
 class UpstreamUnavailable(UpstreamError):
-    """It is not running, died, or is over its limits."""
+    """The server is not running, has died, or is over its limits."""
 
 
 class UpstreamLocked(UpstreamUnavailable):
-    """It wants a login that is not there, or is over."""
+    """The server requires a login that is missing or has expired."""
 
 
 class UpstreamProtocolError(UpstreamError):
-    """It answered, but not with what the protocol asks for."""
+    """The server answered, but the answer violates the protocol."""
 
 
 class UpstreamTimeout(UpstreamError):
-    """It did not answer within the deadline."""
+    """The server did not answer within the deadline."""
 
 
 class RecallError(UpwellError):
-    """A place to recall from failed. `source` names it."""
+    """A source of memories failed. `source` names it."""
 
     def __init__(self, message: str, *, source: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -87,11 +90,20 @@ class RecallError(UpwellError):
 
 
 class RecallUnavailable(RecallError):
-    """It cannot be reached."""
+    """The source cannot be reached.
+
+    When several sources failed, `missing` lists each of them as `name: reason`.
+    """
+
+    def __init__(
+        self, message: str, *, source: str, hint: str = "", missing: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(message, source=source, hint=hint)
+        self.missing = missing
 
 
 class StoreError(UpwellError):
-    """A database or file of ours failed."""
+    """One of our databases or files failed."""
 
 
 class StoreCorrupt(StoreError):
@@ -103,11 +115,11 @@ class StoreTooNew(StoreError):
 
 
 class StoreUnwritable(StoreError):
-    """Disk full, read-only, foreign owner, or locked for too long."""
+    """The disk is full or read-only, the file has another owner, or was locked for too long."""
 
 
 class CompressionError(UpwellError):
-    """A strategy could not do its work. `strategy` names it."""
+    """A strategy cannot compress a passage. `strategy` names it."""
 
     def __init__(self, message: str, *, strategy: str, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -115,15 +127,15 @@ class CompressionError(UpwellError):
 
 
 class KeyUnknown(UpwellError):
-    """No original under this key: expired, evicted, or never there."""
+    """No original exists under this key: it expired, was evicted, or never existed."""
 
     def __init__(self, key: str) -> None:
         super().__init__(
-            f"nothing is kept under key {key!r}: it expired, was evicted, or never was",
+            f"no original under key {key!r}: it expired, was evicted, or never existed",
             hint="call the tool again to get a fresh key",
         )
         self.key = key
 
 
 class LlmError(UpwellError):
-    """A language-model endpoint failed, was slow, or answered rubbish."""
+    """A language-model endpoint failed, was slow, or sent a bad answer."""

@@ -1,4 +1,4 @@
-"""Files of ours: locked while they are changed, and written whole or not at all."""
+"""Our own files: lock them while they change, and write them whole or not at all."""
 
 import errno
 import os
@@ -11,20 +11,22 @@ from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
 POLL_SECONDS = 0.005
-"""Locks of ours are held for milliseconds."""
+"""Short, because our locks are held for milliseconds."""
 
 Stamp = tuple[int, int, int]
-"""When a file was written (ns), how large it is, and its inode."""
+"""The modification time of a file (ns), its size and its inode."""
 
 
 def is_there(path: Path) -> bool:
-    """Does a file stand at `path`? `Path.exists` raises and catches an error where none does, which
-    is the common case of what is asked at every call."""
+    """Tell whether a file exists at `path`.
+
+    Faster than `Path.exists`, which raises and catches an error in the common case of no file.
+    """
     return os.access(path, os.F_OK)
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """What differs from last time when a file was written; None where there is none."""
+    """Return a value that changes when the file is written, or None when there is no file."""
     try:
         info = os.stat(path)
     except OSError:
@@ -34,10 +36,10 @@ def stamp(path: str | Path) -> Stamp | None:
 
 @contextmanager
 def exclusively(path: Path) -> Iterator[None]:
-    """The lock under which a file is changed or replaced.
+    """Hold the lock under which a file is changed or replaced.
 
     Raises:
-        StoreUnwritable: another process has held it for too long, or it cannot be made.
+        StoreUnwritable: another process held the lock for too long, or it cannot be created.
     """
     from filelock import FileLock, Timeout
 
@@ -46,7 +48,7 @@ def exclusively(path: Path) -> Iterator[None]:
         lock.acquire()
     except Timeout as error:
         raise StoreUnwritable(
-            f"{lock.lock_file} is held by another process",
+            f"{lock.lock_file} is locked by another process",
             hint="try again in a minute, or end that process",
         ) from error
     except OSError as error:
@@ -62,7 +64,11 @@ def exclusively(path: Path) -> Iterator[None]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """What the system says about a file that cannot be written, in our words."""
+    """Convert an `OSError` of the block.
+
+    Raises:
+        StoreUnwritable: `path` cannot be written.
+    """
     try:
         yield
     except OSError as error:
@@ -73,8 +79,10 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace `path` by `text` (0600): a temporary file beside it, fsync, rename, fsync of the
-    folder. It is on the disk when this returns. Lone surrogates are written as escapes.
+    """Replace the content of `path` by `text` atomically (mode 0600).
+
+    Writes a temporary file beside it, then fsync, rename, and fsync of the folder. When this
+    returns the text is on disk. Lone surrogates are written as escapes.
 
     Raises:
         OSError: nothing was changed.
@@ -97,22 +105,24 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def read_whole(path: Path) -> bytes:
-    """What stands in a file. A pipe or a device is none: reading it might never end.
+    """Return the content of a regular file.
 
     Raises:
-        OSError: there is none, or it cannot be read.
+        OSError: there is no file, it cannot be read, or it is a pipe or a device, from which
+            reading might never end.
     """
     if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is no file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path.read_bytes()
 
 
 def make_once(path: Path, content: bytes) -> None:
-    """Make `path` (0600) where there is nothing; whole from the first moment it is there, whoever
-    else makes it at the same time.
+    """Create `path` (mode 0600) with `content`, unless it exists.
+
+    The file is complete from the moment it exists, even if several processes create it at once.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: the file cannot be created.
     """
     if os.path.lexists(path):
         return
@@ -127,8 +137,10 @@ def make_once(path: Path, content: bytes) -> None:
 
 
 def clear_halves(path: Path) -> None:
-    """Remove what writers of `path` left that died before they were done. Only for who holds the
-    lock under which it is written: anybody else's half may be about to become whole."""
+    """Remove temporary files that dead writers of `path` left behind.
+
+    Call this only under the lock of `path`: the temporary file of a live writer is still needed.
+    """
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
             if entry.name.startswith(_half(path)):

@@ -1,6 +1,7 @@
-"""Where upwell keeps its files. Stdlib only, apart from platformdirs when nothing is set.
+"""The home: the folder with all files of upwell.
 
-Every door resolves the home here, so that what one door writes another one reads.
+Every entry point finds the home here, so that all of them share their data. Uses only the standard
+library, unless platformdirs is needed.
 """
 
 import os
@@ -13,7 +14,7 @@ from upwell.ground.errors import StoreUnwritable
 
 
 def default_home() -> Path:
-    """`UPWELL_HOME`, else the platform's data directory for upwell."""
+    """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
     named = os.environ.get("UPWELL_HOME")
     if named:
         return Path(named).expanduser().absolute()
@@ -23,8 +24,10 @@ def default_home() -> Path:
 
 
 def usual_home() -> Path:
-    """Where the home is when no variable says anything: other programs find it there, whatever
-    environment they were started in."""
+    """Return the home when no environment variable is set.
+
+    Programs with another environment can find it there.
+    """
     if sys.platform.startswith("linux"):
         return Path(os.path.expanduser("~/.local/share/upwell")).absolute()
     from platformdirs import user_data_path
@@ -33,7 +36,7 @@ def usual_home() -> Path:
 
 
 class Inside:
-    """A file or folder of a home, by its name."""
+    """A file or folder in a home, by its name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -44,7 +47,7 @@ class Inside:
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The files of one installation, all under `root` (0700; the files are 0600)."""
+    """The files of one installation under `root` (mode 0700; the files have 0600)."""
 
     root: Path
 
@@ -58,7 +61,7 @@ class Home:
     backups = Inside("backups")
     logs = Inside("log")
     secret_file = Inside("secret")
-    greeting_file = Inside("greeting.json")
+    offer_file = Inside("offer.json")
     lists_file = Inside("tools.json")
     token_file = Inside("token")
     tokens_file = Inside("tokens.json")
@@ -69,17 +72,20 @@ class Home:
     pause_file = Inside("paused")
 
     def _is_ours(self) -> bool:
-        """Is the folder empty, or has it files of ours? What was made for others is left alone."""
+        """Tell whether the folder is empty or has files of ours.
+
+        The permissions of a folder made for something else are left alone.
+        """
         names = {path.name for path in self.root.iterdir()}
         return not names or bool(
             names & {"config.toml", "memory.db", "ledger.db", "log", "secret", "stm.json"}
         )
 
     def prepare(self) -> "Home":
-        """Make the folder, private to the user.
+        """Create the folder, private to the user.
 
         Raises:
-            StoreUnwritable: it cannot be made, is not ours, or is not a folder.
+            StoreUnwritable: the folder cannot be created, belongs to another user, or is a file.
         """
         try:
             self.root.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,29 +1,33 @@
-"""A language model behind an OpenAI-compatible endpoint (Ollama, vLLM, a vendor): one question,
-one answer, within a deadline. Blocking, for worker threads."""
+"""Ask a language model behind an OpenAI-compatible endpoint (Ollama, vLLM, a vendor).
+
+The calls block and belong on worker threads.
+"""
 
 import json
 from typing import Protocol
 
+from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Answer, Endpoint, post
 from upwell.ground.errors import LlmError
-from upwell.ground.limits import Deadline
 
 
 class Chat(Protocol):
-    """Something that answers."""
+    """A language model."""
 
     def chat(self, prompt: str, deadline: Deadline) -> str:
-        """The answer to `prompt`.
+        """Return the answer to `prompt`.
 
         Raises:
-            LlmError: no usable answer came in time.
+            LlmError: no usable answer arrived before the deadline.
         """
         ...
 
 
 class OpenAIChat:
-    """Any endpoint that knows `/chat/completions`. Streams are asked for off, and read if they
-    come all the same."""
+    """An endpoint with `/chat/completions`.
+
+    Requests turn streaming off; an endpoint that streams nevertheless is understood.
+    """
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -35,18 +39,18 @@ class OpenAIChat:
             "temperature": 0,
             "stream": False,
         }
-        return _said(post(self._endpoint, "/chat/completions", message, deadline))
+        return _text_of(post(self._endpoint, "/chat/completions", message, deadline))
 
 
-def _said(answer: Answer) -> str:
+def _text_of(answer: Answer) -> str:
     try:
         if "event-stream" in answer.content_type:
             return _streamed(answer.body)
         text = json.loads(answer.body)["choices"][0]["message"]["content"]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise LlmError("the language model answered something that is no completion") from error
+        raise LlmError("the language model's answer is not a completion") from error
     if not isinstance(text, str):
-        raise LlmError("the language model answered without text")
+        raise LlmError("the language model's answer has no text")
     return text
 
 

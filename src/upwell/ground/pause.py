@@ -1,34 +1,35 @@
-"""`upwell off`: a file that says who wants silence. Looked at before every call."""
+"""The pause file of `upwell off`. It is read before every call."""
 
 from pathlib import Path
 
 from upwell.ground.files import is_there, writing
-from upwell.ground.sessions import outermost
+from upwell.ground.host_sessions import outermost
 
 EVERYBODY = "*"
 
 
 class Pause:
-    """The sessions that are paused, one a line; `*` for all."""
+    """The paused sessions, one a line in the file at `path`; `*` pauses all."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def holds(self, session: str) -> bool:
-        """Is this session paused now, or the one that it is a subagent of?"""
+        """Tell whether this session, or the session of its parent agent, is paused now."""
         paused = self._read()
         named = {session, outermost(session)} - {""}
         return EVERYBODY in paused or not paused.isdisjoint(named)
 
     def anybody(self) -> bool:
-        """Is anybody paused?"""
+        """Tell whether any session is paused."""
         return bool(self._read())
 
     def begin(self, session: str | None) -> None:
+        """Pause a session, or all sessions for None."""
         self._write(self._read() | {session or EVERYBODY})
 
     def end(self, session: str | None) -> None:
-        """End the pause of a session, or every pause."""
+        """End the pause of a session, or every pause for None."""
         self._write(self._read() - {session} if session else set())
 
     def _read(self) -> set[str]:

@@ -1,4 +1,4 @@
-"""Which project a folder belongs to, and what a project sees."""
+"""Projects: the repository that a folder belongs to, and what a project may see."""
 
 import os
 from functools import lru_cache
@@ -7,14 +7,14 @@ from pathlib import Path
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
-"""Of git's index: the version whose paths are compressed, the bytes before the entries and of an
-entry before its path (two more where its flags say so)."""
+"""Layout of git's index: the first version with compressed paths, the size of the header, the size
+of an entry before its path, and the flag for two more bytes."""
 
 
 def project_of(folder: str | None) -> str | None:
-    """The absolute root of the repository that `folder` lies in, else `folder` itself.
+    """Return the absolute root of the repository around `folder`, or `folder` itself.
 
-    None stays None: no folder, every project.
+    None, for every project, stays None.
     """
     if not folder:
         return None
@@ -22,13 +22,15 @@ def project_of(folder: str | None) -> str | None:
 
 
 def is_seen(owner: str | None, project: str | None) -> bool:
-    """May work in `project` see what belongs to `owner`? Its own and what belongs to no project;
-    None sees everything."""
+    """Tell whether work in `project` may see something that belongs to `owner`.
+
+    A project sees its own and global things; None sees everything.
+    """
     return project is None or owner in (None, project)
 
 
 def repository_of(folder: str) -> str | None:
-    """The absolute root of the repository that `folder` lies in, None when it lies in none."""
+    """Return the absolute root of the repository around `folder`, or None."""
     root = project_of(folder)
     return root if root is not None and os.path.exists(f"{root}/.git") else None
 
@@ -43,8 +45,10 @@ def _root(folder: str) -> str:
 
 
 def brings(root: str, path: str) -> bool:
-    """Does the repository at `root` track the file at `path` (relative, with `/`)? Then it came
-    with the clone. Reads git's index (gitformat-index(5)); git is not run."""
+    """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
+
+    A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
+    """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
     try:
@@ -57,8 +61,11 @@ def brings(root: str, path: str) -> bool:
 
 
 def _lists(index: bytes, name: bytes) -> bool:
-    """Does the index hold `name`? Up to version 3 paths stand in it as they are, from 4 on each
-    takes over the beginning of the one before."""
+    """Tell whether the index contains `name`.
+
+    Up to version 3 paths are stored as they are; from version 4 each shares a prefix with the one
+    before.
+    """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index
     path, at = b"", _HEADER
@@ -77,7 +84,7 @@ def _lists(index: bytes, name: bytes) -> bool:
 
 
 def _varint(index: bytes, at: int) -> tuple[int, int]:
-    """A number as packs write offsets, and where it ends."""
+    """Return a number in the variable-length encoding of packs, and the offset after it."""
     value = index[at] & 0x7F if at < len(index) else 0
     while at < len(index) and index[at] & 0x80:
         at += 1

@@ -1,18 +1,19 @@
-"""Following one call through the house: trace ids, spans, and the log.
+"""Follow a call through upwell: trace ids, spans, and the log.
 
-Spans carry names, sizes and outcomes, never text bodies. Without an OpenTelemetry SDK
-they cost next to nothing.
+Spans carry names, sizes and outcomes, never content. Without an OpenTelemetry SDK they cost almost
+nothing.
 """
 
 import logging
 import logging.handlers
 import secrets
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from upwell.ground.redact import redact
+from upwell.ground.errors import UpwellError
+from upwell.ground.secrets.redact import redact
 
 LOG = logging.getLogger("upwell")
 LOG.addHandler(logging.NullHandler())
@@ -22,12 +23,24 @@ _LOG_FILES = 3
 
 
 def new_trace_id() -> str:
-    """32 hex digits, as W3C trace context has them."""
+    """Return 32 random hex digits, the form of W3C trace context."""
     return secrets.token_hex(16)
 
 
+@contextmanager
+def contained(action: str) -> Iterator[None]:
+    """Log a fault of the block instead of raising it: our own errors as one line, any other
+    exception with its traceback. Cancellation passes."""
+    try:
+        yield
+    except UpwellError as error:
+        LOG.warning("%s failed: %s", action, error)
+    except Exception:
+        LOG.exception("%s failed", action)
+
+
 def span(name: str, **attributes: str | int | float | bool) -> AbstractContextManager[Any]:
-    """A span of work called `name`. Attributes hold sizes and outcomes, never content."""
+    """Open a span called `name`. Attributes hold sizes and outcomes, never content."""
     from opentelemetry import trace
 
     tracer = trace.get_tracer("upwell")
@@ -37,8 +50,10 @@ def span(name: str, **attributes: str | int | float | bool) -> AbstractContextMa
 
 
 def export_spans(environment: Mapping[str, str]) -> bool:
-    """Send spans to the OTLP endpoint that `OTEL_EXPORTER_OTLP_ENDPOINT` names (Langfuse takes
-    OTLP), when the extra `upwell[otel]` is installed. Gives whether they are sent."""
+    """Send spans to the OTLP endpoint in `OTEL_EXPORTER_OTLP_ENDPOINT` (Langfuse accepts OTLP).
+
+    Requires the extra `upwell[otel]`. Returns whether spans are sent.
+    """
     if not environment.get("OTEL_EXPORTER_OTLP_ENDPOINT"):
         return False
     try:
@@ -46,7 +61,7 @@ def export_spans(environment: Mapping[str, str]) -> bool:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        LOG.warning("spans are not sent: pip install 'upwell[otel]'")
+        LOG.warning("spans are not sent; install 'upwell[otel]'")
         return False
     from opentelemetry import trace
 
@@ -57,22 +72,22 @@ def export_spans(environment: Mapping[str, str]) -> bool:
 
 
 def _masked(record: logging.LogRecord) -> bool:
-    """No secret reaches the log, whoever said it."""
+    """Mask the secrets in a log record."""
     record.msg, record.args = redact(record.getMessage())[0], None
     return True
 
 
 class _Quiet(logging.handlers.RotatingFileHandler):
-    """A line that cannot be written (a full disk) is dropped, without a traceback on stderr."""
+    """Drops a line that cannot be written (a full disk) instead of printing a traceback."""
 
     def handleError(self, record: logging.LogRecord) -> None:
         del record
 
 
 def log_to(folder: Path) -> None:
-    """Write the log under `folder`, rotated at 2 MB, three files kept, private to the user.
+    """Write the log under `folder`, private to the user, in three files of 2 MB.
 
-    A folder that cannot be written to costs the log, not the call.
+    If the folder cannot be written to, nothing is logged.
     """
     LOG.setLevel(logging.INFO)
     LOG.propagate = False

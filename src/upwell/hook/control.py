@@ -1,4 +1,4 @@
-"""Asking a daemon about itself, and ending it: what `upwell daemon` does."""
+"""Questions to the daemon about itself, and its end: the code behind `upwell daemon`."""
 
 import contextlib
 import fcntl
@@ -23,7 +23,7 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A daemon of this user. `state` is what it says of itself, empty when it does not answer."""
+    """A daemon of this user. `state` is its own description, empty when it does not answer."""
 
     place: Place
     pid: int
@@ -38,18 +38,18 @@ class Running:
 
 
 def running(root: str = ROOT) -> list[Running]:
-    """Every daemon of this user, whatever home it serves and wherever it was started."""
+    """Every daemon of this user, for any home and from any environment."""
     folder = folder_of_user(root)
     if not is_private(folder):
         return []
-    found = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]
-    return [daemon for daemon in found if daemon]
+    daemons = [daemon_at(_home_of(card), root) for card in sorted(Path(folder).glob("*.json"))]
+    return [daemon for daemon in daemons if daemon]
 
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
     """The daemon of a home, None where there is none."""
     place = Place(home, root)
-    if not home or not is_private(place.folder) or not is_held(place):
+    if not home or not is_private(place.folder) or not is_locked(place):
         return None
     card = _card(Path(place.card))
     return Running(
@@ -62,16 +62,17 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
     )
 
 
-def ask(place: Place, what: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
-    """What the daemon says to `status` or `stop`; empty when it says nothing."""
+def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
+    """The daemon's answer to `status` or `stop`, empty when it gives none."""
+    reply = client.ask(place, (CONTROL, command, "0", "0"), b"", seconds)
     try:
-        said = orjson.loads(client.ask(place, (CONTROL, what, "0", "0"), b"", seconds) or b"{}")
+        state = orjson.loads(reply or b"{}")
     except orjson.JSONDecodeError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return state if isinstance(state, dict) else {}
 
 
-def is_held(place: Place) -> bool:
+def is_locked(place: Place) -> bool:
     """Does a daemon of this home live? It holds the lock as long as it does."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -87,21 +88,21 @@ def is_held(place: Place) -> bool:
 
 
 def end(daemon: Running) -> bool:
-    """Ask it to end, then make it. Gives whether it is gone."""
-    if ask(daemon.place, "stop") and _gone(daemon.place):
+    """Ask the daemon to end, then force it. Returns whether it is gone."""
+    if ask(daemon.place, "stop") and _is_gone(daemon.place):
         return True
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if daemon.pid > 1 and is_held(daemon.place):
+        if daemon.pid > 1 and is_locked(daemon.place):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(daemon.pid, number)
-        if _gone(daemon.place):
+        if _is_gone(daemon.place):
             return True
     return False
 
 
-def _gone(place: Place) -> bool:
+def _is_gone(place: Place) -> bool:
     until = time.monotonic() + END_SECONDS
-    while is_held(place):
+    while is_locked(place):
         if time.monotonic() > until:
             return False
         time.sleep(_LOOK_SECONDS)

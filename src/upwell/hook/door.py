@@ -1,46 +1,53 @@
-"""The hooks' door: a host's event in, what the host takes as an answer out."""
+"""The hooks' door: a host's event comes in, the host's own hook output goes out."""
 
 import asyncio
+import hashlib
 import json
-from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Coroutine, Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import orjson
 
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.sessions import HostSessions
+from upwell.ground.host_sessions import HostSessions
 from upwell.ground.trace import LOG, new_trace_id, span
-from upwell.ground.types import Cue, Door, Skip, Surfacing
-from upwell.hook.events import HOSTS, Event, EventKind, Host
-from upwell.hook.once import Heard, Once
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.hook.options import HookOptions
-from upwell.hook.replies import Shorten, as_they_are, replaceable, shortened
-from upwell.surface.engine import Outcome, Surfacer
+from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
+from upwell.hosts import HOSTS
+from upwell.hosts.base import Host
+from upwell.hosts.events import Event, EventKind
+from upwell.surface.pipeline import Outcome, Surfacer
 
 NEUTRAL = b"{}"
-MAX_TOLD = 1_000
+DUPLICATE_SECONDS = 5.0
+"""Hosts run the hooks of one event side by side. The same prompt after this time is a new event."""
+MAX_REMEMBERED = 200
+MAX_RECORDED_SESSIONS = 1_000
 _ENTRY = "- ["
 _DOORS = {
     EventKind.SESSION: Door.SESSION,
     EventKind.PROMPT: Door.PROMPT,
     EventKind.TOOL: Door.TOOL,
 }
-Settle = Callable[[Event], Awaitable[None]]
-"""What is done when a turn or a session ends, or before the agent forgets."""
+TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
+"""Called when a turn or a session ends, and before the agent compacts its context."""
 
 
-async def nothing_to_settle(_: Event) -> None:
-    """Nothing."""
+async def ignore_turn_end(_: Event) -> None:
+    """Do nothing."""
 
 
 class HookDoor:
-    """Answers events within a deadline, neutrally where there is nothing to say or no time left.
+    """Answers events within a deadline, neutrally where there is nothing to add or no time left.
 
-    `elsewhere(host, payload)` says that another hook of ours answers this host's event; `shorten`
-    fits what a tool answered, for the hosts of `hook.compress`.
+    `answered_elsewhere(host, payload)`: another of our hooks answers this event of the host.
+    `shorten` fits tools' answers for the hosts in `hook.compress`.
     """
 
     def __init__(
@@ -49,30 +56,31 @@ class HookDoor:
         sessions: HostSessions,
         options: HookOptions,
         *,
-        settle: Settle = nothing_to_settle,
-        elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
-        shorten: Shorten = as_they_are,
+        turn_end: TurnEnd = ignore_turn_end,
+        answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
+        shorten: Shorten = no_shortening,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
         self._sessions = sessions
         self._options = options
-        self._settle = settle
-        self._elsewhere = elsewhere
+        self._turn_end = turn_end
+        self._answered_elsewhere = answered_elsewhere
         self._shorten = shorten
-        self._once = Once(clock)
-        self._behind: set[asyncio.Future[object]] = set()
-        self._told: set[tuple[str, str | None, int]] = set()
-        self._heard = Heard()
+        self._duplicates = DuplicateEvents(clock)
+        self._tasks = BackgroundTasks("hooks")
+        self._recorded: set[tuple[str, str | None, int]] = set()
+        self._known_sessions = _Recent()
+        self._is_cold = True
         self.outcomes: Counter[tuple[str, str]] = Counter()
-        """What came of events, by host and outcome."""
+        """Events by host and outcome."""
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
     ) -> bytes:
-        """The JSON that `host` takes for its event `name` ("" when the payload says it).
+        """The JSON that `host` accepts for its event `name` ("" where the payload names it).
 
-        `left_ms` is what the caller can wait; `parent` the process that runs its hooks.
+        `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
         """
         known = HOSTS.get(host)
         event = self._event(known, name, body) if known else None
@@ -80,145 +88,197 @@ class HookDoor:
             self.outcomes[host if known else "unknown", "not eligible"] += 1
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)):
-            self._note(event, parent)
-            if event.kind not in _DOORS:
-                self.outcomes[host, str(event.kind)] += 1
-                self._later(self._settle(event))
-                return NEUTRAL
-            until = asyncio.get_running_loop().time() + self._patience(event, left_ms)
-            cue = _cue(event)
-            if self._heard.missed(event):
-                self._surfacer.missed(cue)
-            shortening = self._shortening(known, event, cue)
-            outcome = await self._raced(cue, event.name, until)
-            self.outcomes[host, _name(outcome)] += 1
-            said = self._said(known, event, outcome) if isinstance(outcome, Surfacing) else {}
-            reply = await self._in_time(shortening, until) if shortening else {}
-            return orjson.dumps(merged(said, reply))
+            self._record_session(event, parent)
+            if event.kind in _DOORS:
+                return await self._answer(known, event, left_ms)
+            self.outcomes[host, str(event.kind)] += 1
+            self._tasks.start(self._turn_end(event))
+            return NEUTRAL
 
     async def aclose(self) -> None:
-        """Finish what was left for later."""
-        await asyncio.gather(*self._behind, return_exceptions=True)
+        """Finish the work that answers have left for later."""
+        await self._tasks.drain()
+
+    async def _answer(self, host: Host, event: Event, left_ms: int | None) -> bytes:
+        """Surface memories and shorten the tool's answer, both until the same deadline."""
+        until = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
+        cue = _cue(event)
+        if self._is_unannounced(event):
+            self._surfacer.missed(cue)
+        shortening = self._shortening(host, event, cue)
+        outcome = await self._outcome_in_time(cue, event.name, until)
+        self.outcomes[host.name, _outcome_name(outcome)] += 1
+        context = self._context(host, event, outcome) if isinstance(outcome, Surfacing) else {}
+        replacement = await self._output_in_time(shortening, until) if shortening else {}
+        self._is_cold = False
+        return orjson.dumps(merged(context, replacement))
 
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        """What happened, None where it is nothing to us."""
+        """The event in `body`, None where it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
-        if payload is None or self._elsewhere(host.name, payload):
+        if payload is None or self._answered_elsewhere(host.name, payload):
             return None
-        event = host.read(name, payload)
-        if event is None or event.kind not in _DOORS:
+        event = host.events.read(name, payload)
+        if event is None or event.kind not in _DOORS or not host.shares_hooks:
             return event
-        return event if self._once.first(host.name, event) else None
+        return None if self._duplicates.is_duplicate(host.name, event) else event
 
-    def _patience(self, event: Event, left_ms: int | None) -> float:
-        """Seconds that may be used: as a session begins, all that its caller can wait."""
-        if event.kind is EventKind.SESSION and left_ms is not None:
+    def _is_unannounced(self, event: Event) -> bool:
+        """Is a tool the first event of this session? Then it began before the daemon ran, and its
+        rules are still due."""
+        is_new = event.session not in self._known_sessions
+        self._known_sessions.add(event.session)
+        return is_new and event.kind is EventKind.TOOL
+
+    def _seconds_for(self, event: Event, left_ms: int | None) -> float:
+        """The time for an answer: all that the caller can wait at a session's start, and for the
+        first answers of all, which load what the others use."""
+        if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
-        prompt = event.kind is EventKind.PROMPT
-        most = self._options.prompt_ms if prompt else self._options.tool_ms
-        return min(most, most if left_ms is None else left_ms) / 1000
+        is_prompt = event.kind is EventKind.PROMPT
+        limit_ms = self._options.prompt_ms if is_prompt else self._options.tool_ms
+        return min(limit_ms, limit_ms if left_ms is None else left_ms) / 1000
 
     def _shortening(
         self, host: Host, event: Event, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        """What the tool answered is being shortened, where that is wanted."""
-        if host.name not in self._options.compress or not replaceable(event, cue):
+        """Start to shorten the tool's answer, where the user asked for that."""
+        if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
-        return asyncio.create_task(shortened(host, event, self._shorten))
+        return self._tasks.start(self._shortened(host, event))
 
-    async def _in_time(
+    async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", until: float
     ) -> Mapping[str, Any]:
-        """The shortened answer where it is there in time, else none: the tool's own stands."""
+        """The output with the shortened answer; empty when it is late: the tool's own stays."""
         left = until - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
         if done:
-            return await _settled(shortening)
-        LOG.info("what a tool answered was not shortened in time")
-        self._later(_settled(shortening))
+            return await shortening
+        LOG.info("a tool's answer was not shortened within the deadline")
         return {}
 
-    async def _raced(self, cue: Cue, name: str, until: float) -> Outcome | None:
-        """What was decided in time; else None, and it is taken back when it comes, for the
-        session's next call."""
+    async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
+        """A failure is logged and costs only the shortening, not the rest of the answer."""
+        try:
+            return await shortened_output(host, event, self._shorten)
+        except Exception:
+            LOG.exception("a tool's answer was not shortened")
+            return {}
+
+    async def _outcome_in_time(self, cue: Cue, name: str, until: float) -> Outcome | None:
+        """The decision; None when it is late, and it is then offered at the session's next call."""
         left = until - asyncio.get_running_loop().time()
-        surfacing = asyncio.create_task(self._surfacer.surface(cue))
+        surfacing = self._tasks.start(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
-        if not done:
-            LOG.info("a hook's answer came too late (%s)", name)
-            self._later(self._taken_back(surfacing, cue))
-            return None
-        return await surfacing
+        if done:
+            return await surfacing
+        LOG.info("the answer to a hook missed its deadline (%s)", name)
+        self._tasks.start(self._take_back_late(surfacing, cue))
+        return None
 
-    def _said(self, host: Host, event: Event, surfacing: Surfacing) -> Mapping[str, Any]:
-        """The answer within the host's limit; entries that do not fit are left for later."""
-        text, left_out = _within(surfacing.text, host.max_bytes)
-        if left_out:
-            rest = replace(surfacing, hits=surfacing.hits[-left_out:])
-            self._later(self._surfacer.take_back(rest, session=event.session))
-        return host.said(event, text) if text else {}
+    def _context(self, host: Host, event: Event, surfacing: Surfacing) -> Mapping[str, Any]:
+        """The output that adds the memories, within the host's limit. Entries that do not fit are
+        taken back for later."""
+        text, omitted = _within(surfacing.text, host.events.max_bytes)
+        if omitted:
+            rest = replace(surfacing, hits=surfacing.hits[-omitted:])
+            self._tasks.start(self._surfacer.take_back(rest, session=event.session))
+        return host.events.context_output(event, text) if text else {}
 
-    async def _taken_back(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
+    async def _take_back_late(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
         if isinstance(outcome, Surfacing):
             await self._surfacer.take_back(outcome, cue, late=True)
 
-    def _note(self, event: Event, parent: int) -> None:
-        """Write down, once, whose session this is; as it begins in any case. A subagent's is not
-        that of the host's process."""
+    def _record_session(self, event: Event, parent: int) -> None:
+        """Record once to which process a session belongs, and again whenever one begins. A
+        subagent's session is not that of the host's process."""
         if event.agent:
             return
-        known = (event.session, event.cwd, parent)
-        if known in self._told and event.kind is not EventKind.SESSION:
+        key = (event.session, event.cwd, parent)
+        if key in self._recorded and event.kind is not EventKind.SESSION:
             return
-        if len(self._told) >= MAX_TOLD:
-            self._told.clear()
-        self._told.add(known)
-        self._later(self._noted(event, parent))
+        if len(self._recorded) >= MAX_RECORDED_SESSIONS:
+            self._recorded.clear()
+        self._recorded.add(key)
+        self._tasks.start(self._store_session(event, parent))
 
-    async def _noted(self, event: Event, parent: int) -> None:
+    async def _store_session(self, event: Event, parent: int) -> None:
         try:
             await self._sessions.record(parent, event.cwd, event.session)
         except StoreError as error:
-            LOG.warning("a session was not noted: %s", error)
-
-    def _later(self, work: Awaitable[object]) -> None:
-        task = asyncio.ensure_future(work)
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
+            LOG.warning("a session was not recorded: %s", error)
 
 
-async def _settled(shortening: "asyncio.Task[Mapping[str, Any]]") -> Mapping[str, Any]:
-    """What came of it; nothing where it failed, which never costs the rest of the answer."""
-    try:
-        return await shortening
-    except Exception:
-        LOG.exception("what a tool answered was not shortened")
-        return {}
+class _Recent:
+    """The keys added last, with a value each."""
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[Hashable, Any] = OrderedDict()
+
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._values
+
+    def get(self, key: Hashable) -> Any:
+        return self._values.get(key)
+
+    def add(self, key: Hashable, value: Any = None) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        while len(self._values) > MAX_REMEMBERED:
+            self._values.popitem(last=False)
 
 
-def merged(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Two parts of an answer as one; tables that both have are joined."""
-    both = {
-        key: {**value, **other[key]}
-        for key, value in one.items()
-        if isinstance(value, Mapping) and key in other
+class DuplicateEvents:
+    """Recognises one event that arrives twice: Cursor, Copilot and VS Code also run Claude Code's
+    hooks, each under its own name."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._answered = _Recent()
+
+    def is_duplicate(self, host: str, event: Event) -> bool:
+        """Was this event answered just now under another host's name?"""
+        now, key = self._clock.monotonic(), _fingerprint(event)
+        answered_host, answered_at = self._answered.get(key) or (host, now)
+        if answered_host != host and now - answered_at < DUPLICATE_SECONDS:
+            return True
+        self._answered.add(key, (host, now))
+        return False
+
+
+def _fingerprint(event: Event) -> bytes:
+    """What is the same under every host's name, unlike sessions and names of events."""
+    text = event.text if event.kind is not EventKind.SESSION else ""
+    args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
+    parts = [str(event.kind), event.cwd or "", text, args]
+    return hashlib.sha256(repr(parts).encode()).digest()
+
+
+def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    """Two parts of an output as one; tables that both have are joined."""
+    joined = {
+        key: {**value, **second[key]}
+        for key, value in first.items()
+        if isinstance(value, Mapping) and key in second
     }
-    return {**one, **other, **both}
+    return {**first, **second, **joined}
 
 
-def _name(outcome: Outcome | None) -> str:
+def _outcome_name(outcome: Outcome | None) -> str:
     if outcome is None:
         return "late"
     return str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
 
 
 def _payload(body: bytes) -> Mapping[str, Any] | None:
-    """The event as a table, None for anything else. Lone surrogates are read, too."""
+    """The event as a table, None for anything else."""
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError:
         try:
+            # Lone surrogates, which orjson refuses.
             payload = json.loads(body) if b"\\u" in body else None
         except (ValueError, RecursionError):
             return None
@@ -234,19 +294,20 @@ def _cue(event: Event) -> Cue:
         session=event.session,
         cwd=event.cwd,
         reply_chars=event.reply_chars,
+        answer=event.answer,
         trace_id=new_trace_id(),
     )
 
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
-    """`text` without as many of its last entries as do not fit, and how many those were; nothing
-    where not even one does."""
+    """`text` without as many of its last entries as exceed the limit, and how many those are; ""
+    where not a single entry fits."""
     lines = text.split("\n")
     entries = [place for place, line in enumerate(lines) if line.startswith(_ENTRY)]
-    left_out = 0
+    omitted = 0
     while len("\n".join(lines).encode("utf-8", "replace")) > max_bytes:
         if not entries:
-            return "", left_out
+            return "", omitted
         del lines[entries.pop()]
-        left_out += 1
-    return ("\n".join(lines) if entries or not left_out else ""), left_out
+        omitted += 1
+    return ("\n".join(lines) if entries or not omitted else ""), omitted

@@ -1,21 +1,27 @@
-"""`hook.*`."""
+"""The keys of `hook.*`."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 Replacing = Literal["claude", "codex", "copilot", "cursor", "opencode"]
-"""The hosts that let a hook put something else in place of what a tool answered."""
+"""The hosts that accept another answer in place of a tool's. Held against `HOSTS` by a test."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookOptions:
-    """`port` 0: hooks that are HTTP requests are not served. `idle_minutes` without an event, and
-    the daemon ends. `capture`: the end of a turn may propose memories. `compress`: the hosts whose
-    own tools' answers are fitted to the budget."""
+    """- `prompt_ms`, `tool_ms`: deadlines of an answer.
+    - `cold_ms`: the deadline of a prompt that finds no daemon and starts it. Only the hook's client
+      reads it.
+    - `port`: where the daemon accepts hooks that are HTTP requests; 0 for nowhere.
+    - `idle_minutes`: the daemon ends after this time without an event.
+    - `capture`: the end of a turn may propose memories.
+    - `compress`: the hosts whose own tools' answers are fitted to the budget.
+    """
 
     enabled: bool = True
     prompt_ms: int = 200
     tool_ms: int = 300
+    cold_ms: int = 800
     port: int = 0
     idle_minutes: float = 30.0
     capture: bool = False

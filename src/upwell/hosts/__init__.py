@@ -1,1 +1,57 @@
-"""Agents' own configuration files: what is not ours keeps its bytes."""
+"""The agents that upwell works with: a literal list, one record and one file each.
+
+To add an agent, write its file and add one line to `HOSTS`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+from upwell.hosts import (
+    claude,
+    claude_desktop,
+    codex,
+    copilot,
+    cursor,
+    gemini,
+    opencode,
+    vscode,
+)
+from upwell.hosts.base import Host
+from upwell.hosts.servers import ServerFile
+
+HOSTS: Mapping[str, Host] = {
+    host.name: host
+    for host in (
+        claude.HOST,
+        codex.HOST,
+        gemini.HOST,
+        cursor.HOST,
+        copilot.HOST,
+        vscode.HOST,
+        opencode.HOST,
+    )
+}
+"""By name, in the order in which they are listed to users."""
+CLIENTS_WITHOUT_HOOKS = (claude_desktop.SERVERS,)
+
+
+def host_named(name: str) -> Host:
+    """The host of that name.
+
+    Raises:
+        UsageError: there is no such host.
+    """
+    if name not in HOSTS:
+        raise UsageError(f"{name[:40]!r} is not a known host", hint=f"one of {', '.join(HOSTS)}")
+    return HOSTS[name]
+
+
+def server_files(project: Path | None = None) -> dict[str, ServerFile]:
+    """The files of MCP servers by name: the user's own, and with `project` also those of that
+    folder."""
+    of_hosts = [host.servers for host in HOSTS.values() if host.servers]
+    files = {file.name: file for file in (*of_hosts, *CLIENTS_WITHOUT_HOOKS)}
+    if project:
+        files |= {file.name: file for own in of_hosts for file in own.for_project(project)}
+    return files

@@ -1,9 +1,8 @@
-"""Putting our hooks into an agent's configuration, and taking them out again.
+"""Writing our entries into agents' configuration files, and taking them out again.
 
-What will be written is shown first. A file is written whole or not at all, beside a copy of what it
-was; a note in upwell's home (`hooks.json`) says which bytes we wrote, so that taking the hooks out
-restores the old bytes when nobody changed the file since, and takes out only ours when somebody
-did.
+A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
+A record in upwell's home (`hooks.json`) holds a digest of what we wrote: if the file still has
+those bytes, taking our entries out restores the earlier content; otherwise it removes only ours.
 """
 
 import difflib
@@ -18,8 +17,7 @@ import orjson
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
 from upwell.ground.files import write_whole
-from upwell.hosts.agents import AGENTS
-from upwell.hosts.base import HostFile, Where
+from upwell.hosts.installation import ConfigFile, Installation
 
 BACKUP = ".upwell-backup"
 MAX_BACKUPS = 100
@@ -27,13 +25,13 @@ MAX_BACKUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be done to a host's file. `before` and `after` None: there is no file."""
+    """A change to an agent's file. `before` and `after` are None where there is no file."""
 
-    host: str
+    agent: str
     path: Path
     before: str | None
     after: str | None
-    todo: str = ""
+    next_step: str = ""
     installs: bool = False
 
     @property
@@ -52,58 +50,64 @@ class Plan:
         return "".join(line if line.endswith("\n") else line + "\n" for line in lines)
 
 
-class Hooks:
-    """The hooks of every agent, or what else of ours `agents` put into their files. `notes` is the
-    file that says what we wrote."""
+class Installer:
+    """Our entries in the files of several agents: their hooks, or their MCP servers. `record` is
+    the file that holds what we wrote."""
 
-    def __init__(self, where: Where, notes: Path, agents: Mapping[str, HostFile] = AGENTS) -> None:
-        self._where = where
-        self._notes = notes
-        self._agents = agents
+    def __init__(
+        self, installation: Installation, record: Path, files: Mapping[str, ConfigFile]
+    ) -> None:
+        self._installation = installation
+        self._record = record
+        self._files = files
 
-    def installing(self, host: str) -> Plan:
-        """What `install` would do.
+    def installing(self, agent: str) -> Plan:
+        """The change that installs our entries.
 
         Raises:
-            UsageError: there is no such host.
-            ConfigError: its file cannot be read; it is not touched.
+            UsageError: there is no such agent.
+            ConfigError: its file cannot be read; it is not changed.
         """
-        agent = self._named(host)
-        path = _target(agent.path(self._where))
+        file = self._file(agent)
+        path = _resolved(file.path(self._installation))
         before = _read(path)
-        return Plan(
-            host, path, before, agent.added(before or "", self._where), agent.todo, installs=True
-        )
+        after = file.with_ours(before or "", self._installation)
+        return Plan(agent, path, before, after, file.next_step, installs=True)
 
-    def uninstalling(self, host: str) -> Plan:
-        """What `uninstall` would do."""
-        agent = self._named(host)
-        path = _target(agent.path(self._where))
+    def uninstalling(self, agent: str) -> Plan:
+        """The change that removes our entries.
+
+        Raises:
+            UsageError: there is no such agent.
+            ConfigError: its file cannot be read; it is not changed.
+        """
+        file = self._file(agent)
+        path = _resolved(file.path(self._installation))
         before = _read(path)
         if before is None:
-            return Plan(host, path, None, None)
-        note = self._noted().get(host, {})
-        backup = str(note.get("backup", ""))
-        olds: list[str] = []
-        if note.get("path") == str(path):
-            copies = [backup, *note.get("older", ())]
-            olds = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
-            if note.get("written") == _digest(before):
-                if not backup:
-                    return Plan(host, path, before, None)
-                if len(copies) == 1 and olds:
-                    return Plan(host, path, before, olds[0])
-        return Plan(host, path, before, agent.removed(before, olds) or None)
+            return Plan(agent, path, None, None)
+        entry = installed_entries(self._record).get(agent, {})
+        backups: list[str] = []
+        if entry.get("path") == str(path):
+            copies = [str(entry.get("backup", "")), *entry.get("older", ())]
+            backups = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
+            if entry.get("written") == _digest(before):
+                if not copies[0]:
+                    return Plan(agent, path, before, None)
+                if len(copies) == 1 and backups:
+                    return Plan(agent, path, before, backups[0])
+        return Plan(agent, path, before, file.without_ours(before, backups) or None)
 
     def apply(self, plan: Plan) -> str:
-        """Do it. Gives the path of the copy that was kept, "" for none.
+        """Carry a plan out. Returns the path of the copy of the earlier content, "" for none.
 
         Raises:
-            StoreUnwritable: it cannot be written; nothing was changed.
+            ConfigError: the file has changed since it was read.
+            StoreUnwritable: the file cannot be written; nothing was changed.
         """
         try:
             if _read(plan.path) != plan.before:
-                raise ConfigError(f"{plan.path} was changed just now", hint="try again")
+                raise ConfigError(f"{plan.path} has just been changed", hint="try again")
             return self._apply(plan)
         except OSError as error:
             raise StoreUnwritable(
@@ -111,94 +115,85 @@ class Hooks:
             ) from error
 
     def installed(self) -> dict[str, str]:
-        """The hosts whose files hold our hooks, with those files."""
+        """The agents whose files hold our entries, with the paths of the files."""
         found: dict[str, str] = {}
-        for name, agent in self._agents.items():
-            path = _target(agent.path(self._where))
+        for agent, file in self._files.items():
+            path = _resolved(file.path(self._installation))
             try:
                 text = _read(path)
-                if text is not None and agent.removed(text) != text:
-                    found[name] = str(path)
+                if text is not None and file.without_ours(text) != text:
+                    found[agent] = str(path)
             except ConfigError:
                 continue
         return found
 
     def present(self) -> list[str]:
-        """The hosts that are on this machine."""
-        return [name for name, agent in self._agents.items() if agent.present(self._where)]
+        """The agents that are installed on this machine."""
+        return [name for name, file in self._files.items() if file.is_present(self._installation)]
 
-    def text_of(self, host: str) -> str:
-        """What is in its file, "" where there is none.
+    def text_of(self, agent: str) -> str:
+        """The content of an agent's file, "" where there is no file.
 
         Raises:
             ConfigError: it is not UTF-8.
         """
-        return _read(_target(self.path_of(host))) or ""
+        return _read(_resolved(self.path_of(agent))) or ""
 
-    def path_of(self, host: str) -> Path:
-        return self._named(host).path(self._where)
+    def path_of(self, agent: str) -> Path:
+        """The path of an agent's file.
+
+        Raises:
+            UsageError: there is no such agent.
+        """
+        return self._file(agent).path(self._installation)
 
     def _apply(self, plan: Plan) -> str:
-        notes = self._noted()
+        record = installed_entries(self._record)
         if plan.after is None or not plan.installs:
-            notes.pop(plan.host, None)
+            record.pop(plan.agent, None)
             _put(plan.path, plan.after)
-            self._note(notes)
+            self._write_record(record)
             return ""
-        known = notes.get(plan.host, {})
-        kept = str(known.get("backup", "")) if self._is_ours(plan, known) else None
-        backup = kept if kept is not None else _backed_up(plan)
+        earlier = record.get(plan.agent, {})
+        is_same_file = earlier.get("path") == str(plan.path)
+        is_unchanged = is_same_file and earlier.get("written") == _digest(plan.before or "")
+        # A copy of our own entries would be useless: the copy from before them stays the backup.
+        backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
         _put(plan.path, plan.after)
-        older = list(known.get("older", ())) if known.get("path") == str(plan.path) else []
-        if kept is None and known.get("path") == str(plan.path) and known.get("backup"):
-            older = [known["backup"], *older]
-        notes[plan.host] = {
+        older = list(earlier.get("older", ())) if is_same_file else []
+        if is_same_file and not is_unchanged and earlier.get("backup"):
+            older = [earlier["backup"], *older]
+        record[plan.agent] = {
             "path": str(plan.path),
             "written": _digest(plan.after),
             "backup": backup,
             **({"older": older} if older else {}),
         }
-        self._note(notes)
+        self._write_record(record)
         return backup
 
-    def _is_ours(self, plan: Plan, note: dict[str, Any]) -> bool:
-        """Is what stands there what we wrote? Then the copy of before us still holds."""
-        return note.get("path") == str(plan.path) and note.get("written") == _digest(
-            plan.before or ""
-        )
+    def _file(self, agent: str) -> ConfigFile:
+        if agent not in self._files:
+            raise UsageError(
+                f"{agent[:40]!r} is not a known host", hint=f"one of {', '.join(self._files)}"
+            )
+        return self._files[agent]
 
-    def _named(self, host: str) -> HostFile:
-        return agent_named(host, self._agents)
-
-    def _noted(self) -> dict[str, Any]:
-        return noted(self._notes)
-
-    def _note(self, notes: dict[str, Any]) -> None:
-        write_whole(self._notes, orjson.dumps(notes, option=orjson.OPT_INDENT_2).decode())
+    def _write_record(self, record: Mapping[str, Any]) -> None:
+        write_whole(self._record, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode())
 
 
-def noted(path: Path) -> dict[str, Any]:
-    """What we wrote, by host; nothing where the note cannot be read."""
+def installed_entries(record: Path) -> dict[str, Any]:
+    """What we wrote, by agent; nothing where the record cannot be read."""
     try:
-        notes = orjson.loads(path.read_bytes())
+        entries = orjson.loads(record.read_bytes())
     except (OSError, orjson.JSONDecodeError):
         return {}
-    return notes if isinstance(notes, dict) else {}
+    return entries if isinstance(entries, dict) else {}
 
 
-def agent_named(host: str, agents: Mapping[str, HostFile] = AGENTS) -> HostFile:
-    """The host of that name.
-
-    Raises:
-        UsageError: there is none.
-    """
-    if host not in agents:
-        raise UsageError(f"no host is called {host[:40]!r}", hint=f"one of {', '.join(agents)}")
-    return agents[host]
-
-
-def _target(path: Path) -> Path:
-    """The file that is meant: a link (dotfiles) is followed, so that it stays one."""
+def _resolved(path: Path) -> Path:
+    """The file itself. A link (dotfiles) is followed, so that it stays a link."""
     return Path(os.path.realpath(path))
 
 
@@ -209,7 +204,7 @@ def _read(path: Path) -> str | None:
         return None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"{path} is not UTF-8", hint="mend it first; it was not touched"
+            f"{path} is not UTF-8", hint="fix the file first; it was not changed"
         ) from error
 
 
@@ -218,7 +213,7 @@ def _digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """A copy of the file as it is, under the first name that is free."""
+    """Copy the file as it is, under the first free name."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):
@@ -232,11 +227,11 @@ def _backed_up(plan: Plan) -> str:
             file.flush()
             os.fsync(file.fileno())
         return str(copy)
-    raise ConfigError(f"there are {MAX_BACKUPS} copies of {plan.path}", hint="remove some")
+    raise ConfigError(f"{plan.path} has {MAX_BACKUPS} backups already", hint="remove some of them")
 
 
 def _put(path: Path, text: str | None) -> None:
-    """Write the file whole, with the mode it had; None removes it."""
+    """Write the whole file with its earlier mode; None removes it."""
     if text is None:
         path.unlink(missing_ok=True)
         return

@@ -1,7 +1,7 @@
-"""JSON with comments, edited by text: what is not ours keeps its bytes.
+"""JSON with comments, edited by text: everything outside the edit keeps its bytes.
 
-Comments (`//`, `/* */`) and trailing commas are read as agents' own parsers read them. An edit puts
-in or takes out one item or member, with the comma and the line it needs, and changes nothing else.
+Comments (`//`, `/* */`) and trailing commas are accepted, as in the agents' own parsers. An edit
+adds or removes one item or member, with its comma and its line, and changes nothing else.
 """
 
 import json
@@ -15,15 +15,15 @@ from upwell.ground.errors import ConfigError
 _SPACE = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
-_REMARK = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
+_COMMENT = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/[ \t]*(?=\n))")
 _INDENT = re.compile(r"^([ \t]+)\S", re.MULTILINE)
 MAX_DEPTH = 100
 
 
 @dataclass(slots=True)
 class Node:
-    """A value and where it stands: `text[start:end]`. Children of a table are under their keys,
-    `key_starts` where those begin."""
+    """A value and its place, `text[start:end]`. The children of a table have `keys`, which begin
+    at `key_starts`."""
 
     start: int
     end: int
@@ -33,21 +33,21 @@ class Node:
     key_starts: list[int] = field(default_factory=list)
 
     def under(self, key: str) -> "Node | None":
-        """The child under `key`; of several the last, as JSON readers take it."""
+        """The child under `key`; the last of several, as JSON parsers have it."""
         places = [place for place, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
 
 def parse(text: str) -> Node:
-    """The one value in `text`.
+    """Parse the only value in `text`.
 
     Raises:
-        ConfigError: it is not JSON with comments.
+        ConfigError: the text is not JSON with comments.
     """
     reader = _Reader(text)
     node = reader.value(reader.space(0), 0)
     if reader.space(node.end) != len(text):
-        raise reader.fault(node.end)
+        raise reader.error(node.end)
     return node
 
 
@@ -59,28 +59,30 @@ class _Reader:
         match = _SPACE.match(self._text, at)
         return match.end() if match else at
 
-    def fault(self, at: int) -> ConfigError:
+    def error(self, at: int) -> ConfigError:
         line = self._text.count("\n", 0, at) + 1
-        return ConfigError(f"not JSON in line {line}", hint="mend it first; it was not touched")
+        return ConfigError(
+            f"invalid JSON in line {line}", hint="fix the file first; it was not changed"
+        )
 
     def value(self, at: int, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self.fault(at)
-        sign = self._text[at : at + 1]
-        if sign == "{":
+            raise self.error(at)
+        first = self._text[at : at + 1]
+        if first == "{":
             return self._table(at, depth)
-        if sign == "[":
+        if first == "[":
             return self._list(at, depth)
-        match = (_STRING if sign == '"' else _SCALAR).match(self._text, at)
+        match = (_STRING if first == '"' else _SCALAR).match(self._text, at)
         if match is None:
-            raise self.fault(at)
+            raise self.error(at)
         return Node(at, match.end(), self._decoded(match.group(), at))
 
     def _decoded(self, token: str, at: int) -> Any:
         try:
             return json.loads(token)
         except ValueError as error:
-            raise self.fault(at) from error
+            raise self.error(at) from error
 
     def _list(self, at: int, depth: int) -> Node:
         node = Node(at, at, [])
@@ -99,10 +101,10 @@ class _Reader:
         while self._text[place : place + 1] != "}":
             match = _STRING.match(self._text, place)
             if match is None:
-                raise self.fault(place)
+                raise self.error(place)
             colon = self.space(match.end())
             if self._text[colon : colon + 1] != ":":
-                raise self.fault(colon)
+                raise self.error(colon)
             child = self.value(self.space(colon + 1), depth + 1)
             key = self._decoded(match.group(), place)
             node.items.append(child)
@@ -114,17 +116,17 @@ class _Reader:
         return node
 
     def _after(self, at: int, closing: str) -> int:
-        """Behind a child: the next one, or the closing sign; a comma may stand before it."""
+        """The start of the next child, or of the closing bracket; a comma may come before it."""
         place = self.space(at)
         if self._text[place : place + 1] == ",":
             return self.space(place + 1)
         if self._text[place : place + 1] != closing:
-            raise self.fault(place)
+            raise self.error(place)
         return place
 
 
 def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str:
-    """`text` with `value` at the end of the list or table at `path` (under `key` in a table)."""
+    """`text` with `value` appended to the list or table at `path` (under `key` in a table)."""
     node = _at(parse(text), path)
     unit = _unit(text)
     outer = _line_indent(text, node.start)
@@ -133,19 +135,19 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
     entry = f"{json.dumps(key)}: {body}" if key else body
     if not node.items:
         inside = text[node.start + 1 : node.end - 1]
-        kept = inside.rstrip() if inside.strip() else ""
-        return f"{text[: node.start + 1]}{kept}\n{inner}{entry}\n{outer}{text[node.end - 1 :]}"
+        comments = inside.rstrip() if inside.strip() else ""
+        return f"{text[: node.start + 1]}{comments}\n{inner}{entry}\n{outer}{text[node.end - 1 :]}"
     last = node.items[-1].end
     comma = _comma(text, last)
     if not comma:
         text = f"{text[:last]},{text[last:]}"
-    remark = _REMARK.match(text, comma or last + 1)
-    here = remark.end() if remark else comma or last + 1
+    comment = _COMMENT.match(text, comma or last + 1)
+    here = comment.end() if comment else comma or last + 1
     return f"{text[:here]}\n{inner}{entry}{',' if comma else ''}{text[here:]}"
 
 
 def without_child(text: str, path: Sequence[str], place: int) -> str:
-    """`text` without the child number `place` of the list or table at `path`."""
+    """`text` without child number `place` of the list or table at `path`."""
     node = _at(parse(text), path)
     child = node.items[place]
     start = node.key_starts[place] if node.keys else child.start
@@ -170,13 +172,13 @@ def _at(node: Node, path: Sequence[str]) -> Node:
     for key in path:
         child = node.items[int(key)] if not node.keys and node.items else node.under(key)
         if child is None:
-            raise ConfigError(f"there is no {'.'.join(path)}", hint="nothing was changed")
+            raise ConfigError(f"{'.'.join(path)} does not exist", hint="nothing was changed")
         node = child
     return node
 
 
 def _comma(text: str, at: int) -> int:
-    """The place behind the comma that follows, 0 where none does."""
+    """The place after the comma that follows `at`, 0 where no comma follows."""
     match = _SPACE.match(text, at)
     place = match.end() if match else at
     return place + 1 if text[place : place + 1] == "," else 0

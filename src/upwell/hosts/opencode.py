@@ -1,218 +1,193 @@
-"""OpenCode: a plugin file of ours, which talks to the daemon from inside the host.
+"""OpenCode. A plugin of ours, `opencode_plugin.js`, runs inside the host: it sends events to the
+daemon under the names of OpenCode's own plugin hooks, and puts the answers in place.
 
-Source: OpenCode's plugin documentation and what 1.18.33 did; hooks `chat.message`,
-`tool.execute.before`, `tool.execute.after` and `event` (`session.created`, `session.compacted`,
-`session.idle`). A built-in tool gives `output`, one of an MCP server `content`. A session that was
-compacted goes on without a prompt, so what it is to hear again comes with its next tool, too.
+No process starts for an event while the daemon runs. The plugin connects only where
+`hook/place.py` would: to a socket of the user's in a folder that nobody else may enter. A session
+continues after a compaction without a prompt, so its context comes back with the next tool as well.
 
-Nothing is started for an event while the daemon runs. It is asked only where `hook/place.py` would
-meet it: a socket of the user's in a folder that nobody else may enter.
+Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.18.33: hooks
+`chat.message`, `tool.execute.before`, `tool.execute.after` and `event` (`session.created`,
+`session.compacted`, `session.idle`). A built-in tool returns `output`, one of an MCP server
+`content`.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from upwell import __version__
 from upwell.ground.errors import ConfigError
-from upwell.hosts.base import Where
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.events import (
+    Event,
+    EventKind,
+    answer_of,
+    folder_of,
+    plain_args,
+    session_of,
+    size_of,
+    table_of,
+    text_of,
+)
+from upwell.hosts.installation import Installation
+from upwell.hosts.servers import ServerFile
 
 MARK = "// Made by `upwell hook install opencode`. Remove it with `upwell hook uninstall opencode`."
-_PLUGIN = """\
-import { lstatSync } from "node:fs"
-import net from "node:net"
-import { dirname } from "node:path"
-import { spawn } from "node:child_process"
-
-const SOCKET = __SOCKET__
-const COMMAND = __COMMAND__
-const MOST_CHARS = 500000
-const WRITES = /write|edit|patch/
-const milliseconds = (name, usual) => Number(process.env["UPWELL_HOOK__" + name]) || usual
-const TOOL_MS = milliseconds("TOOL_MS", 300)
-const DEADLINE_MS = {
-  "chat.message": milliseconds("PROMPT_MS", 200),
-  "session.created": 2000,
+PLUGIN = Path(__file__).with_name("opencode_plugin.js")
+_READERS = {
+    "read": "Read",
+    "grep": "Grep",
+    "glob": "Glob",
+    "list": "LS",
+    "bash": "Bash",
+    "webfetch": "WebFetch",
+    "websearch": "WebSearch",
 }
+_OWN_TOOLS = frozenset(
+    "apply_patch edit_file save_memory str_replace update_plan write_file".split()
+)
+"""Tools of the host whose names look like `server_tool`."""
 
-function isOurs() {
-  try {
-    const folder = lstatSync(dirname(SOCKET))
-    const socket = lstatSync(SOCKET)
-    const me = process.getuid()
-    const closed = folder.isDirectory() && folder.uid === me && (folder.mode & 0o077) === 0
-    return closed && socket.isSocket() && socket.uid === me
-  } catch {
-    return false
-  }
-}
 
-function viaSocket(event, body, deadline) {
-  return new Promise((resolve, reject) => {
-    if (!isOurs()) return reject(new Error("not ours"))
-    const peer = net.connect(SOCKET)
-    const chunks = []
-    peer.setTimeout(deadline, () => {
-      resolve("{}")
-      peer.destroy()
-    })
-    peer.on("error", reject)
-    peer.on("data", (chunk) => chunks.push(chunk))
-    peer.on("end", () => {
-      const reply = Buffer.concat(chunks)
-      const at = reply.indexOf(10)
-      const fine = at > 0 && reply.subarray(0, 3).toString() === "ok "
-      if (!fine) return reject(new Error("odd"))
-      resolve(reply.subarray(at + 1).toString())
-    })
-    const words = ["upwell/1", "__VERSION__", "opencode", event, deadline, process.pid, body.length]
-    peer.write(Buffer.concat([Buffer.from(words.join(" ") + "\\n"), body]))
-  })
-}
+class OpenCodeEvents:
+    """What the plugin sends. Tools of MCP servers are `server_tool`."""
 
-function viaProcess(event, body) {
-  return new Promise((resolve) => {
-    const child = spawn(COMMAND[0], [...COMMAND.slice(1), "opencode", event], {
-      stdio: ["pipe", "pipe", "ignore"],
-    })
-    const chunks = []
-    child.on("error", () => resolve("{}"))
-    child.stdin.on("error", () => {})
-    child.stdout.on("data", (chunk) => chunks.push(chunk))
-    child.on("close", () => resolve(Buffer.concat(chunks).toString() || "{}"))
-    child.stdin.end(body)
-  })
-}
+    max_bytes = 10_000
+    reply_tokens: int | None = None
+    kinds: Mapping[str, EventKind] = {
+        "session.created": EventKind.SESSION,
+        "chat.message": EventKind.PROMPT,
+        "tool.execute.after": EventKind.TOOL,
+        "session.compacting": EventKind.COMPACT,
+        "session.idle": EventKind.STOP,
+    }
 
-async function answer(event, payload) {
-  try {
-    const body = Buffer.from(JSON.stringify(payload))
-    const reply = await viaSocket(event, body, DEADLINE_MS[event] ?? TOOL_MS).catch(() =>
-      viaProcess(event, body),
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        name = name or text_of(payload.get("hook_event_name"), 64)
+        kind = self.kinds.get(name)
+        if kind is None:
+            return None
+        if kind is EventKind.TOOL:
+            return _tool_event(name, payload)
+        text = ""
+        if kind is EventKind.PROMPT:
+            text = text_of(payload.get("prompt"))
+        elif kind is EventKind.SESSION:
+            text = text_of(payload.get("source"), 64)
+        return Event(
+            kind=kind,
+            name=name,
+            session=session_of(payload.get("sessionID")),
+            cwd=folder_of(payload.get("cwd")),
+            text=text,
+        )
+
+    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+        return {"text": text}
+
+    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"output": reply}
+
+
+def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
+    tool = _surfacing_tool(text_of(payload.get("tool_name"), 200))
+    if not tool:
+        return None
+    output = payload.get("output")
+    return Event(
+        kind=EventKind.TOOL,
+        name=name,
+        session=session_of(payload.get("sessionID")),
+        cwd=folder_of(payload.get("cwd")),
+        tool=tool,
+        args=plain_args(table_of(payload.get("args"))),
+        reply_chars=size_of(output),
+        answer=answer_of(output),
+        reply=output if isinstance(output, str) else None,
     )
-    return JSON.parse(reply)
-  } catch {
-    return {}
-  }
-}
-
-async function ask(event, payload) {
-  return (await answer(event, payload)).text ?? ""
-}
-
-function textOf(output) {
-  if (typeof output?.output === "string") return output.output
-  const blocks = Array.isArray(output?.content) && !output.isError ? output.content : []
-  const texts = blocks.filter((block) => block?.type === "text").map((block) => block.text)
-  return texts.length && texts.length === blocks.length ? texts.join("\\n") : undefined
-}
-
-function replace(output, text) {
-  if (typeof output.output === "string") output.output = text
-  else output.content = [{ type: "text", text }]
-}
-
-function add(output, text) {
-  if (typeof output.output === "string") output.output += "\\n\\n" + text
-  else if (Array.isArray(output.content)) output.content.push({ type: "text", text })
-}
-
-export const Upwell = async ({ directory }) => {
-  const args = new Map()
-  const begun = new Map()
-  const compacted = new Set()
-
-  async function opening(sessionID) {
-    const began = begun.get(sessionID)
-    begun.delete(sessionID)
-    if (!compacted.delete(sessionID)) return (await began) ?? ""
-    return await ask("session.created", { sessionID, cwd: directory, source: "compact" })
-  }
-
-  return {
-    event: async ({ event }) => {
-      const sessionID = event?.properties?.sessionID ?? event?.properties?.info?.id ?? ""
-      if (event?.type === "session.created") {
-        const payload = { sessionID, cwd: directory, source: "startup" }
-        begun.set(sessionID, ask("session.created", payload))
-      } else if (event?.type === "session.compacted") {
-        compacted.add(sessionID)
-        await ask("session.compacting", { sessionID, cwd: directory })
-      } else if (event?.type === "session.idle") {
-        await ask("session.idle", { sessionID, cwd: directory })
-      }
-    },
-    "chat.message": async (input, output) => {
-      const texts = (output?.parts ?? []).filter((part) => part.type === "text")
-      if (!texts.length) return
-      const prompt = texts.map((part) => part.text).join("\\n")
-      const sessionID = input?.sessionID ?? ""
-      const began = await opening(sessionID)
-      const said = await ask("chat.message", { sessionID, cwd: directory, prompt })
-      const added = [began, said].filter(Boolean).join("\\n")
-      if (!added) return
-      const last = texts[texts.length - 1]
-      output.parts.push({ ...last, id: last.id + "u", text: added, synthetic: true })
-    },
-    "tool.execute.before": async (input, output) => {
-      args.set(input.callID, output?.args ?? {})
-      if (args.size > 100) args.delete(args.keys().next().value)
-    },
-    "tool.execute.after": async (input, output) => {
-      const given = input.args ?? args.get(input.callID) ?? {}
-      args.delete(input.callID)
-      if (!output) return
-      const text = textOf(output)
-      const said = await answer("tool.execute.after", {
-        sessionID: input.sessionID,
-        cwd: directory,
-        tool_name: input.tool,
-        args: given,
-        ...(text !== undefined && text.length <= MOST_CHARS ? { output: text } : {}),
-      })
-      const goesOn = compacted.has(input.sessionID) && !WRITES.test(input.tool)
-      const began = goesOn ? await opening(input.sessionID) : ""
-      if (typeof said.output === "string") replace(output, said.output)
-      const added = [began, said.text].filter(Boolean).join("\\n")
-      if (added) add(output, added)
-    },
-  }
-}
-"""
 
 
-class OpenCode:
-    """The whole file is ours, or it is not touched."""
+def _surfacing_tool(name: str) -> str:
+    if name in _READERS:
+        return _READERS[name]
+    if name in _OWN_TOOLS or name.startswith("upwell_") or "_" not in name:
+        return ""
+    return name.replace("_", "__", 1)
 
-    name = "opencode"
-    todo = "start OpenCode anew"
 
-    def path(self, where: Where) -> Path:
-        return opencode_folder(where) / "plugins" / "upwell.js"
+class PluginFile:
+    """The plugin. Either the whole file is ours, or it is not touched."""
 
-    def present(self, where: Where) -> bool:
-        return opencode_folder(where).is_dir()
+    next_step = "restart OpenCode"
+    http_setup = ""
 
-    def added(self, text: str, where: Where) -> str:
-        from upwell import __version__
+    def path(self, installation: Installation) -> Path:
+        return config_folder(installation) / "plugins" / "upwell.js"
 
-        self.removed(text)
-        filled = _PLUGIN.replace("__SOCKET__", json.dumps(where.socket))
-        filled = filled.replace("__COMMAND__", json.dumps(list(where.words)))
-        return f"{MARK}\n{filled.replace('__VERSION__', __version__)}"
+    def is_present(self, installation: Installation) -> bool:
+        return config_folder(installation).is_dir()
 
-    def removed(self, text: str, olds: Sequence[str] = ()) -> str:
+    def with_ours(self, text: str, installation: Installation) -> str:
+        self.without_ours(text)
+        values = {
+            "__SOCKET__": json.dumps(installation.socket),
+            "__COMMAND__": json.dumps(list(installation.hook_command)),
+            "__VERSION__": __version__,
+        }
+        plugin = PLUGIN.read_text(encoding="utf-8")
+        for mark, value in values.items():
+            plugin = plugin.replace(mark, value)
+        return f"{MARK}\n{plugin}"
+
+    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
         if text and not text.startswith(MARK):
             raise ConfigError(
-                "plugins/upwell.js was not made by upwell", hint="move it away; it was not touched"
+                "plugins/upwell.js is not a file of upwell's",
+                hint="move it away; it was not changed",
             )
         return ""
 
 
-def opencode_folder(where: Where) -> Path:
-    """Where OpenCode keeps what it is configured with."""
-    if named := where.environment.get("OPENCODE_CONFIG_DIR"):
+def config_folder(installation: Installation) -> Path:
+    """Where OpenCode keeps its configuration."""
+    if named := installation.environment.get("OPENCODE_CONFIG_DIR"):
         return Path(named).expanduser()
-    return where.base("XDG_CONFIG_HOME", ".config") / "opencode"
+    return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
-HOST = OpenCode()
+def _config_file(installation: Installation) -> Path:
+    if named := installation.environment.get("OPENCODE_CONFIG"):
+        return Path(named).expanduser()
+    commented = config_folder(installation) / "opencode.jsonc"
+    return commented if commented.is_file() else commented.with_suffix(".json")
+
+
+HOST = Host(
+    name="opencode",
+    title="OpenCode",
+    events=OpenCodeEvents(),
+    hooks=PluginFile(),
+    servers=ServerFile(
+        name="opencode",
+        agent="opencode",
+        file=_config_file,
+        folder=config_folder,
+        tables=(("mcp",),),
+        shape="listed",
+        project_file="opencode.json",
+    ),
+    export=Export(tool_name="upwell_upwell__{}"),
+    auto_loaded=AutoLoaded(
+        user=(".config/opencode/AGENTS.md",),
+        folder=("AGENTS.md",),
+        fallback=("CLAUDE.md",),
+    ),
+    transcripts=Transcripts(
+        format="opencode",
+        files=(
+            ".local/share/opencode/opencode*.db",
+            ".local/share/opencode/storage/session/*/*.json",
+        ),
+    ),
+)

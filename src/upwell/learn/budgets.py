@@ -1,30 +1,157 @@
-"""Budgets that follow what agents say and do: whoever comes back for the rest was shown too little.
+"""Budgets of responses that adapt to agents' reports, and to agents that come back for the rest.
 
-What is learned is taken into use between sessions, so that within one the same response gives the
-same bytes; `upwell tune --apply` has running sessions take it up early.
+Learned ratios take effect between sessions, so that within one the same response gives the same
+bytes; `upwell tune --apply` makes running sessions adopt them early.
 """
 
-from collections import Counter, OrderedDict
+import hashlib
+import json
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.shelf import Shelf
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.safe import clip
 from upwell.ground.trace import LOG
-from upwell.learn import missing
-from upwell.learn.ratios import KEPT_SECONDS, SHELF_KIND, Ratio, Report, forget, ratios, record
+from upwell.ground.ttl_store import Kind, TtlStore
 
-_TUNE, _APPLY = "tune", "apply"
-_ASKED_SECONDS = 3600.0
-_KEYS_KEPT = 2000
+RETENTION_SECONDS = 30 * 86_400.0
+
+LEAST, MOST = 0.5, 3.0
+_STEP = 0.15
+_FEW = 3
+"""With fewer reports nothing changes: one agent's mood is not a tendency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnOptions:
+    """`learn.*`: `auto_tune` switches all tuning on; `implicit_signals` makes use of memories count
+    as feedback."""
+
+    auto_tune: bool = True
+    implicit_signals: bool = True
+
+
+class Report(StrEnum):
+    """An agent's report on a shortened response, or its behaviour."""
+
+    TRUNCATED = "truncated"
+    MISSING_EXAMPLE = "missing_example"
+    MISSING_METADATA = "missing_metadata"
+    WRONG_TOPIC = "wrong_topic"
+    TOO_LONG = "too_long"
+    OTHER = "other"
+    CAME_BACK = "came_back"
+    """The agent fetched the rest by `read_more`, `select_sections` or `search_original`."""
+    SERVED = "served"
+    """A shortened response was delivered."""
+
+
+_SAYS_TOO_LITTLE = (Report.TRUNCATED, Report.MISSING_EXAMPLE, Report.MISSING_METADATA)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio:
+    """The learned factor `ratio` on one tool's budget, from `samples` reports."""
+
+    tool: str
+    ratio: float
+    samples: int
+
+
+def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
+    """The ratio that follows from the number of each `Report` on `tool`.
+
+    Each net report of too little raises it by 15 %, each of too much lowers it likewise. Coming
+    back counts as a third of a report, and only beyond one delivery in five.
+    """
+    little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
+    much = counts.get(Report.TOO_LONG, 0)
+    back = max(0.0, counts.get(Report.CAME_BACK, 0) - counts.get(Report.SERVED, 0) / 5)
+    samples = little + much + counts.get(Report.CAME_BACK, 0)
+    if samples < _FEW:
+        return Ratio(tool=tool, ratio=1.0, samples=samples)
+    net = little - much + back / 3
+    return Ratio(tool=tool, ratio=min(MOST, max(LEAST, (1.0 + _STEP) ** net)), samples=samples)
+
+
+async def record(ttl_store: TtlStore, tool: str, report: Report) -> None:
+    """Count one report of `tool` (its name as `server__tool`)."""
+    await ttl_store.incr(
+        Kind.COMPRESSION_REPORT, {f"{tool}|{report}": 1}, ttl_seconds=RETENTION_SECONDS
+    )
+
+
+async def ratios(ttl_store: TtlStore) -> list[Ratio]:
+    """The ratios of all tools with reports, by name."""
+    counts: dict[str, dict[str, int]] = {}
+    for item in await ttl_store.scan(Kind.COMPRESSION_REPORT):
+        tool, _, report = item.key.rpartition("|")
+        counts.setdefault(tool, {})[report] = item.number
+    return [ratio_of(tool, counts[tool]) for tool in sorted(counts)]
+
+
+async def forget(ttl_store: TtlStore) -> int:
+    """Discard the reports. Returns how many counters."""
+    return await ttl_store.drop(Kind.COMPRESSION_REPORT)
+
+
+MAX_CHARS = 300
+SHOWN = 5
+"""The newest remarks that are shown for each tool."""
+_READ_CHARS = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """An agent's remark on content missing from a result of `tool`; `at` in epoch seconds."""
+
+    tool: str
+    kind: str
+    text: str
+    at: float = 0.0
+
+
+async def note(ttl_store: TtlStore, tool: str, report: Report, text: str) -> None:
+    """Store a remark for 30 days, once, as one line without secrets."""
+    line = clip(" ".join(redact(text[:_READ_CHARS])[0].split()), MAX_CHARS)
+    if not line:
+        return
+    value = json.dumps(asdict(Missed(tool=tool, kind=str(report), text=line))).encode()
+    key = hashlib.sha256(value).hexdigest()
+    await ttl_store.put(Kind.COMPRESSION_REMARK, {key: value}, ttl_seconds=RETENTION_SECONDS)
+
+
+async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
+    """The newest remarks by tool, newest first."""
+    remarks: defaultdict[str, list[Missed]] = defaultdict(list)
+    for item in reversed(await ttl_store.scan(Kind.COMPRESSION_REMARK)):
+        remark = Missed(**{**json.loads(item.value), "at": item.created_at})
+        if len(remarks[remark.tool]) < SHOWN:
+            remarks[remark.tool].append(remark)
+    return remarks
+
+
+async def forget_missed(ttl_store: TtlStore) -> int:
+    """Discard the remarks. Returns how many."""
+    return await ttl_store.drop(Kind.COMPRESSION_REMARK)
+
+
+_APPLY = "apply"
+_APPLY_SECONDS = 3600.0
+_MAX_KEYS = 2000
 
 
 class Budgets:
-    """What was learned of each tool's budget, and what is being learned. `ratios` are those in
-    use, by `server__tool`. Nothing is counted or used when learning is switched off."""
+    """The learned ratios of tools' budgets, and the counts for the next ones. `ratios` are those in
+    use, by `server__tool`, in one mapping that lives as long as this object. Nothing is counted or
+    used when learning is switched off."""
 
-    def __init__(self, shelf: Shelf, *, enabled: bool, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._shelf = shelf
+    def __init__(self, ttl_store: TtlStore, *, enabled: bool, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._ttl_store = ttl_store
         self._enabled = enabled
         self._clock = clock
         self._in_use: dict[str, float] = {}
@@ -36,61 +163,64 @@ class Budgets:
     def ratios(self) -> Mapping[str, float]:
         return self._in_use
 
-    async def take_up(self) -> None:
-        """Use what was learned so far."""
+    async def load_learned(self) -> None:
+        """Put the ratios that were learned so far into use."""
         if self._enabled:
             self._in_use.clear()
-            self._in_use.update({one.tool: one.ratio for one in await ratios(self._shelf)})
+            learned = await ratios(self._ttl_store)
+            self._in_use.update({ratio.tool: ratio.ratio for ratio in learned})
             self._taken_at = self._clock.now()
 
-    async def take_up_if_asked(self) -> None:
-        """The same, if `ask` was called since the last time, by whichever process."""
-        asked = (await self._shelf.get(_TUNE, [_APPLY])).get(_APPLY)
-        if asked is not None and asked.created_at > self._taken_at:
-            await self.take_up()
+    async def load_learned_if_requested(self) -> None:
+        """`load_learned`, if any process called `ask` since the last time."""
+        request = (await self._ttl_store.get(Kind.TUNE, [_APPLY])).get(_APPLY)
+        if request is not None and request.created_at > self._taken_at:
+            await self.load_learned()
 
     async def ask(self) -> None:
-        """Have running sessions take up what was learned."""
-        await self._shelf.put(_TUNE, {_APPLY: b""}, ttl_seconds=_ASKED_SECONDS)
+        """Ask running sessions to put the learned ratios into use."""
+        await self._ttl_store.put(Kind.TUNE, {_APPLY: b""}, ttl_seconds=_APPLY_SECONDS)
 
     async def learned(self) -> list[Ratio]:
-        return await ratios(self._shelf)
+        return await ratios(self._ttl_store)
 
     async def forget(self) -> int:
-        """Forget everything. Gives how many counts and remarks there were."""
-        return await forget(self._shelf) + await missing.forget(self._shelf)
+        """Discard all reports and remarks. Returns how many."""
+        return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
-    async def report(self, tool: str, report: Report, lacked: str = "") -> None:
-        """Somebody said something about a shortened result of `tool`, and what it `lacked`."""
-        await record(self._shelf, tool, report)
-        await missing.note(self._shelf, tool, report, lacked)
+    async def report(self, tool: str, report: Report, missing: str = "") -> None:
+        """Count a report on a shortened result of `tool`; `missing` describes what it lacked."""
+        await record(self._ttl_store, tool, report)
+        await note(self._ttl_store, tool, report, missing)
 
-    async def missed(self) -> Mapping[str, Sequence[missing.Missed]]:
-        """What was missing lately from results of each tool, in agents' words."""
-        return await missing.lately(self._shelf)
+    async def missed(self) -> Mapping[str, Sequence[Missed]]:
+        """The newest remarks of agents on missing content, by tool."""
+        return await lately(self._ttl_store)
 
     def served(self, tool: str, keys: Sequence[str]) -> None:
-        """A shortened result of `tool` was delivered; its originals stand under `keys`."""
+        """Count the delivery of a shortened result of `tool`, whose originals have these keys."""
         if not self._enabled:
             return
         self._counts[f"{tool}|{Report.SERVED}"] += 1
         for key in keys:
             self._tools[key] = tool
-        while len(self._tools) > _KEYS_KEPT:
+        while len(self._tools) > _MAX_KEYS:
             self._tools.popitem(last=False)
 
     def came_back(self, key: str) -> None:
-        """The original under `key` was read on. Counts once a delivery."""
+        """Count that an agent read the original under `key`; once for each delivery."""
         tool = self._tools.pop(key, "")
         if tool:
             self._counts[f"{tool}|{Report.CAME_BACK}"] += 1
 
     async def flush(self) -> None:
-        """Bring what was counted to the shelf; one that fails costs the counts, no more."""
+        """Write the counts to the TTL store; a store that fails costs only these counts."""
         counts, self._counts = self._counts, Counter()
         if not counts:
             return
         try:
-            await self._shelf.incr(SHELF_KIND, counts, ttl_seconds=KEPT_SECONDS)
+            await self._ttl_store.incr(
+                Kind.COMPRESSION_REPORT, counts, ttl_seconds=RETENTION_SECONDS
+            )
         except StoreError as error:
-            LOG.warning("what was learned could not be kept: %s", error)
+            LOG.warning("reports on compression were not stored: %s", error)

@@ -1,28 +1,50 @@
-"""What agents and users said of surfacings, and the thresholds that follow: tables in `memory.db`.
+"""Ratings of surfacings, and the thresholds that follow from them: tables in `memory.db`.
 
-Each rating keeps what was surfaced with it (tool, door, score, signals), since the journal it was
-surfaced from is disposable and this is not.
+A rating carries the circumstances of its surfacing (tool, door, score, signals), because the
+journal may lose them.
 """
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from upwell.ground.db import Database, Owner
-from upwell.ground.types import DEFAULT_TENANT, Rating
-from upwell.learn.thresholds import Sample
+from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.types.memory import DEFAULT_TENANT
+from upwell.ground.types.surfacing import Rating
+from upwell.learn.thresholds import Sample, Use
 
-KEPT_SECONDS = 365 * 86_400.0
-"""A rating older than a year says nothing about today's store."""
+NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
+IGNORED_WEIGHT = 0.25
+MOST_IGNORED = 1.0
+"""Four ignored surfacings weigh as much as one rating; more of them add nothing."""
+
+
+def negatives(samples: Iterable[Sample]) -> float:
+    """The evidence against a memory, from its samples: one verdict for each surfacing."""
+    against = ignored = 0.0
+    for sample in sorted(samples, key=lambda sample: sample.at):
+        if sample.verdict in NEGATIVE:
+            against += 1.0
+        elif sample.verdict is Rating.HELPFUL:
+            against = max(0.0, against - 1.0)
+        elif sample.verdict is Use.IGNORED:
+            ignored = min(MOST_IGNORED, ignored + IGNORED_WEIGHT)
+        elif sample.verdict is Use.USED:
+            ignored = 0.0
+    return against + ignored
+
+
+RETENTION_SECONDS = 365 * 86_400.0
+"""A rating older than a year is no evidence about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
 """Thresholds look back four half-lives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rated:
-    """One memory of one surfacing, and what was said of it. `tool` is the tool beside whose result
-    it was said, or the door where there was none."""
+    """The rating of one memory in one surfacing. `tool` is the tool beside whose result it
+    appeared, or the door if there was no tool."""
 
     surfacing: str
     memory: str
@@ -56,40 +78,41 @@ _SAMPLE = "surfacing, memory, rating, score, at"
 
 
 class Ratings:
-    """The tables of one tenant. Every method raises StoreError when the database fails."""
+    """The ratings and thresholds of one tenant. Every method raises StoreError when the database
+    fails."""
 
     def __init__(self, database: Database, *, tenant: str = DEFAULT_TENANT) -> None:
         self._database = database
         self._tenant = tenant
 
-    async def add(self, rated: Sequence[Rated]) -> None:
-        """Keep them; of a memory in a surfacing the later rating replaces the earlier."""
+    async def add(self, ratings: Sequence[Rated]) -> None:
+        """Store ratings; a later one of the same memory and surfacing replaces the earlier."""
         rows = [
             (
                 self._tenant,
-                one.surfacing,
-                one.memory,
-                str(one.rating),
-                one.at,
-                one.door,
-                one.tool,
-                one.score,
-                json.dumps(dict(one.signals)),
+                rating.surfacing,
+                rating.memory,
+                str(rating.rating),
+                rating.at,
+                rating.door,
+                rating.tool,
+                rating.score,
+                json.dumps(dict(rating.signals)),
             )
-            for one in rated
+            for rating in ratings
         ]
 
-        def keep(db: sqlite3.Connection) -> None:
+        def insert(db: sqlite3.Connection) -> None:
             db.executemany(
                 "INSERT OR REPLACE INTO feedback (tenant, surfacing, memory, rating, at, door, "
                 "tool, score, signals) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 rows,
             )
 
-        await self._database.write(keep)
+        await self._database.write(insert)
 
     async def by_tool(self, since: float) -> dict[str, list[Sample]]:
-        """The samples of every tool that count, oldest first."""
+        """The valid samples by tool, oldest first."""
 
         rows = await self._database.read(
             lambda db: db.execute(
@@ -101,7 +124,7 @@ class Ratings:
         return _grouped(rows)
 
     async def against(self) -> dict[str, list[Sample]]:
-        """The samples of every memory that has a negative one, oldest first."""
+        """The valid samples of every memory with a negative one, oldest first."""
 
         rows = await self._database.read(
             lambda db: db.execute(
@@ -114,16 +137,16 @@ class Ratings:
         return _grouped(rows)
 
     async def shifts(self) -> dict[str, tuple[float, float]]:
-        """Each tool's shift of its threshold in log-odds, and when it was last moved."""
-        found = await self._database.read(
+        """Each tool's shift of its threshold in log-odds, and the time of its last move."""
+        rows = await self._database.read(
             lambda db: db.execute(
                 "SELECT tool, shift, at FROM threshold WHERE tenant = ?", (self._tenant,)
             ).fetchall()
         )
-        return {tool: (shift, at) for tool, shift, at in found}
+        return {tool: (shift, at) for tool, shift, at in rows}
 
     async def shift(self, shifts: Mapping[str, float], at: float) -> None:
-        """Move these tools' thresholds to these shifts."""
+        """Set the shifts of these tools' thresholds."""
         rows = [(self._tenant, tool, shift, at) for tool, shift in shifts.items()]
 
         def move(db: sqlite3.Connection) -> None:
@@ -132,14 +155,14 @@ class Ratings:
         await self._database.write(move)
 
     async def version(self) -> tuple[int, int]:
-        """Differs from last time when somebody has written to the file."""
+        """A value that changes when any process writes to the file."""
         return await self._database.data_version()
 
     async def forget(self, memory: str | None = None) -> int:
-        """Let ratings count no more: one memory's, or all, and then the thresholds go too. Gives
-        how many ratings it was."""
+        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns how many
+        ratings."""
 
-        def let_go(db: sqlite3.Connection) -> int:
+        def invalidate(db: sqlite3.Connection) -> int:
             if memory is None:
                 db.execute("DELETE FROM threshold WHERE tenant = ?", (self._tenant,))
             return db.execute(
@@ -148,11 +171,11 @@ class Ratings:
                 (self._tenant, memory, memory),
             ).rowcount
 
-        return await self._database.write(let_go)
+        return await self._database.write(invalidate)
 
     async def purge(self, now: float) -> int:
-        """Remove what is too old to say anything. Gives how many ratings it was."""
-        horizon = (self._tenant, now - KEPT_SECONDS)
+        """Remove ratings past their retention. Returns how many."""
+        horizon = (self._tenant, now - RETENTION_SECONDS)
         statement = "FROM feedback WHERE tenant = ? AND at < ?"
         old = await self._database.read(
             lambda db: db.execute(f"SELECT 1 {statement} LIMIT 1", horizon).fetchone()

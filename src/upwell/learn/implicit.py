@@ -1,9 +1,9 @@
-"""Noticing what an agent makes use of, without asking: a surfaced memory whose distinctive words
-appear in the next calls of the session was used.
+"""Implicit feedback: a surfaced memory whose distinctive words appear in the session's next calls
+was used.
 
-Distinctive are words that are rare in the store and were not in the cue that surfaced the memory.
-Everything here happens behind the calls; what is watched stands on the shelf, so that a session
-whose every event is a process of its own is followed, too. Nothing of a cue is kept.
+A word is distinctive if it is rare in the store and did not occur in the cue that surfaced the
+memory. All of this happens after the calls. The watched memories stand in the TTL store, so that a
+session is followed even if every event of it is a process of its own. No text of a cue is stored.
 """
 
 import asyncio
@@ -13,36 +13,84 @@ from typing import Any
 
 import orjson
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.shelf import Shelf
 from upwell.ground.text.words import informative, terms
 from upwell.ground.trace import LOG
-from upwell.ground.types import AUTOMATIC_DOORS, Cue, Hit, Surfacing
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.memory import Hit
+from upwell.ground.types.surfacing import Surfacing
+from upwell.learn.feedback import WINDOW_SECONDS
 from upwell.learn.thresholds import Sample, Use
-from upwell.learn.uses import Seen, Uses
 
-KIND = "watched"
-KEPT_SECONDS = 6 * 3600.0
+_SEPARATOR = "\t"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The verdict on a memory that surfaced beside `tool`, or at that door."""
+
+    tool: str
+    sample: Sample
+
+
+class Uses:
+    """The stored verdicts. Every method raises StoreError when the store fails."""
+
+    def __init__(self, ttl_store: TtlStore) -> None:
+        self._ttl_store = ttl_store
+
+    async def add(self, sightings: Sequence[Sighting]) -> None:
+        """Store verdicts; a later one about the same surfacing replaces the earlier."""
+        entries = {
+            _SEPARATOR.join((sighting.sample.memory, sighting.sample.surfacing)): _encoded(sighting)
+            for sighting in sightings
+        }
+        await self._ttl_store.put(Kind.USE, entries, ttl_seconds=WINDOW_SECONDS)
+
+    async def all(self, memory: str = "") -> list[Sighting]:
+        """All verdicts, or those about one memory; oldest first."""
+        sightings: list[Sighting] = []
+        for item in await self._ttl_store.scan(Kind.USE, f"{memory}{_SEPARATOR}" if memory else ""):
+            name, _, surfacing = item.key.rpartition(_SEPARATOR)
+            tool, verdict, score, at = orjson.loads(item.value)
+            sample = Sample(
+                surfacing=surfacing, memory=name, verdict=Use(verdict), score=score, at=at
+            )
+            sightings.append(Sighting(tool=tool, sample=sample))
+        return sightings
+
+    async def last(self, memory: str) -> Use | None:
+        """The verdict on the latest surfacing of a memory; None while it is open."""
+        samples = [sighting.sample for sighting in await self.all(memory)]
+        verdict = max(samples, key=lambda sample: sample.at).verdict if samples else None
+        return verdict if isinstance(verdict, Use) else None
+
+    async def forget(self, memory: str | None = None) -> int:
+        """Remove the verdicts about one memory, or all. Returns how many."""
+        return await self._ttl_store.drop(Kind.USE, f"{memory}{_SEPARATOR}" if memory else "")
+
+
+WATCH_SECONDS = 6 * 3600.0
 LOOKS = 10
-"""Calls of the session after which a memory that left no trace was ignored."""
+"""After so many calls of the session without evidence of use, a memory counts as ignored."""
 LEAST_LOOKS = 3
-"""Calls after which that can be said when the session ends before."""
+"""After so many calls it may count as ignored if the session ends."""
 MOST_WORDS = 24
 MIN_CHARS = 4
 ENOUGH = 2
-"""Distinctive words that must appear; one with a digit in it (a port, a version) is enough."""
+"""The distinctive words that must appear; one with a digit (a port, a version) suffices."""
 MAX_READ_CHARS = 20_000
 _MAX_DEPTH = 6
-_BETWEEN = "\t"
 
 Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
-"""Which of these words few memories hold."""
+"""Selects the words that few memories contain."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that was surfaced `at` a time, and the words by which its use would show."""
+    """A memory that surfaced at the time `at`, and the words that would show its use."""
 
     surfacing: str
     memory: str
@@ -54,35 +102,35 @@ class Watched:
     at: float = 0.0
 
     @property
-    def said(self) -> tuple[str, str]:
-        """Which memory of which surfacing it is."""
+    def key(self) -> tuple[str, str]:
+        """The surfacing and the memory."""
         return self.surfacing, self.memory
 
-    def shows_in(self, said: frozenset[str]) -> bool:
+    def shows_in(self, spoken_words: frozenset[str]) -> bool:
         """Do enough of its words appear?"""
-        found = said.intersection(self.words)
+        found = spoken_words.intersection(self.words)
         return len(found) >= ENOUGH or any(any(map(str.isdigit, word)) for word in found)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What became of a watched memory."""
+    """The end of watching a memory."""
 
     watched: Watched
     use: Use
 
 
-Tell = Callable[[Sequence[Verdict]], Awaitable[None]]
-
+Conclude = Callable[[Sequence[Verdict]], Awaitable[None]]
+"""Receives verdicts after they were stored."""
 
 Written = Callable[[float], Sequence[tuple[float, str]]]
-"""What the agent wrote since a time, with the times; may take a while."""
+"""Returns the texts that the agent wrote since a time, with their times; may block."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Something that happened in a session: a cue, what was said to it, a memory read on, what the
-    agent wrote, or the session's end."""
+    """An event of a session: a cue and its surfacing, a memory that was opened, text that the agent
+    wrote, or the session's end."""
 
     cue: Cue | None = None
     surfacing: Surfacing | None = None
@@ -92,104 +140,110 @@ class _Event:
 
 
 class Watching:
-    """Follows sessions. `tell` hears what was used or ignored, after it was kept."""
+    """Follows sessions, and concludes which surfaced memories they used or ignored."""
 
     def __init__(
-        self, shelf: Shelf, uses: Uses, rare: Rare, tell: Tell, clock: Clock = SYSTEM_CLOCK
+        self,
+        ttl_store: TtlStore,
+        uses: Uses,
+        rare: Rare,
+        conclude: Conclude,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self._shelf = shelf
+        self._ttl_store = ttl_store
         self._uses = uses
         self._rare = rare
-        self._tell = tell
+        self._report = conclude
         self._clock = clock
         self._flushing = asyncio.Lock()
         self._events: dict[str, list[_Event]] = {}
-        self._unsaid: set[tuple[str, str]] = set()
+        self._undelivered: set[tuple[str, str]] = set()
 
     def noticed(self, cue: Cue, outcome: object) -> None:
-        """A cue came, and this was the outcome."""
+        """Note a cue and its outcome."""
         if not cue.session:
             return
-        said = outcome if isinstance(outcome, Surfacing) and cue.door in AUTOMATIC_DOORS else None
-        self._events.setdefault(cue.session, []).append(_Event(cue=cue, surfacing=said))
+        is_unasked = isinstance(outcome, Surfacing) and cue.door in AUTOMATIC_DOORS
+        surfacing = outcome if isinstance(outcome, Surfacing) and is_unasked else None
+        self._events.setdefault(cue.session, []).append(_Event(cue=cue, surfacing=surfacing))
 
     def opened(self, session: str, memory: str) -> None:
-        """The agent asked for the whole of a memory."""
+        """Note that the agent fetched the full text of a memory."""
         if session:
             self._events.setdefault(session, []).append(_Event(opened=memory))
 
     def wrote(self, session: str, written: Written) -> None:
-        """The agent came to the end of a turn, in which it wrote this."""
+        """Note the end of a turn, and the text that the agent wrote in it."""
         if session:
             self._events.setdefault(session, []).append(_Event(written=written))
 
     def ended(self, session: str) -> None:
-        """The session is over: what it has been shown and left alone for a while was ignored."""
+        """Note the end of a session: memories that it left unused for a while were ignored."""
         if session:
             self._events.setdefault(session, []).append(_Event(ended=True))
 
-    def unsaid(self, surfacing: Surfacing) -> None:
-        """Its memories did not reach the agent."""
-        self._unsaid.update((surfacing.id, memory.id) for memory in surfacing.memories)
+    def undo(self, surfacing: Surfacing) -> None:
+        """Stop watching the memories of a surfacing that did not reach the agent."""
+        self._undelivered.update((surfacing.id, memory.id) for memory in surfacing.memories)
 
     async def flush(self) -> None:
-        """Look through what happened since the last time. A shelf that fails costs that."""
+        """Work through the events since the last flush. A store that fails costs those events."""
         async with self._flushing:
-            await self._look()
+            await self._work_through()
 
-    async def _look(self) -> None:
+    async def _work_through(self) -> None:
         events, self._events = self._events, {}
-        unsaid, self._unsaid = self._unsaid, set[tuple[str, str]]()
+        undelivered, self._undelivered = self._undelivered, set[tuple[str, str]]()
         try:
-            for session, happened in events.items():
-                await self._follow(session, happened, unsaid)
+            for session, session_events in events.items():
+                await self._follow(session, session_events, undelivered)
         except StoreError as error:
-            LOG.warning("what agents use is not followed: %s", error)
+            LOG.warning("the use of memories was not recorded: %s", error)
 
     async def _follow(
-        self, session: str, events: Sequence[_Event], unsaid: set[tuple[str, str]]
+        self, session: str, events: Sequence[_Event], undelivered: set[tuple[str, str]]
     ) -> None:
-        """One session: what was watched is looked for in what came next, then more is watched."""
+        """Look for the watched memories of one session in its events, and watch the new ones."""
         before = await self._watched(session)
-        watched = {name: one for name, one in before.items() if one.said not in unsaid}
+        watched = {name: entry for name, entry in before.items() if entry.key not in undelivered}
         verdicts: list[Verdict] = []
         for event in events:
-            said = await _said_by(event, watched)
-            wrote = await _written_by(event, watched)
-            for name, one in list(watched.items()):
-                seen = replace(one, looks=one.looks - 1) if event.cue else one
-                use = _use_of(seen, said | wrote.get(one.at, frozenset()), event.opened)
+            spoken_words = await _spoken_words(event, watched)
+            written_words = await _written_words(event, watched)
+            for name, entry in list(watched.items()):
+                words = spoken_words | written_words.get(entry.at, frozenset())
+                entry = replace(entry, looks=entry.looks - 1) if event.cue else entry
+                use = _use_of(entry, words, event.opened)
                 if use is None and not event.ended:
-                    watched[name] = seen
+                    watched[name] = entry
                     continue
                 del watched[name]
-                if use is not None or seen.looks <= LOOKS - LEAST_LOOKS:
-                    verdicts.append(Verdict(seen, use or Use.IGNORED))
+                if use is not None or entry.looks <= LOOKS - LEAST_LOOKS:
+                    verdicts.append(Verdict(entry, use or Use.IGNORED))
             if event.cue and event.surfacing:
-                for one in await self._to_watch(event.cue, event.surfacing, said):
-                    if one.said in unsaid:
-                        continue
-                    watched[_BETWEEN.join((session, one.surfacing, one.memory))] = one
-        for name in before.keys() - watched.keys():
-            await self._shelf.drop(KIND, name)
-        changed = {name: one for name, one in watched.items() if before.get(name) != one}
+                for entry in await self._to_watch(event.cue, event.surfacing, spoken_words):
+                    if entry.key not in undelivered:
+                        name = _SEPARATOR.join((session, entry.surfacing, entry.memory))
+                        watched[name] = entry
+        await self._ttl_store.delete(Kind.WATCHED, list(before.keys() - watched.keys()))
+        changed = {name: entry for name, entry in watched.items() if before.get(name) != entry}
         if changed:
-            written = {name: orjson.dumps(asdict(one)) for name, one in changed.items()}
-            await self._shelf.put(KIND, written, ttl_seconds=KEPT_SECONDS)
+            values = {name: orjson.dumps(asdict(entry)) for name, entry in changed.items()}
+            await self._ttl_store.put(Kind.WATCHED, values, ttl_seconds=WATCH_SECONDS)
         await self._conclude(verdicts)
 
     async def _watched(self, session: str) -> dict[str, Watched]:
-        items = await self._shelf.scan(KIND, session + _BETWEEN)
+        items = await self._ttl_store.scan(Kind.WATCHED, session + _SEPARATOR)
         return {item.key: Watched(**orjson.loads(item.value)) for item in items}
 
     async def _to_watch(
-        self, cue: Cue, surfacing: Surfacing, said: frozenset[str]
+        self, cue: Cue, surfacing: Surfacing, spoken_words: frozenset[str]
     ) -> list[Watched]:
-        found: list[Watched] = []
+        entries: list[Watched] = []
         for hit in surfacing.hits:
-            words = await self._distinctive(hit, said)
+            words = await self._distinctive(hit, spoken_words)
             if words:
-                found.append(
+                entries.append(
                     Watched(
                         surfacing=surfacing.id,
                         memory=hit.memory.id,
@@ -200,15 +254,15 @@ class Watching:
                         at=cue.at or 0.0,
                     )
                 )
-        return found
+        return entries
 
-    async def _distinctive(self, hit: Hit, said: frozenset[str]) -> list[str]:
+    async def _distinctive(self, hit: Hit, spoken_words: frozenset[str]) -> list[str]:
         if hit.memory.pinned:
             return []
         words = [
             word
             for word in informative(terms(hit.memory.text[:MAX_READ_CHARS]))
-            if len(word) >= MIN_CHARS and word not in said
+            if len(word) >= MIN_CHARS and word not in spoken_words
         ]
         rare = await self._rare(words) if words else set[str]()
         return [word for word in words if word in rare][:MOST_WORDS]
@@ -217,18 +271,18 @@ class Watching:
         if not verdicts:
             return
         at = self._clock.now()
-        await self._uses.add([_seen(verdict, at) for verdict in verdicts])
-        await self._tell(verdicts)
+        await self._uses.add([_sighting(verdict, at) for verdict in verdicts])
+        await self._report(verdicts)
 
 
-async def _said_by(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
-    """The words of its cue; none where nobody looks for them."""
+async def _spoken_words(event: _Event, watched: Mapping[str, Watched]) -> frozenset[str]:
+    """The words of the event's cue; empty if nothing is watched."""
     if event.cue is None or not (watched or event.surfacing):
         return frozenset()
     return await asyncio.to_thread(spoken, event.cue)
 
 
-async def _written_by(
+async def _written_words(
     event: _Event, watched: Mapping[str, Watched]
 ) -> Mapping[float, frozenset[str]]:
     if event.written is None or not watched:
@@ -239,8 +293,8 @@ async def _written_by(
 def _written_since(
     written: Written | None, watched: Iterable[Watched]
 ) -> Mapping[float, frozenset[str]]:
-    """The words that the agent wrote since each of the times at which something was surfaced."""
-    times = {one.at for one in watched}
+    """The words that the agent wrote since each time at which a watched memory surfaced."""
+    times = {entry.at for entry in watched}
     if written is None or not times:
         return {}
     texts = written(min(times))
@@ -251,7 +305,7 @@ def _written_since(
 
 
 def spoken(cue: Cue) -> frozenset[str]:
-    """The words of a cue: its text, its tool's name, every string among its arguments."""
+    """The words of a cue: its text, its tool's name, and all strings in its arguments."""
     parts = [cue.text[:MAX_READ_CHARS], cue.tool or "", *_strings(cue.args, _MAX_DEPTH)]
     return frozenset(terms("\n".join(parts)[:MAX_READ_CHARS]))
 
@@ -268,16 +322,21 @@ def _strings(value: Any, depth: int) -> Iterable[str]:
             yield from _strings(inner, depth - 1)
 
 
-def _use_of(watched: Watched, said: frozenset[str], opened: str) -> Use | None:
-    """What became of it by now; None while that is open."""
-    if opened == watched.memory or (said and watched.shows_in(said)):
+def _use_of(watched: Watched, words: frozenset[str], opened_id: str) -> Use | None:
+    """The verdict on a watched memory so far; None while it is open."""
+    if opened_id == watched.memory or (words and watched.shows_in(words)):
         return Use.USED
     return Use.IGNORED if watched.looks <= 0 else None
 
 
-def _seen(verdict: Verdict, at: float) -> Seen:
+def _encoded(sighting: Sighting) -> bytes:
+    sample = sighting.sample
+    return orjson.dumps([sighting.tool, str(sample.verdict), sample.score, sample.at])
+
+
+def _sighting(verdict: Verdict, at: float) -> Sighting:
     watched = verdict.watched
-    return Seen(
+    return Sighting(
         tool=watched.tool,
         sample=Sample(
             surfacing=watched.surfacing,

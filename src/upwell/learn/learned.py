@@ -1,19 +1,19 @@
-"""What was learned from feedback, as surfacing uses it: thresholds of tools, memories demoted.
+"""The results of learning, for surfacing to read: thresholds by tool, demoted memories.
 
-Surfacing only looks at what is in memory here. It is brought up to date behind the calls, when
-somebody has written to the database, in this process or another.
+Surfacing reads the copy in this process, never the database. The copy is refreshed after a call
+when any process has written to the database.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError, StoreUnwritable
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
-from upwell.ground.types import Door
-from upwell.learn.demotion import negatives
-from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings
-from upwell.learn.ratios import LearnOptions
+from upwell.ground.types.cue import Door
+from upwell.learn.budgets import LearnOptions
+from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives
+from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import (
     Sample,
     Threshold,
@@ -21,35 +21,35 @@ from upwell.learn.thresholds import (
     counted,
     shifted,
     stepped,
-    wanted_shift,
+    target_shift,
 )
-from upwell.learn.uses import Uses
 
 BETWEEN_STEPS_SECONDS = 3600.0
-"""Without a rating a threshold moves one step an hour at most."""
+"""Without new ratings, a threshold moves at most one step an hour."""
 
 _UNKNOWN = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Where learning begins: `surface.min_score`, and
-    `surface.feedback_demotion_negative_threshold` (0 demotes nothing). `of_tool` gives the
-    `min_score` of a tool that may have one of its own."""
+    """The configured limits: `surface.min_score`, and as `negatives`
+    `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
+    `min_score` of a tool, which may have one of its own."""
 
     min_score: float = 0.5
     negatives: int = 3
     of_tool: Callable[[str], float] | None = None
 
     def base(self, tool: str) -> float:
-        """The threshold of a tool, or of a door, before anything was learned."""
+        """The threshold of a tool or a door before learning."""
         if self.of_tool is None or tool in Door:
             return self.min_score
         return self.of_tool(tool)
 
 
 class Learned:
-    """Thresholds and demotions. `ratings` None: the memory cannot be used, nothing is learned."""
+    """Thresholds and demotions. Without `ratings`, when the database cannot be used, nothing is
+    learned."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Learned:
         self._version = _UNKNOWN
 
     def min_score(self, tool: str) -> float:
-        """The threshold beside `tool` (or at that door)."""
+        """The present threshold beside `tool`, or at that door."""
         shift = self._shifts.get(tool, 0.0) if self._options.auto_tune else 0.0
         return shifted(self._limits.base(tool), shift)
 
@@ -78,7 +78,7 @@ class Learned:
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that are not offered unasked, and what stands against each."""
+        """The memories that are no longer offered unasked, with the evidence against each."""
         return self._demoted
 
     async def version(self) -> tuple[int, int]:
@@ -90,9 +90,9 @@ class Learned:
             LOG.warning("the memory cannot be looked at: %s", error)
             return _UNKNOWN
 
-    async def take_up(self) -> None:
-        """Bring what is in use up to date, if anything was written. A database that fails costs
-        the news."""
+    async def load_learned(self) -> None:
+        """Refresh thresholds and demotions if the database has changed. When it fails, the old ones
+        stay."""
         if self._ratings is None:
             return
         try:
@@ -101,25 +101,26 @@ class Learned:
                 return
             shifts = await self._ratings.shifts()
             self._shifts = {tool: shift for tool, (shift, _) in shifts.items()}
-            self._demoted = await self._standing_against(self._ratings)
+            self._demoted = await self._demotions(self._ratings)
             self._version = version
         except StoreError as error:
-            LOG.warning("what was learned cannot be read: %s", error)
+            LOG.warning("thresholds and demotions cannot be read: %s", error)
 
     async def rate(self, rated: Sequence[Rated]) -> None:
-        """Keep ratings, and move the thresholds of their tools one step to where they point.
+        """Store ratings, and move the thresholds of their tools one step towards the evidence.
 
         Raises:
-            StoreError: they could not be kept.
+            StoreError: the ratings could not be stored.
         """
         ratings = self._usable()
         await ratings.add(rated)
         if self._options.auto_tune:
-            await self._step(ratings, {one.tool for one in rated}, between_seconds=0.0)
-        await self.take_up()
+            tools = {rating.tool for rating in rated}
+            await self._step(ratings, tools, between_seconds=0.0)
+        await self.load_learned()
 
     async def tune(self) -> None:
-        """Move every threshold one step to where its evidence points, and forget what is old."""
+        """Move every threshold one step towards its evidence, and remove old ratings."""
         if self._ratings is None:
             return
         await self._ratings.purge(self._clock.now())
@@ -127,24 +128,24 @@ class Learned:
             await self._step(self._ratings, None, between_seconds=BETWEEN_STEPS_SECONDS)
 
     async def apply(self) -> None:
-        """Move every threshold to where its evidence points, at once."""
+        """Move every threshold all the way to its evidence."""
         ratings, now = self._usable(), self._clock.now()
         evidence = await self._evidence(ratings)
-        moved = {tool: wanted_shift(samples, now) for tool, samples in evidence.items()}
+        moved = {tool: target_shift(samples, now) for tool, samples in evidence.items()}
         moved |= {tool: 0.0 for tool in await ratings.shifts() if tool not in moved}
         await ratings.shift(moved, now)
-        await self.take_up()
+        await self.load_learned()
 
     async def reset(self, memory: str | None = None) -> int:
-        """Let everything that was learned count no more; or what stands against one memory. Gives
-        how many ratings and observations it was."""
-        gone = await self._usable().forget(memory)
-        gone += await self._uses.forget(memory)
-        await self.take_up()
-        return gone
+        """Discard everything that was learned, or the evidence about one memory. Returns how many
+        ratings and observations."""
+        discarded = await self._usable().forget(memory)
+        discarded += await self._uses.forget(memory)
+        await self.load_learned()
+        return discarded
 
     async def thresholds(self) -> list[Threshold]:
-        """Every tool that there is evidence about, or whose threshold was moved; by name."""
+        """Every tool with evidence or a moved threshold, by name."""
         if self._ratings is None:
             return []
         now, evidence = self._clock.now(), await self._evidence(self._ratings)
@@ -154,7 +155,7 @@ class Learned:
                 tool=tool,
                 min_score=self.min_score(tool),
                 suggested=shifted(
-                    self._limits.base(tool), wanted_shift(evidence.get(tool, ()), now)
+                    self._limits.base(tool), target_shift(evidence.get(tool, ()), now)
                 ),
                 samples=count(evidence.get(tool, ())),
                 verdicts=counted(evidence.get(tool, ())),
@@ -170,48 +171,52 @@ class Learned:
         moved: dict[str, float] = {}
         for tool in {*evidence, *shifts} if tools is None else tools:
             shift, at = shifts.get(tool, (0.0, 0.0))
-            wanted = wanted_shift(evidence.get(tool, ()), now)
-            if abs(wanted - shift) > 1e-3 and now - at >= between_seconds:
-                moved[tool] = stepped(shift, wanted)
+            target = target_shift(evidence.get(tool, ()), now)
+            if abs(target - shift) > 1e-3 and now - at >= between_seconds:
+                moved[tool] = stepped(shift, target)
         if moved:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: Ratings) -> dict[str, list[Sample]]:
-        """What was said of each tool's surfacings; where nothing was, what was seen of them. What a
-        session begins with has no threshold."""
+        """The samples of each tool: its ratings, and the observed use of memories that nobody
+        rated. The opening of a session has no threshold."""
         since = self._clock.now() - WINDOW_SECONDS
-        found = await ratings.by_tool(since)
-        found.pop(Door.SESSION, None)
+        samples_by_tool = await ratings.by_tool(since)
+        samples_by_tool.pop(Door.SESSION, None)
         if not self._options.implicit_signals:
-            return found
-        rated = {(one.surfacing, one.memory) for samples in found.values() for one in samples}
-        for seen in await self._uses.all():
-            sample = seen.sample
-            if seen.tool == Door.SESSION or (sample.surfacing, sample.memory) in rated:
+            return samples_by_tool
+        rated = {
+            (sample.surfacing, sample.memory)
+            for samples in samples_by_tool.values()
+            for sample in samples
+        }
+        for sighting in await self._uses.all():
+            sample = sighting.sample
+            if sighting.tool == Door.SESSION or (sample.surfacing, sample.memory) in rated:
                 continue
             if sample.at >= since:
-                found.setdefault(seen.tool, []).append(sample)
-        return found
+                samples_by_tool.setdefault(sighting.tool, []).append(sample)
+        return samples_by_tool
 
-    async def _standing_against(self, ratings: Ratings) -> dict[str, float]:
-        """The memories with enough negatives. Only where one is missing, being ignored is asked
-        about: it can be no more than that."""
-        most = self._limits.negatives
-        if most <= 0:
+    async def _demotions(self, ratings: Ratings) -> dict[str, float]:
+        """The demoted memories, with the evidence against each."""
+        limit = self._limits.negatives
+        if limit <= 0:
             return {}
-        found: dict[str, float] = {}
+        demoted: dict[str, float] = {}
         for memory, samples in (await ratings.against()).items():
-            stands = negatives(samples)
-            if most - 1 <= stands < most and self._options.implicit_signals:
-                seen = [one.sample for one in await self._uses.all(memory)]
-                stands = negatives([*samples, *seen])
-            if stands >= most:
-                found[memory] = stands
-        return found
+            evidence = negatives(samples)
+            # Ignored surfacings add one at most, so they matter only where one is missing.
+            if limit - 1 <= evidence < limit and self._options.implicit_signals:
+                observed = [sighting.sample for sighting in await self._uses.all(memory)]
+                evidence = negatives([*samples, *observed])
+            if evidence >= limit:
+                demoted[memory] = evidence
+        return demoted
 
     def _usable(self) -> Ratings:
         if self._ratings is None:
             raise StoreUnwritable(
-                "feedback cannot be kept: the memory is not available", hint="upwell doctor"
+                "feedback cannot be stored: the memory is not available", hint="upwell doctor"
             )
         return self._ratings

@@ -13,27 +13,27 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from upwell.ground.types import Rating
+from upwell.ground.types.surfacing import Rating
 
 MIN_SAMPLES = 10
-"""Surfacings with evidence below which nothing is changed."""
+"""With evidence on fewer surfacings, nothing changes."""
 LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
-"""Log-odds: 0.50 stays within 0.38 and 0.73. Less room below, where nobody was asked: memories
-that were never said were never rated."""
+"""Log-odds: 0.50 stays between 0.38 and 0.73. The lower bound is closer, because memories that were
+never shown were never rated."""
 LEAST_SCORE, MOST_SCORE = 0.05, 0.95
 STEP = 0.2
 """The most that one tuning moves, in log-odds: 0.05 around 0.50."""
 IMPLICIT_SHIFT = 0.3
-"""The most that evidence which nobody gave on purpose adds to what was said, in log-odds."""
+"""The most that observed use adds to explicit ratings, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MOST_SAMPLES = 300
-"""The latest of each sort that are looked at: what came before has faded."""
+"""The latest samples of each sort that count; older ones have faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
 
 class Use(StrEnum):
-    """What an agent did with a memory without being asked about it."""
+    """What an agent did with a memory, as observed."""
 
     USED = "used"
     IGNORED = "ignored"
@@ -48,15 +48,15 @@ _EVIDENCE: Mapping[Verdict, tuple[float, float]] = {
     Use.USED: (1.0, 0.25),
     Use.IGNORED: (0.0, 0.02),
 }
-"""Verdict → was it relevant, and the weight of saying so. What was known already was relevant and
-still a nuisance: half. Most memories that help leave no trace in the next calls: where one in five
-of those that were said is used, what is ignored and what is used weigh the same together.
-`partially_helpful` is neutral: it holds the threshold where it was configured."""
+"""Verdict → its relevance, and its weight. An already known memory was relevant and still a
+nuisance: half. Most helpful memories leave no trace in the next calls, so if one memory in five is
+used, the used and the ignored ones weigh the same in total. `partially_helpful` is neutral: it
+pulls the threshold to its configured value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """What became of one surfaced memory, whose score was `score`."""
+    """The verdict on one surfaced memory, and the score that it had."""
 
     surfacing: str
     memory: str
@@ -67,8 +67,8 @@ class Sample:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """One tool's threshold: `min_score` in use, what the evidence suggests, from how many
-    surfacings, and what they were."""
+    """One tool's threshold: the `min_score` in use, the one that the evidence suggests, the number
+    of surfacings with evidence, and the verdicts by name."""
 
     tool: str
     min_score: float
@@ -78,49 +78,49 @@ class Threshold:
 
     @property
     def why(self) -> str:
-        """In words."""
+        """The evidence and its tendency, in words."""
         counted = ", ".join(f"{n} {name.replace('_', ' ')}" for name, n in self.verdicts.items())
         if self.samples < MIN_SAMPLES:
-            return f"{counted or 'nothing rated'}; {MIN_SAMPLES} surfacings are needed"
+            return f"{counted or 'no ratings'}; tuning needs {MIN_SAMPLES} surfacings"
         moved = round(self.suggested, 2) - round(self.min_score, 2)
-        trend = "asks for more" if moved > 0 else "asks for less" if moved < 0 else "holds"
+        trend = "rising" if moved > 0 else "falling" if moved < 0 else "steady"
         return f"{counted}; {trend}"
 
 
 def shifted(base: float, shift: float) -> float:
-    """`base` moved by `shift` log-odds, within bounds. 0 and 1 mean always and never: they stay."""
+    """`base` moved by `shift` log-odds, within bounds. 0 (always) and 1 (never) do not move."""
     if not 0.0 < base < 1.0:
         return base
     moved = _sigmoid(_logit(base) + min(HIGHEST_SHIFT, max(LOWEST_SHIFT, shift)))
     return min(max(MOST_SCORE, base), max(min(LEAST_SCORE, base), moved))
 
 
-def wanted_shift(samples: Sequence[Sample], now: float) -> float:
-    """The shift that the evidence asks for; 0 while there are too few surfacings."""
+def target_shift(samples: Sequence[Sample], now: float) -> float:
+    """The shift that fits the evidence; 0 while there are too few surfacings."""
     if count(samples) < MIN_SAMPLES:
         return 0.0
     rated = _latest(sample for sample in samples if isinstance(sample.verdict, Rating))
-    seen = _latest(sample for sample in samples if isinstance(sample.verdict, Use))
-    said = _within(-_intercept(rated, now))
-    everything = _within(-_intercept([*rated, *seen], now))
-    return min(said + IMPLICIT_SHIFT, max(said - IMPLICIT_SHIFT, everything))
+    observed = _latest(sample for sample in samples if isinstance(sample.verdict, Use))
+    explicit_shift = _within(-_intercept(rated, now))
+    shift = _within(-_intercept([*rated, *observed], now))
+    return min(explicit_shift + IMPLICIT_SHIFT, max(explicit_shift - IMPLICIT_SHIFT, shift))
 
 
-def stepped(shift: float, wanted: float) -> float:
-    """`shift` brought nearer to `wanted`, by one step at most."""
-    return shift + min(STEP, max(-STEP, wanted - shift))
+def stepped(shift: float, target: float) -> float:
+    """`shift` moved towards `target`, by one step at most."""
+    return shift + min(STEP, max(-STEP, target - shift))
 
 
 def count(samples: Iterable[Sample]) -> int:
-    """How many surfacings there is evidence about."""
+    """The number of surfacings with evidence."""
     return len({sample.surfacing for sample in samples})
 
 
 def counted(samples: Iterable[Sample]) -> dict[str, int]:
-    """How often each verdict was given."""
-    found = Counter(str(sample.verdict) for sample in samples)
+    """The number of samples with each verdict, by name."""
+    numbers = Counter(str(sample.verdict) for sample in samples)
     order = [str(verdict) for verdict in (*Rating, *Use)]
-    return {name: found[name] for name in order if found[name]}
+    return {name: numbers[name] for name in order if numbers[name]}
 
 
 def _latest(samples: Iterable[Sample]) -> list[Sample]:
@@ -128,7 +128,7 @@ def _latest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:
-    """Where the penalised likelihood is greatest, by bisection of its slope, which only falls."""
+    """The maximum of the penalised likelihood, by bisection of its slope, which only falls."""
     together = Counter(sample.surfacing for sample in samples)
     precision = _PRIOR_PRECISION
     weighed: list[tuple[float, float, float]] = []

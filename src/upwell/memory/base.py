@@ -1,22 +1,28 @@
-"""The contracts of memory: a place to keep memories, and a place to recall them from.
+"""The contracts of memory: stores of memories, and places to recall memories from.
 
-What every `Store` and `Recall` must do is held by the suites in `tests/contracts/`.
+The suites in `tests/contracts/` hold every implementation to these protocols.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NoReturn, Protocol
 
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Hit, Memory, Ping, Query, Scope
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import StoreError
+from upwell.ground.types.memory import Found, Memory, Query, Scope
+from upwell.ground.types.rpc import Ping
+from upwell.memory.embedding.questions import VectorIndex
+from upwell.memory.ranking.judge import Pool
+
+__all__ = ["Added", "Found", "IndexSource", "MemoryReader", "Recall", "Store", "UnavailableStore"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Added:
-    """What became of one added memory.
+    """The outcome of adding one memory.
 
-    `redacted` names the rules by which secrets were masked, `duplicates` the ids of memories that
-    say the same or nearly the same: reported, never merged.
+    `redacted` names the rules that masked secrets. `duplicates` are the ids of exact and near
+    duplicates, which are reported and never merged.
     """
 
     id: str
@@ -29,69 +35,229 @@ class Recall(Protocol):
 
     name: str
 
-    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
-        """The memories that bear on `query`, most probable first, at most `query.limit`.
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the memories that bear on `query`: most probable first, at most `query.limit`.
 
-        No match is an empty list. Tenant, project and namespaces are filters inside the search.
+        Returns an empty `Found` without a match. The search itself filters by tenant, project and
+        namespaces.
 
         Raises:
-            RecallError: the place failed. Passing the deadline gives what is ready; another
-                program that has not answered by then is `RecallUnavailable`.
+            RecallError: the place failed. At the deadline a store returns the hits it has, and
+                another program without an answer raises `RecallUnavailable`.
         """
         ...
 
     async def ping(self) -> Ping: ...
 
 
-class Store(Recall, Protocol):
-    """A place to keep memories. What `add` returned for is on disk."""
+@dataclass(frozen=True, slots=True)
+class WordCounts:
+    """The number of memories in a store, and how many contain each word in any of its forms."""
+
+    memories: int
+    holding: Mapping[str, int]
+
+
+class IndexSource(Protocol):
+    """The read access that derived indexes need to a store. Every method raises StoreError if the
+    store fails."""
+
+    async def changes(self) -> Hashable:
+        """A token that changes whenever any process changes the store."""
+        ...
+
+    async def stamps(self, *, limit: int) -> Mapping[str, float]:
+        """Id → time of the last change, for the newest memories."""
+        ...
+
+    async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
+        """The memories with these ids, in any order; missing ones are left out."""
+        ...
+
+    async def word_counts(self, words: Sequence[str]) -> WordCounts:
+        """Count the memories in the whole store that contain each of these folded words."""
+        ...
+
+
+class Store(IndexSource, Protocol):
+    """A store of one tenant's memories. Additions are durable when `add` returns."""
+
+    name: str
+
+    # Writing
 
     async def add(self, memories: Sequence[Memory]) -> list[Added]:
-        """Keep them, in one transaction. A given id is kept and replaces what had it.
+        """Store memories, all or none. A memory replaces an earlier one with the same id.
 
         Raises:
-            UsageError: an empty text.
-            StoreError: nothing was kept.
+            UsageError: a text is empty.
+            StoreError: nothing was stored.
         """
         ...
 
-    async def get(self, memory_id: str) -> Memory | None: ...
-
     async def update(self, memory: Memory) -> None:
-        """Replace the memory of that id.
+        """Replace the memory with the same id; the time of creation stays.
 
         Raises:
-            UsageError: there is none.
+            UsageError: no memory has this id.
         """
         ...
 
     async def delete(self, memory_id: str) -> bool:
-        """Move it to the trash, out of every index. False when it is not there."""
+        """Move a memory to the trash and out of every index. Returns False for an unknown id."""
         ...
 
     async def restore(self, memory_id: str) -> bool:
-        """Bring it back from the trash. False when it is not there."""
-        ...
-
-    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
-        """What was deleted and can be restored, the latest first."""
+        """Bring a memory back from the trash. Returns False if the trash does not have it."""
         ...
 
     async def purge(self, memory_id: str | None = None) -> int:
-        """Remove for good: one memory wherever it stands, or what has had its time in the trash
-        and what has expired. Returns how many."""
+        """Delete one memory for good, in the trash or not. Without an id, delete every memory that
+        has expired or has been in the trash for 30 days. Returns the number of deletions."""
+        ...
+
+    # Reading
+
+    async def get(self, memory_id: str) -> Memory | None: ...
+
+    async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
+        """The memories of a scope, newest first."""
         ...
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
-        """The standing rules of this scope, newest first. No search finds them, and what an agent
-        or a tool said is never one."""
+        """The standing rules of a scope, newest first. No search returns them, and memories of
+        agents and tools are never standing rules."""
+        ...
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        """The deleted memories that can be restored, latest deletion first."""
         ...
 
     async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
-        """Of these memories those that were superseded, each with the id of the newest living
-        one that stands for it."""
+        """Superseded id → id of the newest living replacement, for the superseded ones of `ids`."""
         ...
 
-    async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
-        """Newest first."""
+    # Searching
+
+    async def candidates(self, query: Query, deadline: Deadline) -> Pool:
+        """The memories that may match `query`, with everything that `memory/ranking/judge.py`
+        needs to rank them. The pool is empty past the deadline.
+
+        Raises:
+            StoreError: the store failed.
+        """
         ...
+
+    @property
+    def vectors(self) -> VectorIndex | None:
+        """The vectors of this store; None if no embedder is configured."""
+        ...
+
+    async def ping(self) -> Ping: ...
+
+
+class MemoryReader(Protocol):
+    """The read access that surfacing needs to a library."""
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search every place at once.
+
+        Raises:
+            RecallError: every place failed.
+        """
+        ...
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """The standing rules of this scope, newest first.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        """The newest stored memories of this scope, newest first.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def known(self, memory_id: str) -> Memory | None:
+        """The memory, document chunk or note with this id; None if it no longer exists.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+    async def changes(self) -> Hashable:
+        """A token that changes whenever any process changes the memory; results from before may
+        then include deleted memories.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+
+class UnavailableStore:
+    """Stands in for a store that cannot be opened. Every use raises `error`, so proxied calls still
+    work and no addition is acknowledged."""
+
+    name = "unavailable"
+    vectors: VectorIndex | None = None
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    async def add(self, memories: Sequence[Memory]) -> list[Added]:
+        self._refuse()
+
+    async def update(self, memory: Memory) -> None:
+        self._refuse()
+
+    async def delete(self, memory_id: str) -> bool:
+        self._refuse()
+
+    async def restore(self, memory_id: str) -> bool:
+        self._refuse()
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        self._refuse()
+
+    async def get(self, memory_id: str) -> Memory | None:
+        self._refuse()
+
+    async def get_many(self, ids: Sequence[str]) -> Sequence[Memory]:
+        self._refuse()
+
+    async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
+        self._refuse()
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        self._refuse()
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        self._refuse()
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
+        self._refuse()
+
+    async def candidates(self, query: Query, deadline: Deadline) -> Pool:
+        self._refuse()
+
+    async def changes(self) -> Hashable:
+        self._refuse()
+
+    async def stamps(self, *, limit: int) -> Mapping[str, float]:
+        self._refuse()
+
+    async def word_counts(self, words: Sequence[str]) -> WordCounts:
+        self._refuse()
+
+    async def ping(self) -> Ping:
+        return Ping(ok=False, detail=self._error.message, hint=self._error.hint)
+
+    def _refuse(self) -> NoReturn:
+        raise self._error

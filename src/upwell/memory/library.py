@@ -1,37 +1,42 @@
-"""The library: what `app.memory` is. Everything that is kept goes through here, so nothing is
-persisted before its secrets are masked and its files and symbols are known."""
+"""The library, `app.memory`: adds, finds and forgets memories.
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+Every addition goes through the library, which masks secrets and extracts the files and symbols
+before a memory is stored.
+"""
+
+import builtins
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
-from upwell.ground.errors import UsageError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.names import LTM_ID
-from upwell.ground.redact import redact
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.secrets.redact import redact
 from upwell.ground.text.anchors import paths_in, symbols_in
-from upwell.ground.types import DEFAULT_TENANT, Hit, Memory, Ping, Query, Scope, Trust
+from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query, Scope, Trust
+from upwell.ground.types.rpc import Ping
+from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
-from upwell.memory.documents import Documents
-from upwell.memory.namespaces import namespace
-from upwell.memory.shape import memory_of
+from upwell.memory.documents.recall import Documents
+from upwell.memory.embedding.questions import VectorIndex
+from upwell.memory.recall import StoreRecall
+from upwell.memory.records import memory_of, namespace
 
 SEARCH_SECONDS = 10.0
-"""An explicit search may take this long; automatic doors bring their own, shorter deadline."""
+"""The deadline of an explicit search; automatic doors set a shorter one."""
 
 
 class Passages(Protocol):
-    """What another program or server found, by the ids that it was given."""
+    """The latest hits of another program or server, by id."""
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
 
 class Library:
-    """Add, find and forget memories of one tenant, wherever they are stored.
+    """The memories of one tenant.
 
-    They are kept in `store` and found by `recall`, which may be more places than that; `documents`
-    has those that are made of files and change with them, `passages` those of other programs and
-    servers.
+    Additions go to `store`. Searches go to `recall`, which can cover more places: `documents` has
+    the memories derived from files, and `passages` the hits of other programs and servers.
     """
 
     def __init__(
@@ -45,7 +50,7 @@ class Library:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.store = store
-        self.recall = recall or store
+        self.recall = recall or StoreRecall(store)
         self._documents = documents
         self._passages = passages
         self._tenant = tenant
@@ -58,39 +63,47 @@ class Library:
         trust: Trust = Trust.USER,
         default_project: str | None = None,
     ) -> list[Added]:
-        """Keep memories, all or none, in one transaction; in the order given.
+        """Store memories, all or none, in one transaction. Returns the results in the same order.
 
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
-        "symbols"?, "project"?, "source"?, "created_at"? (epoch seconds or ISO 8601)}. A given id
-        is kept and replaces what had it. Secrets are masked; `Added.redacted` names the rules.
-        `trust` says who stands behind mappings; `default_project` is theirs unless they name one.
+        "symbols"?, "project"?, "source"?, "created_at"? (epoch seconds or ISO 8601)}. A memory
+        replaces an earlier one with the same id. Secrets are masked; `Added.redacted` names the
+        rules. Mappings get `trust`, and `default_project` unless they name a project.
 
         Raises:
-            UsageError: an item has another shape or says nothing; the message names its place.
-            StoreError: nothing was kept.
+            UsageError: an item is malformed or its text is empty; the message names its position.
+            StoreError: nothing was stored.
         """
         memories: list[Memory] = []
-        rules: list[tuple[str, ...]] = []
-        for place, item in enumerate(items):
+        fired_rules: list[tuple[str, ...]] = []
+        for number, item in enumerate(items, 1):
             try:
                 memory, fired = self._prepare(item, trust, default_project)
             except UsageError as error:
-                raise UsageError(f"memory {place + 1}: {error.message}", hint=error.hint) from error
+                raise UsageError(f"memory {number}: {error.message}", hint=error.hint) from error
             memories.append(memory)
-            rules.append(fired)
+            fired_rules.append(fired)
         added = await self.store.add(memories)
-        return [replace(one, redacted=fired) for one, fired in zip(added, rules, strict=True)]
+        return [
+            replace(result, redacted=fired)
+            for result, fired in zip(added, fired_rules, strict=True)
+        ]
 
     async def add(self, memory: Memory | Mapping[str, object]) -> Added:
-        """Keep one memory.
+        """Store one memory.
 
         Raises:
-            UsageError, StoreError: as `add_many`; what it supersedes must be there.
+            UsageError: as in `add_many`, or the superseded memory does not exist.
+            StoreError: nothing was stored.
         """
         prepared, fired = self._prepare(memory, Trust.USER, None)
-        older = prepared.supersedes
-        if older is not None and (older == prepared.id or await self.store.get(older) is None):
-            raise UsageError(f"no memory {older!r} to supersede", hint="`upwell recall` shows ids")
+        superseded_id = prepared.supersedes
+        if superseded_id is not None and (
+            superseded_id == prepared.id or await self.store.get(superseded_id) is None
+        ):
+            raise UsageError(
+                f"no memory {superseded_id!r} to supersede", hint="`upwell recall` shows ids"
+            )
         return replace((await self.store.add([prepared]))[0], redacted=fired)
 
     async def search(
@@ -102,14 +115,33 @@ class Library:
         namespaces: Sequence[str] = (),
         seconds: float = SEARCH_SECONDS,
     ) -> list[Hit]:
-        """The memories that bear on `text`, best first: by its words, and by the files and names
-        of code in it. An empty text finds nothing.
+        """Find the memories that bear on the words, files and symbols in `text`, best first. An
+        empty text has no hits.
 
         Raises:
-            RecallError: the store failed.
+            RecallError: every place failed.
+        """
+        found = await self.find(
+            text, limit=limit, project=project, namespaces=namespaces, seconds=seconds
+        )
+        return list(found.hits)
+
+    async def find(
+        self,
+        text: str,
+        *,
+        limit: int = 10,
+        project: str | None = None,
+        namespaces: Sequence[str] = (),
+        seconds: float = SEARCH_SECONDS,
+    ) -> Found:
+        """Like `search`, and also report the places that failed or were late.
+
+        Raises:
+            RecallError: every place failed.
         """
         if limit < 1 or not text.strip():
-            return []
+            return Found()
         query = Query(
             texts=(text,),
             paths=paths_in(text),
@@ -121,34 +153,51 @@ class Library:
 
     async def get(self, memory_id: str) -> Memory | None:
         """The memory, chunk or note with this id."""
-        return await self.store.get(memory_id) or await self._made_of_file(memory_id)
+        return await self.store.get(memory_id) or await self._derived(memory_id)
+
+    @property
+    def reader(self) -> "LibraryReader":
+        """A read-only view of this library, for surfacing."""
+        return LibraryReader(self, self._documents)
+
+    async def vector_indexes(self) -> builtins.list[VectorIndex]:
+        """The vectors of the store, and of the documents unless their index fails. Empty if no
+        embedder is configured."""
+        try:
+            documents = await self._documents.catalog.store() if self._documents else None
+        except StoreError:
+            # `Documents.ping` reports it.
+            documents = None
+        stores = (self.store, documents)
+        return [store.vectors for store in stores if store is not None and store.vectors]
 
     async def update(self, memory: Memory) -> Added:
-        """Replace the memory of that id.
+        """Replace the memory with the same id.
 
         Raises:
-            UsageError: there is none, it is made of a file, or it says nothing.
+            UsageError: the id is unknown, the memory comes from a file, or the text is empty.
         """
         prepared, fired = self._prepare(memory, memory.trust, None)
-        await self._refuse_files(memory.id)
+        await self._refuse_derived(memory.id)
         await self.store.update(prepared)
         return Added(id=memory.id, redacted=fired)
 
     async def delete(self, memory_id: str, *, for_good: bool = False) -> bool:
-        """To the trash, for 30 days; or out of everything at once, the trash too. False when there
-        is none.
+        """Move a memory to the trash for 30 days, or delete it `for_good`.
+
+        Returns False for an unknown id.
 
         Raises:
-            UsageError: it is made of a file.
+            UsageError: the memory comes from a file.
         """
         delete = self.store.purge if for_good else self.store.delete
         if await delete(memory_id):
             return True
-        await self._refuse_files(memory_id)
+        await self._refuse_derived(memory_id)
         return False
 
     async def restore(self, memory_id: str) -> bool:
-        """Back from the trash. False when it is not there."""
+        """Bring a memory back from the trash. Returns False if the trash does not have it."""
         return await self.store.restore(memory_id)
 
     async def list(
@@ -159,37 +208,45 @@ class Library:
         limit: int = 100,
         offset: int = 0,
     ) -> Sequence[Memory]:
-        """Newest first."""
+        """The stored memories of a project and these namespaces, newest first."""
         return await self.store.list(self._scope(project, namespaces), limit=limit, offset=offset)
 
     async def ping(self) -> Ping:
         return await self.store.ping()
 
     async def aclose(self) -> None:
-        """Nothing is held back: what was added is on disk. The database is closed by its owner."""
+        """Do nothing: additions are durable when they return; the owner closes the database."""
 
-    async def _made_of_file(self, memory_id: str) -> Memory | None:
-        made = await self._documents.get(memory_id) if self._documents else None
-        for place in self._passages:
-            made = made or await place.get(memory_id)
-        return made
+    async def _derived(self, memory_id: str) -> Memory | None:
+        """The memory with this id outside the store: from a file, another program or a server."""
+        memory = await self._documents.get(memory_id) if self._documents else None
+        for passages in self._passages:
+            memory = memory or await passages.get(memory_id)
+        return memory
 
-    async def _refuse_files(self, memory_id: str) -> None:
+    async def _refuse_derived(self, memory_id: str) -> None:
+        """Refuse to change a memory outside the store.
+
+        Raises:
+            UsageError: the message names the file or server to change.
+        """
         if await self.store.get(memory_id) is not None:
             return
-        made = await self._made_of_file(memory_id)
-        if made is None:
+        memory = await self._derived(memory_id)
+        if memory is None:
             return
-        if made.id.startswith(LTM_ID):
-            raise UsageError(f"{memory_id} is kept by the server of ltm.*", hint="change it there")
-        if made.lines is None:
+        if memory.id.startswith(LTM_ID):
+            raise UsageError(
+                f"{memory_id} belongs to the memory server of ltm.*", hint="change it there"
+            )
+        if memory.lines is None:
             raise UsageError(
                 f"{memory_id} is a note of stm.json", hint="change it there, or delete_memory"
             )
-        first, last = made.lines
+        first, last = memory.lines
         raise UsageError(
-            f"{memory_id} is made of {made.source}, lines {first} to {last}",
-            hint="edit that file; it is read again at the next search",
+            f"{memory_id} comes from {memory.source}, lines {first} to {last}",
+            hint="edit that file; the next search reads it again",
         )
 
     def _scope(self, project: str | None, namespaces: Sequence[str]) -> Scope:
@@ -210,8 +267,32 @@ class Library:
         return masked(memory)
 
 
+@dataclass(frozen=True, slots=True)
+class LibraryReader:
+    """`MemoryReader` over a library and the documents that it also searches."""
+
+    library: Library
+    documents: Documents | None
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        return await self.library.recall.search(query, deadline)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return await self.library.store.pinned(scope, limit=limit)
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        return await self.library.store.list(scope, limit=limit)
+
+    async def known(self, memory_id: str) -> Memory | None:
+        return await self.library.get(memory_id)
+
+    async def changes(self) -> Hashable:
+        documents = await self.documents.changes() if self.documents else None
+        return await self.library.store.changes(), documents
+
+
 def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
-    """A memory without secrets in any of its words, and the rules that found some."""
+    """The memory with all secrets masked, and the names of the rules that fired."""
     fired: dict[str, None] = {}
 
     def clean(value: str) -> str:
@@ -219,7 +300,7 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
         fired.update(dict.fromkeys(rules))
         return text
 
-    without = replace(
+    clean_memory = replace(
         memory,
         text=clean(memory.text),
         source=clean(memory.source),
@@ -227,4 +308,4 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
         paths=tuple(map(clean, memory.paths)),
         symbols=tuple(map(clean, memory.symbols)),
     )
-    return without, tuple(sorted(fired))
+    return clean_memory, tuple(sorted(fired))

@@ -1,4 +1,4 @@
-"""The knobs of memory. Names and defaults are those of the seeds (001, 003)."""
+"""The options of memory."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from typing import Any
 
 
 class Backend(StrEnum):
-    """What searches the user's documents."""
+    """The search engine for the user's documents."""
 
     BUILTIN = "builtin"
     QMD = "qmd"
 
 
 class QmdMode(StrEnum):
-    """How qmd searches: by words, by meaning, or both with reranking."""
+    """How qmd searches: by words, by meaning, or by both with reranking."""
 
     SEARCH = "search"
     VSEARCH = "vsearch"
@@ -23,7 +23,7 @@ class QmdMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """`memory.*` (seed 003): the backend, and how the program `qmd` is run."""
+    """`memory.*`: the backend, and how to run the program `qmd`."""
 
     backend: Backend = Backend.BUILTIN
     qmd_command: tuple[str, ...] = ("qmd",)
@@ -32,20 +32,20 @@ class MemoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotesOptions:
-    """`stm.*` (seed 001): notes not viewed for `retention_days` are put aside; a search gives at
-    most `max_results`."""
+    """`stm.*`: notes are cleared if they were not viewed for `retention_days`, and a search returns
+    at most `max_results` of them."""
 
     retention_days: int = 35
     max_results: int = 3
 
     @property
     def most(self) -> int:
-        """How many notes a search gives at most."""
+        """The limit of a search, at least 1."""
         return max(1, self.max_results)
 
 
 class LtmTransport(StrEnum):
-    """How another memory server is reached."""
+    """How to connect to another memory server."""
 
     STDIO = "stdio"
     SSE = "sse"
@@ -53,7 +53,7 @@ class LtmTransport(StrEnum):
 
 
 class LtmProfile(StrEnum):
-    """How another memory server is spoken to; `auto` looks at its tools."""
+    """The kind of another memory server; `auto` recognises it by the names of its tools."""
 
     AUTO = "auto"
     MEMTOMEM = "memtomem"
@@ -66,8 +66,11 @@ class LtmProfile(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LtmOptions:
-    """`ltm.*` (seed 000): a memory server to recall from over MCP. `tool`, `arguments` (texts with
-    `{query}` in them) and `result` (the dotted path to the hits) are for the generic profile."""
+    """`ltm.*`: another memory server to recall from over MCP.
+
+    The generic profile uses `tool`, `arguments` (texts with `{query}` in them) and `result` (the
+    dotted path to the hits).
+    """
 
     transport: LtmTransport | None = None
     command: str = "memtomem-server"

@@ -1,24 +1,19 @@
-"""What the user imported: files and folders that are read where they stand.
-
-They are precious, unlike what is derived from them, so they stand in `memory.db`.
-"""
+"""Sources: imported files and folders, which upwell reads in place."""
 
 import os
-import sqlite3
-from collections.abc import Callable
+from collections.abc import Hashable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import NoReturn, Protocol
 
-from upwell.ground.db import Database, Owner
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.files import Stamp, stamp
 from upwell.ground.project import repository_of
-from upwell.memory.rows import is_text
+from upwell.memory.records import is_text
 
 
 class Form(StrEnum):
-    """What a source holds."""
+    """The format of a source's files."""
 
     MARKDOWN = "markdown"
     STM = "stm"
@@ -26,9 +21,11 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A file or folder, absolute and without links. `cited` is how it is named in citations: its
-    path from the folder of the command ("" for that folder itself), or all of it where it lies
-    elsewhere. `project` None: everywhere."""
+    """An imported file or folder. `path` is absolute, with symbolic links resolved.
+
+    `cited` is its name in citations: its path from the folder of the import command ("" for that
+    folder itself), or its whole path outside that folder. `project` None means every project.
+    """
 
     path: str
     cited: str
@@ -37,33 +34,33 @@ class Source:
 
     @property
     def key(self) -> str:
-        """What is derived from a source must be made anew when this changes."""
+        """The properties that its memories depend on; a new key means reading the source again."""
         return "\n".join((self.path, self.cited, self.project or "", self.form))
 
     def holds(self, path: str) -> bool:
-        """Does this path lie in it?"""
+        """Whether the path is this source, or lies inside it."""
         return path == self.path or path.startswith(self.path.rstrip("/") + "/")
 
     def citation(self, path: str) -> str:
-        """How a file of this source is cited."""
+        """The name that citations use for a file of this source."""
         inside = path[len(self.path) :].lstrip("/")
         return "/".join(filter(None, (self.cited, inside)))
 
 
 def source_at(path: Path, folder: Path) -> Source:
-    """The source that `path` is for a command given in `folder`.
+    """The source at `path`, imported by a command in `folder`.
 
     Raises:
-        UsageError: there is nothing, or no file or folder.
+        UsageError: there is no file or folder at this path.
     """
     try:
         real = path.resolve(strict=True)
     except (OSError, RuntimeError) as error:
         raise UsageError(
-            f"cannot import {path}: nothing is there", hint="check the path"
+            f"cannot import {path}: no such file or folder", hint="check the path"
         ) from error
     if not (real.is_dir() or real.is_file()):
-        raise UsageError(f"cannot import {path}: it is no file and no folder")
+        raise UsageError(f"cannot import {path}: it is neither a file nor a folder")
     if "\n" in str(real) or not is_text(str(real)):
         raise UsageError(f"cannot import {str(path)!a}: its name is not plain text")
     named = Path(os.path.abspath(path))
@@ -73,64 +70,49 @@ def source_at(path: Path, folder: Path) -> Source:
     return Source(str(real), "" if cited == "." else cited, project)
 
 
-class Sources:
-    """The list of them. A path stands in it once. Without a database it is empty for good."""
-
-    def __init__(self, database: Database | None) -> None:
-        self._database = database
+class Sources(Protocol):
+    """The list of sources. Each path is on it once."""
 
     async def all(self) -> list[Source]:
-        """In the order in which they were imported.
+        """Every source, in the order of import.
 
         Raises:
             StoreError: the list cannot be read.
         """
-        if self._database is None:
-            return []
-        rows = await self._database.read(
-            lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
-        )
-        return [Source(path, cited, project or None) for path, cited, project in rows]
+        ...
 
-    def stamp(self) -> tuple[Stamp | None, ...]:
-        """Differs from last time when somebody may have changed the list: two looks at files, no
-        question to the database."""
-        if self._database is None:
-            return ()
-        path = str(self._database.path)
-        return stamp(path), stamp(f"{path}-wal")
+    def stamp(self) -> Hashable:
+        """A token that changes whenever the list may have changed. It needs no query, so automatic
+        doors can check it at every event."""
+        ...
 
     async def add(self, source: Source) -> None:
-        """Put it on the list, in place of what had its path.
+        """Add a source, or replace the source with the same path.
 
         Raises:
-            StoreError: it was not kept.
+            StoreError: the source was not stored.
         """
-        await self._write(
-            lambda db: db.execute(
-                "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "
-                "DO UPDATE SET cited = excluded.cited, project = excluded.project",
-                (source.path, source.cited, source.project or ""),
-            )
-        )
+        ...
 
     async def remove(self, path: str) -> bool:
-        """Take it off the list. False when it is not on it."""
-        return await self._write(
-            lambda db: db.execute("DELETE FROM source WHERE path = ?", (path,)).rowcount > 0
-        )
-
-    async def _write[T](self, change: Callable[[sqlite3.Connection], T]) -> T:
-        if self._database is None:
-            raise StoreError("memory.db cannot be used", hint="run `upwell doctor`")
-        return await self._database.write(change)
+        """Remove a source. Returns False if the list does not contain it."""
+        ...
 
 
-def _create(db: sqlite3.Connection) -> None:
-    db.execute(
-        "CREATE TABLE source (no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, "
-        "cited TEXT NOT NULL, project TEXT NOT NULL)"
-    )
+class NoSources:
+    """Stands in for `Sources` if the store cannot be opened: empty, and refuses additions."""
 
+    async def all(self) -> list[Source]:
+        return []
 
-OWNER = Owner("sources", [_create])
+    def stamp(self) -> Hashable:
+        return ()
+
+    async def add(self, source: Source) -> None:
+        self._refuse()
+
+    async def remove(self, path: str) -> bool:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise StoreError("memory.db cannot be used", hint="run `upwell doctor`")

@@ -1,46 +1,43 @@
-"""What the memories are about: an index of topics in memory (ADR-003 of seed 004).
+"""The topics of memories, in an in-process index, and rare words.
 
-A memory's topics are its tags, its namespace, and the five words that it says most. The index is
-built in the background and looked after at each use: when the database says that somebody has
-written, here or in another process, what changed is read anew. Nothing of it is persisted.
+The topics of a memory are its tags, its namespace, and the five most frequent words of its text.
+The index is never persisted. It is built in the background and checked at each use: if the token of
+a store shows a write by any process, upwell reads the changed memories again.
 """
 
 import asyncio
-import json
 import re
-import sqlite3
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
 
-from upwell.ground.db import Database
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.project import is_seen
 from upwell.ground.text.words import STOP_WORDS, fold
-from upwell.ground.types import DEFAULT_TENANT
-from upwell.memory.everyday import EVERYDAY_WORDS
-from upwell.memory.rows import text_of
-from upwell.memory.terms import sound, word_list
+from upwell.ground.types.memory import Memory
+from upwell.memory.base import IndexSource
+from upwell.memory.ranking.terms import EVERYDAY_WORDS, sound, word_list
 
-MOST_WORDS = 5
+MAX_WORDS = 5
 MIN_CHARS, MAX_CHARS = 3, 30
-"""Of the words of a text (seed 004's origin)."""
+"""Limits on the words of a text that become topics: their number and their lengths."""
 SHARED_BY = 2
-"""A mere word is listed as a topic when so many memories have it; looked up it always is."""
+"""Memories that must share a word before it is listed as a topic; any word can be looked up."""
 MAX_READ_CHARS = 4_000
-MOST_INDEXED = 10_000
-"""The newest memories of each database: a topic is a door, not an archive (the origin's cap)."""
-_SLICE = 500
-_BETWEEN = re.compile(r"[\s_-]+")
+MAX_INDEXED = 10_000
+"""The index covers this many of the newest memories of each store."""
+RARE_SHARE = 0.01
+LEAST_HOLDING = 2
+"""A word is rare if at most 1 % of all memories have it, or at most two memories."""
+_BATCH = 500
+_SEPARATORS = re.compile(r"[\s_-]+")
 _UNTELLING = frozenset(map(fold, STOP_WORDS)) | EVERYDAY_WORDS
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic: its name, how many memories have it, and in which namespaces they are."""
+    """A topic, the number of its memories, and the namespaces of these memories."""
 
     name: str
     memory_count: int
@@ -48,18 +45,18 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
-    """What is known of a memory. `stamp` changes when it does; `named` are its tags and namespace,
-    `spoken` the words of its text."""
+class _Entry:
+    """The topics of a memory, and the fields that decide its visibility. `changed_at` shows whether
+    the entry is current; `labels` are the tags and the namespace, `words` come from the text."""
 
     id: str
-    stamp: tuple[str, float]
+    changed_at: float
     project: str | None
     namespace: str
     created_at: float
     expires_at: float | None
-    named: frozenset[str]
-    spoken: frozenset[str]
+    labels: frozenset[str]
+    words: frozenset[str]
 
     def is_seen(self, project: str | None, namespaces: Sequence[str], now: float) -> bool:
         if self.expires_at is not None and self.expires_at <= now:
@@ -71,152 +68,162 @@ class _Row:
 
 @dataclass(slots=True)
 class _Index:
-    """The topics of one database: the state it was read in, its memories by number, the numbers
-    by topic."""
+    """The topics of one store: the store's token at the last read, memory id → entry, and topic →
+    memory ids."""
 
-    version: tuple[int, int] | None = None
-    rows: dict[int, _Row] = field(default_factory=dict)
-    holders: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    token: Hashable = None
+    entries: dict[str, _Entry] = field(default_factory=dict)
+    ids: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
-    def put(self, n: int, row: _Row) -> None:
-        self.drop(n)
-        self.rows[n] = row
-        for topic in row.named | row.spoken:
-            self.holders[topic].add(n)
+    def put(self, entry: _Entry) -> None:
+        self.drop(entry.id)
+        self.entries[entry.id] = entry
+        for topic in entry.labels | entry.words:
+            self.ids[topic].add(entry.id)
 
-    def drop(self, n: int) -> None:
-        row = self.rows.pop(n, None)
-        for topic in row.named | row.spoken if row else ():
-            self.holders[topic].discard(n)
-            if not self.holders[topic]:
-                del self.holders[topic]
+    def drop(self, memory_id: str) -> None:
+        entry = self.entries.pop(memory_id, None)
+        for topic in entry.labels | entry.words if entry else ():
+            self.ids[topic].discard(memory_id)
+            if not self.ids[topic]:
+                del self.ids[topic]
+
+    def outdated(self, stamps: Mapping[str, float]) -> list[str]:
+        """The ids of memories whose entries are missing or out of date."""
+        return [
+            memory_id
+            for memory_id, changed_at in stamps.items()
+            if memory_id not in self.entries or self.entries[memory_id].changed_at != changed_at
+        ]
 
 
 class Topics:
-    """The topics of every memory of a tenant in `databases`, a list that may still grow."""
+    """The topics of every memory in `stores`, a list that may grow."""
 
-    def __init__(
-        self,
-        databases: Sequence[Database],
-        *,
-        tenant: str = DEFAULT_TENANT,
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._databases = databases
-        self._tenant = tenant
+    def __init__(self, stores: Sequence[IndexSource], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._stores = stores
         self._clock = clock
-        self._indexes: dict[int, _Index] = {}
+        self._indexes: list[_Index] = []
         self._refreshing = asyncio.Lock()
 
     async def all(self, project: str | None = None, namespaces: Sequence[str] = ()) -> list[Topic]:
-        """The topics of what a project sees in these namespaces (in every one, when none is named),
-        those of most memories first, then by name.
+        """The topics of the memories that a project sees in these namespaces (in every namespace
+        if `namespaces` is empty), ordered by number of memories, largest first, then by name.
 
         Raises:
-            StoreError: a database failed.
+            StoreError: a store failed.
         """
         await self.refresh()
         now = self._clock.now()
-        holders: defaultdict[str, list[_Row]] = defaultdict(list)
-        for index in self._indexes.values():
-            for row in index.rows.values():
-                if row.is_seen(project, namespaces, now):
-                    for topic in row.named | row.spoken:
-                        holders[topic].append(row)
+        holders: defaultdict[str, list[_Entry]] = defaultdict(list)
+        for index in self._indexes:
+            for entry in index.entries.values():
+                if entry.is_seen(project, namespaces, now):
+                    for topic in entry.labels | entry.words:
+                        holders[topic].append(entry)
         listed = [
-            _topic(name, rows)
-            for name, rows in holders.items()
-            if len(rows) >= SHARED_BY or any(name in row.named for row in rows)
+            _topic(name, entries)
+            for name, entries in holders.items()
+            if len(entries) >= SHARED_BY or any(name in entry.labels for entry in entries)
         ]
         return sorted(listed, key=lambda topic: (-topic.memory_count, topic.name))
 
     async def about(
         self, topic: str, project: str | None = None, namespaces: Sequence[str] = ()
     ) -> list[str]:
-        """The ids of the memories that have a topic, newest first; none where there is no such.
+        """The ids of the memories with a topic, newest first; empty for an unknown topic.
 
         Raises:
-            StoreError: a database failed.
+            StoreError: a store failed.
         """
         await self.refresh()
         now, key = self._clock.now(), normal(topic)
-        found = [
-            row
-            for index in self._indexes.values()
-            for n in index.holders.get(key, ())
-            if (row := index.rows[n]).is_seen(project, namespaces, now)
+        entries = [
+            entry
+            for index in self._indexes
+            for memory_id in index.ids.get(key, ())
+            if (entry := index.entries[memory_id]).is_seen(project, namespaces, now)
         ]
-        return [row.id for row in sorted(found, key=lambda row: (-row.created_at, row.id))]
+        return [
+            entry.id for entry in sorted(entries, key=lambda entry: (-entry.created_at, entry.id))
+        ]
 
     async def refresh(self) -> None:
-        """Take up what was written since the last time."""
+        """Bring the index up to date with writes since the last refresh."""
         async with self._refreshing:
-            for place, database in enumerate(tuple(self._databases)):
-                index = self._indexes.setdefault(place, _Index())
-                version = await database.data_version()
-                if version != index.version:
-                    await self._take_up(database, index)
-                    index.version = version
+            stores = tuple(self._stores)
+            self._indexes += [_Index() for _ in stores[len(self._indexes) :]]
+            for store, index in zip(stores, self._indexes, strict=True):
+                token = await store.changes()
+                if token != index.token:
+                    await _bring_up_to_date(store, index)
+                    index.token = token
 
-    async def _take_up(self, database: Database, index: _Index) -> None:
-        stamps = await database.read(lambda db: _stamps(db, self._tenant))
-        for n in [n for n in index.rows if n not in stamps]:
-            index.drop(n)
-        changed = [n for n, s in stamps.items() if n not in index.rows or index.rows[n].stamp != s]
-        for start in range(0, len(changed), _SLICE):
-            chunk = changed[start : start + _SLICE]
-            raw = await database.read(partial(_raw, numbers=chunk))
-            for n, row in (await asyncio.to_thread(_read, raw)).items():
-                index.put(n, row)
+
+async def _bring_up_to_date(store: IndexSource, index: _Index) -> None:
+    stamps = await store.stamps(limit=MAX_INDEXED)
+    for memory_id in index.entries.keys() - stamps.keys():
+        index.drop(memory_id)
+    outdated = index.outdated(stamps)
+    for start in range(0, len(outdated), _BATCH):
+        memories = await store.get_many(outdated[start : start + _BATCH])
+        for entry in await asyncio.to_thread(_entries, memories):
+            index.put(entry)
 
 
 def normal(topic: str) -> str:
-    """The one name of a topic: lower case, blanks, `_` and `-` a single `-`."""
-    return _BETWEEN.sub("-", sound(topic).strip().lower()).strip("-")
+    """The normal form of a topic: lower case, with one `-` for each run of blanks, `_` and `-`."""
+    return _SEPARATORS.sub("-", sound(topic).strip().lower()).strip("-")
 
 
 def words_of(text: str) -> frozenset[str]:
-    """The words that a text says most, those first said on ties."""
+    """The most frequent words of a text; ties go to the word that comes first."""
     counts = Counter(
         word
         for word in word_list(sound(text[:MAX_READ_CHARS]))
         if MIN_CHARS <= len(word) <= MAX_CHARS and word not in _UNTELLING and not word.isdigit()
     )
-    return frozenset(sys.intern(word) for word, _ in counts.most_common(MOST_WORDS))
+    return frozenset(sys.intern(word) for word, _ in counts.most_common(MAX_WORDS))
 
 
-def _topic(name: str, rows: Sequence[_Row]) -> Topic:
-    return Topic(name, len(rows), tuple(sorted({row.namespace for row in rows})))
+def _topic(name: str, entries: Sequence[_Entry]) -> Topic:
+    return Topic(name, len(entries), tuple(sorted({entry.namespace for entry in entries})))
 
 
-def _stamps(db: sqlite3.Connection, tenant: str) -> dict[int, tuple[str, float]]:
-    rows = db.execute(
-        "SELECT n, id, updated_at FROM memory WHERE tenant = ? ORDER BY created_at DESC LIMIT ?",
-        (tenant, MOST_INDEXED),
-    )
-    return {n: (memory_id, updated_at) for n, memory_id, updated_at in rows}
-
-
-def _raw(db: sqlite3.Connection, numbers: Sequence[int]) -> list[Any]:
-    marks = ",".join("?" * len(numbers))
-    return db.execute(
-        "SELECT n, id, updated_at, project, namespace, created_at, expires_at, tags, text "
-        f"FROM memory WHERE n IN ({marks})",
-        tuple(numbers),
-    ).fetchall()
-
-
-def _read(raw: Iterable[Any]) -> Mapping[int, _Row]:
-    return {
-        n: _Row(
-            id=memory_id,
-            stamp=(memory_id, updated_at),
-            project=project or None,
-            namespace=namespace,
-            created_at=created_at,
-            expires_at=expires_at,
-            named=frozenset(filter(None, map(normal, [namespace, *json.loads(tags)]))),
-            spoken=words_of(text_of(text)),
+def _entries(memories: Sequence[Memory]) -> list[_Entry]:
+    return [
+        _Entry(
+            id=memory.id,
+            changed_at=memory.updated_at or 0.0,
+            project=memory.project,
+            namespace=memory.namespace,
+            created_at=memory.created_at or 0.0,
+            expires_at=memory.expires_at,
+            labels=frozenset(filter(None, map(normal, [memory.namespace, *memory.tags]))),
+            words=words_of(memory.text),
         )
-        for n, memory_id, updated_at, project, namespace, created_at, expires_at, tags, text in raw
-    }
+        for memory in memories
+    ]
+
+
+class Rarity:
+    """Finds rare words: a rare word in a reply shows that a memory with that word was used."""
+
+    def __init__(self, stores: Sequence[IndexSource]) -> None:
+        self._stores = stores
+
+    async def rare(self, words: Sequence[str]) -> set[str]:
+        """The subset of `words` that few memories of any project have, without everyday words.
+
+        Raises:
+            StoreError: a store failed.
+        """
+        uncommon_words = [word for word in words if word not in EVERYDAY_WORDS]
+        holding: Counter[str] = Counter()
+        memories = 0
+        for store in self._stores:
+            counts = await store.word_counts(uncommon_words)
+            memories += counts.memories
+            holding.update(counts.holding)
+        most = max(LEAST_HOLDING, int(memories * RARE_SHARE))
+        return {word for word in uncommon_words if holding[word] <= most}

@@ -1,8 +1,8 @@
-"""Bringing memories in, and taking them out.
+"""Importing and exporting memories.
 
-Markdown becomes a live source (`memory/sources.py`); JSON lines and another `stm.json` become
-memories. Importing the same again changes nothing. A line is the import shape of `memory/shape.py`;
-what else there is to know of a memory stands under `upwell`, so that an export comes back whole.
+Markdown becomes a live source (`memory/sources.py`); JSON lines and another `stm.json` are copied.
+Importing the same file again changes nothing. A line has the import shape of `memory/records.py`
+and holds the other fields of the memory under `upwell`, so exports can be imported without loss.
 """
 
 import hashlib
@@ -10,22 +10,114 @@ import json
 import math
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import StoreError, UsageError
-from upwell.ground.types import Memory, Provenance, Trust
-from upwell.memory.documents import Progress
+from upwell.ground.text.format import counted
+from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.memory.documents.recall import Documents, Progress
+from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
-from upwell.memory.rows import check
-from upwell.memory.shape import memory_of, moment
+from upwell.memory.records import check, memory_of, moment
+from upwell.memory.sources import Source, Sources, source_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The outcome of an import. `files`, `chunks` and `problems` describe a live source. `kept`
+    (the number of stored memories) and `redacted` (rule → number of masked secrets) describe a
+    copy."""
+
+    path: str
+    format: str
+    files: int = 0
+    chunks: int = 0
+    problems: tuple[Problem, ...] = ()
+    kept: int = 0
+    redacted: Mapping[str, int] = field(default_factory=dict)
+
+
+class Imports:
+    """Imports files and folders, and drops live sources."""
+
+    def __init__(self, library: Library, documents: Documents, sources: Sources) -> None:
+        self._library = library
+        self._documents = documents
+        self._sources = sources
+
+    async def all(self) -> list[Source]:
+        """The live sources."""
+        return await self._sources.all()
+
+    async def take(self, path: Path, folder: Path, named: str, progress: Progress) -> Imported:
+        """Import `path` in the format `named`; "auto" chooses by the suffix. Citations of Markdown
+        are relative to `folder`.
+
+        Raises:
+            UsageError: there is nothing to import, a memory is malformed, or `path` is a home
+                folder or contains one.
+            StoreError: nothing was imported.
+        """
+        if not path.exists():
+            raise UsageError(f"cannot import {path}: no such file or folder")
+        form = format_of(path, named)
+        if form != "markdown":
+            copied = await bring_in(self._library, path, form, progress)
+            return Imported(path=str(path), format=form, kept=copied.kept, redacted=copied.redacted)
+        _refuse_everything(path)
+        source = source_at(path, folder)
+        is_known = source.path in [other.path for other in await self._sources.all()]
+        await self._sources.add(source)
+        state = await self._documents.refresh(progress=progress)
+        files, chunks = await self._documents.counts(source)
+        if not (files or is_known or any(source.holds(p.path) for p in state.problems)):
+            await self._sources.remove(source.path)
+            raise UsageError(
+                f"{path} has no Markdown files, so upwell does not watch it",
+                hint="import a folder that has *.md files, or a file with --format",
+            )
+        return Imported(
+            path=source.path,
+            format=form,
+            files=files,
+            chunks=chunks,
+            problems=tuple(problem for problem in state.problems if source.holds(problem.path)),
+        )
+
+    async def let_go(self, path: Path) -> None:
+        """Drop a live source and its memories.
+
+        Raises:
+            UsageError: the path was not imported.
+        """
+        for spelling in dict.fromkeys((str(path.resolve()), str(path.absolute()), str(path))):
+            if await self._sources.remove(spelling):
+                await self._documents.refresh()
+                return
+        raise UsageError(f"{path} is not imported", hint="`upwell import` lists the imports")
+
+
+def _refuse_everything(path: Path) -> None:
+    """Refuse the home folder and its parents, since most Markdown in them is not notes.
+
+    Raises:
+        UsageError: `path` is such a folder.
+    """
+    folder = path.resolve()
+    if folder == Path.home().resolve() or folder in Path.home().resolve().parents:
+        raise UsageError(
+            f"{path} contains all of your files, not only notes",
+            hint="import the folders with notes, like `upwell import ~/notes`",
+        )
+
 
 FORMATS = ("auto", "markdown", "stm", "jsonl")
 BATCH = 1_000
-"""Memories that are kept all or none; an error names what was kept before it."""
+"""Memories per transaction; an error reports how many memories were stored before it."""
 PAGE = 5_000
 _OWN = "upwell"
 _MARKDOWN = (".md", ".markdown")
@@ -34,8 +126,8 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What became of a file: how many memories were kept, and how often which rule masked a
-    secret."""
+    """The outcome of copying a file: `kept` is the number of stored memories, `redacted` is rule →
+    number of masked secrets."""
 
     kept: int
     redacted: Mapping[str, int]
@@ -43,21 +135,21 @@ class Copied:
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A memory of a file, `where` it stands there, and the byte where it ends."""
+    """A memory in a file: its position for messages, and the byte offset of its end."""
 
-    where: str
+    position: str
     memory: Memory
     end: int
 
 
 def format_of(path: Path, named: str = "auto") -> str:
-    """The format to import a path in: the one that is named, else what its name says.
+    """The format of a path: `named`, or chosen by the suffix if that is "auto".
 
     Raises:
-        UsageError: it says nothing.
+        UsageError: the format or the suffix is unknown.
     """
     if named not in FORMATS:
-        raise UsageError(f"--format {named!r} is not a format", hint=", ".join(FORMATS))
+        raise UsageError(f"unknown --format {named!r}", hint=", ".join(FORMATS))
     suffix = path.suffix.lower()
     if named != "auto":
         return named
@@ -68,54 +160,56 @@ def format_of(path: Path, named: str = "auto") -> str:
     if suffix == ".json":
         return "stm"
     raise UsageError(
-        f"{path}: what it holds cannot be told from its name",
-        hint="--format markdown, stm or jsonl",
+        f"cannot tell the format of {path} from its name",
+        hint="pass --format markdown, stm or jsonl",
     )
 
 
 async def bring_in(library: Library, path: Path, form: str, progress: Progress) -> Copied:
-    """Keep the memories of a file of JSON lines, or of an `stm.json`, batch by batch.
+    """Copy the memories of a file of JSON lines, or of an `stm.json`, batch by batch.
 
     Raises:
-        UsageError: it cannot be read, or a memory in it has another shape; the message names file
-            and line, the hint what was kept.
-        StoreError: nothing of the last batch was kept.
+        UsageError: the file cannot be read, or a memory in it is malformed. The message names file
+            and line; the hint reports how many memories were stored before.
+        StoreError: the last batch was not stored.
     """
     if not path.is_file():
-        raise UsageError(f"cannot import {path}: it is no file")
+        raise UsageError(f"cannot import {path}: not a regular file")
     size = max(1, path.stat().st_size)
-    kept, redacted = 0, Counter[str]()
+    stored_count, redacted = 0, Counter[str]()
     batch: list[_Item] = []
     items = _notes(path) if form == "stm" else _lines(path)
     while True:
         try:
             item = next(items, None)
         except UsageError as error:
-            raise UsageError(error.message, hint=_kept_so_far(kept, error.hint)) from error
+            raise UsageError(
+                error.message, hint=_with_progress(stored_count, error.hint)
+            ) from error
         if item:
             batch.append(item)
         if batch and (item is None or len(batch) >= BATCH):
-            redacted.update(await _keep(library, batch, kept))
-            kept += len(batch)
+            redacted.update(await _store(library, batch, stored_count))
+            stored_count += len(batch)
             progress(batch[-1].end, size)
             batch = []
         if item is None:
-            return Copied(kept, redacted)
+            return Copied(stored_count, redacted)
 
 
-async def _keep(library: Library, batch: list[_Item], kept: int) -> list[str]:
-    """Keep a batch, all or none. Returns the rules that masked something."""
+async def _store(library: Library, batch: list[_Item], stored_count: int) -> list[str]:
+    """Store a batch, all or none. Returns the redaction rules that fired."""
     try:
-        memories = [await _as_before(library, item.memory) for item in batch]
+        memories = [await _with_earlier_times(library, item.memory) for item in batch]
         added = await library.add_many(memories)
     except StoreError as error:
-        error.hint = _kept_so_far(kept, error.hint)
+        error.hint = _with_progress(stored_count, error.hint)
         raise
-    return [rule for one in added for rule in one.redacted]
+    return [rule for result in added for rule in result.redacted]
 
 
-async def _as_before(library: Library, memory: Memory) -> Memory:
-    """A memory that comes again keeps the times that the file does not say."""
+async def _with_earlier_times(library: Library, memory: Memory) -> Memory:
+    """A re-imported memory keeps the timestamps that are missing from the file."""
     before = await library.store.get(memory.id)
     if before is None or before.text != memory.text:
         return memory
@@ -127,9 +221,13 @@ async def _as_before(library: Library, memory: Memory) -> Memory:
     )
 
 
-def _kept_so_far(kept: int, hint: str) -> str:
-    said = f"{kept} memories before it were kept" if kept else "nothing was kept"
-    return f"{hint}; {said}" if hint else said
+def _with_progress(stored_count: int, hint: str) -> str:
+    progress = (
+        f"{counted(stored_count, 'earlier memory', 'earlier memories')} stored"
+        if stored_count
+        else "nothing was stored"
+    )
+    return f"{hint}; {progress}" if hint else progress
 
 
 def _lines(path: Path) -> Iterator[_Item]:
@@ -148,17 +246,17 @@ def _notes(path: Path) -> Iterator[_Item]:
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}") from error
     if not isinstance(notes, list):
-        raise UsageError(f"{path}: an stm.json is an array of notes")
+        raise UsageError(f"{path}: an stm.json must be an array of notes")
     for number, raw in enumerate(notes, 1):
         end = len(data) * number // len(notes)
         yield _read(f"{path}: note {number}", end, partial(_from_note, raw))
 
 
-def _read(where: str, end: int, read: Callable[[], Memory]) -> _Item:
+def _read(position: str, end: int, read: Callable[[], Memory]) -> _Item:
     try:
-        return _Item(where, read(), end)
+        return _Item(position, read(), end)
     except UsageError as error:
-        raise UsageError(f"{where}: {error.message}", hint=error.hint) from error
+        raise UsageError(f"{position}: {error.message}", hint=error.hint) from error
 
 
 def _rows(path: Path) -> Iterator[bytes]:
@@ -173,15 +271,15 @@ def _parsed(data: bytes) -> Any:
     try:
         return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as error:
-        raise UsageError(f"it is not UTF-8 (byte {error.start})") from error
+        raise UsageError(f"not UTF-8 (byte {error.start})") from error
     except RecursionError as error:
-        raise UsageError("it is nested too deeply") from error
+        raise UsageError("nested too deeply") from error
     except ValueError as error:
-        raise UsageError(f"it is not JSON: {error}") from error
+        raise UsageError(f"not JSON: {error}") from error
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON number")
+    raise ValueError(f"{constant} is not a JSON number")
 
 
 def _from_text(text: bytes) -> Memory:
@@ -192,24 +290,24 @@ def _from_text(text: bytes) -> Memory:
 
 def _from_note(raw: object) -> Memory:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("content"), str):
-        raise UsageError("a note has an id and a content")
+        raise UsageError("a note must have an id and a content")
     shape = {"id": raw.get("id"), "text": raw["content"], "created_at": raw.get("created_at")}
     memory = memory_of(shape, trust=Trust.IMPORTED)
     return _named(replace(memory, viewed_at=moment(raw.get("viewed_at"))))
 
 
 def _named(memory: Memory) -> Memory:
-    """One that has no id gets the same each time it is imported."""
+    """Give `memory` an id if it has none; the id is the same at every import."""
     check(memory)
     if memory.id:
         return memory
-    said = json.dumps([memory.text, memory.namespace, memory.project, memory.source])
-    return replace(memory, id="i" + hashlib.sha256(said.encode()).hexdigest()[:19])
+    identity = json.dumps([memory.text, memory.namespace, memory.project, memory.source])
+    return replace(memory, id="i" + hashlib.sha256(identity.encode()).hexdigest()[:19])
 
 
 async def exported(library: Library) -> AsyncIterator[Memory]:
-    """Every memory that is kept, of every project, newest first. What stands in files is not: the
-    files are the truth."""
+    """Every stored memory of every project, newest first. Memories derived from files are left
+    out, since the files hold them."""
     offset = 0
     while page := await library.list(limit=PAGE, offset=offset):
         for memory in page:
@@ -218,7 +316,7 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 
 def to_line(memory: Memory) -> str:
-    """A memory as a line of JSON that `bring_in` takes back whole."""
+    """The memory as a line of JSON, which `bring_in` can read back without loss."""
     origin = memory.provenance
     own = {
         "trust": str(memory.trust),
@@ -228,7 +326,7 @@ def to_line(memory: Memory) -> str:
         "expires_at": memory.expires_at,
         "updated_at": memory.updated_at,
         "viewed_at": memory.viewed_at,
-        "provenance": {one.name: getattr(origin, one.name) for one in fields(origin)},
+        "provenance": {entry.name: getattr(origin, entry.name) for entry in fields(origin)},
     }
     shape = {
         "id": memory.id,
@@ -245,7 +343,7 @@ def to_line(memory: Memory) -> str:
 
 
 def to_markdown(memory: Memory) -> str:
-    """A memory for people to read."""
+    """The memory as Markdown for people to read."""
     about = [
         f"- {name}: {value}"
         for name, value in (
@@ -268,7 +366,7 @@ def _day(at: float | None) -> str:
 
 
 def _restored(memory: Memory, own: object) -> Memory:
-    """With what an export of ours says besides the import shape."""
+    """`memory` with the fields that only exports have (`upwell` in the line)."""
     if own is None:
         return memory
     if not isinstance(own, Mapping):
@@ -286,13 +384,13 @@ def _restored(memory: Memory, own: object) -> Memory:
             provenance=Provenance(**own.get("provenance", {})),
         )
     except (TypeError, ValueError) as error:
-        raise UsageError(f"{_OWN} is not as an export writes it: {error}") from error
+        raise UsageError(f"{_OWN} does not look like part of an export: {error}") from error
 
 
 def _text_or_none(value: object) -> str | None:
     if value is None or isinstance(value, str):
         return value
-    raise ValueError(f"{value!a:.60} is no id")
+    raise ValueError(f"{value!a:.60} is not an id")
 
 
 def _span(value: object) -> tuple[int, int] | None:
@@ -300,7 +398,7 @@ def _span(value: object) -> tuple[int, int] | None:
         return None
     if isinstance(value, list) and len(value) == 2 and all(type(line) is int for line in value):
         return value[0], value[1]
-    raise ValueError(f"{value!a:.60} are no lines")
+    raise ValueError(f"{value!a:.60} is not a pair of lines")
 
 
 def _time(value: object) -> float | None:
@@ -308,4 +406,4 @@ def _time(value: object) -> float | None:
         return None
     if isinstance(value, int | float) and math.isfinite(value):
         return float(value)
-    raise ValueError(f"{value!a:.60} is no time")
+    raise ValueError(f"{value!a:.60} is not a time")

@@ -1,1 +1,1 @@
-"""Setting things up: servers, and later hosts."""
+"""Setting things up: servers, settings, logins."""

@@ -1,5 +1,4 @@
-"""Where a browser comes back to after a login: one port of loopback, as long as the login takes
-(RFC 8252, section 7.3)."""
+"""The loopback port to which the browser returns after a login (RFC 8252, section 7.3)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -13,7 +12,7 @@ MOST_LINES = 100
 READ_SECONDS = 10.0
 _PAGE = (
     "<!doctype html><meta charset=utf-8><title>upwell</title>"
-    "<p>upwell has heard from {server}. You can close this window."
+    "<p>Signed in to {server}. You can close this window."
 )
 _ANSWER = (
     b"HTTP/1.1 %b\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n"
@@ -22,18 +21,18 @@ _ANSWER = (
 
 
 class Callback:
-    """Listens while it is entered. `expect` names the state of the login under way: what comes with
-    another one is somebody else's, and is refused."""
+    """Listens inside its context. `expect` sets the state of the current login; a request with any
+    other state is refused."""
 
     def __init__(self, port: int = 0) -> None:
         self._port = port
         self._state = ""
-        self._where = ""
+        self._server_name = ""
         self._server: asyncio.Server | None = None
-        self._came: asyncio.Future[Mapping[str, str]] | None = None
+        self._response: asyncio.Future[Mapping[str, str]] | None = None
 
     async def __aenter__(self) -> "Callback":
-        self._came = asyncio.get_running_loop().create_future()
+        self._response = asyncio.get_running_loop().create_future()
         try:
             self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port)
         except OSError as error:
@@ -58,13 +57,13 @@ class Callback:
     def uri(self) -> str:
         return f"http://127.0.0.1:{self._port}{PATH}"
 
-    def expect(self, state: str, where: str) -> None:
-        self._state, self._where = state, where
+    def expect(self, state: str, server: str) -> None:
+        self._state, self._server_name = state, server
 
     async def answer(self) -> Mapping[str, str]:
-        """The parameters with which the browser came back."""
-        assert self._came
-        return await self._came
+        """The query parameters of the browser's return."""
+        assert self._response
+        return await self._response
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -80,22 +79,22 @@ class Callback:
 
     def _take(self, target: str) -> tuple[bytes, bytes]:
         parts = urlsplit(target)
-        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        parameters = {name: values[0] for name, values in parse_qs(parts.query).items()}
         if parts.path != PATH:
-            return b"404 Not Found", b"nothing is here"
-        if not self._state or given.get("state") != self._state:
-            return b"400 Bad Request", b"this is not the login that upwell waits for"
-        assert self._came
-        if not self._came.done():
-            self._came.set_result(given)
-        return b"200 OK", _PAGE.format(server=_harmless(self._where)).encode()
+            return b"404 Not Found", b"not found"
+        if not self._state or parameters.get("state") != self._state:
+            return b"400 Bad Request", b"this login is not the one in progress"
+        assert self._response
+        if not self._response.done():
+            self._response.set_result(parameters)
+        return b"200 OK", _PAGE.format(server=_plain(self._server_name)).encode()
 
 
 async def _target(reader: asyncio.StreamReader) -> str:
-    """What a GET asks for.
+    """The target of a GET request.
 
     Raises:
-        ValueError: it is no such request.
+        ValueError: not a GET request.
     """
     method, _, rest = (await reader.readline()).decode("latin-1").partition(" ")
     for _ in range(MOST_LINES):
@@ -106,5 +105,5 @@ async def _target(reader: asyncio.StreamReader) -> str:
     return rest.partition(" ")[0]
 
 
-def _harmless(text: str) -> str:
-    return "".join(one for one in text if one.isalnum() or one in "-_")
+def _plain(text: str) -> str:
+    return "".join(char for char in text if char.isalnum() or char in "-_")

@@ -1,7 +1,7 @@
-"""Logging in at a server, in the user's browser, with the official SDK's OAuth client.
+"""Signing in to a server in the user's browser, with the official SDK's OAuth client.
 
-The SDK finds the authorization server (RFC 9728, 8414), registers us there (RFC 7591), makes the
-request (PKCE, resource, state, issuer) and exchanges the code. It is loaded here and nowhere else.
+The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), makes
+the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK.
 """
 
 import asyncio
@@ -34,15 +34,17 @@ _HEADERS = {
     "mcp-protocol-version": "2025-11-25",
 }
 Show = Callable[[str], Awaitable[None]]
-"""Gets the address that the user's browser has to go to."""
+"""Receives the address for the user's browser."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """A login to be made: the server's name and address, and who we are there if that was agreed on
-    beforehand (`client_id`), with the port of the redirect; else we register ourselves. `scope` is
-    asked for beside what the server asks for by itself. With a `client_secret` it is a machine that
-    logs in, at the authorization server `issuer` and no other."""
+class LoginRequest:
+    """A login to make at `server`, reached at `url`.
+
+    With a `client_id` registered beforehand, `port` is the port of its redirect; without one,
+    upwell registers itself. `scope` adds to the scopes that the server asks for. A `client_secret`
+    signs in a machine, at the authorization server `issuer` only.
+    """
 
     server: str
     url: str
@@ -54,25 +56,25 @@ class Wish:
 
 
 async def in_browser(address: str) -> None:
-    """Open the user's browser, where there is one."""
+    """Open the user's browser, if there is one."""
     await asyncio.to_thread(webbrowser.open, address)
 
 
-async def log_in(wish: Wish, show: Show = in_browser) -> Login:
-    """Log in, and wait for the user as long as it takes, at most five minutes.
+async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
+    """Sign in, and wait for the user for up to five minutes.
 
     Raises:
-        UpstreamUnavailable: the server wants no login, it was refused, or nobody came back.
-        UsageError: the port is taken.
+        UpstreamUnavailable: the server needs no login, refused it, or the user did not return.
+        UsageError: the port is in use.
     """
-    if wish.client_secret:
-        return await _made(wish, _machine(wish))
-    async with Callback(wish.port) as callback:
-        return await _made(wish, _provider(wish, callback, show))
+    if request.client_secret:
+        return await _sign_in(request, _machine(request))
+    async with Callback(request.port) as callback:
+        return await _sign_in(request, _provider(request, callback, show))
 
 
-async def _made(wish: Wish, provider: "OAuthClientProvider") -> Login:
-    """The login that the SDK makes when the server asks for one."""
+async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
+    """The login that the SDK makes when the server requires one."""
     import httpx2
 
     logging.getLogger("mcp").addHandler(logging.NullHandler())
@@ -80,45 +82,45 @@ async def _made(wish: Wish, provider: "OAuthClientProvider") -> Login:
     client = httpx2.AsyncClient(
         auth=provider,
         timeout=REQUEST_SECONDS,
-        event_hooks={"request": [_only_safe(wish.url)]},
+        event_hooks={"request": [_only_safe(request.url)]},
     )
     try:
         async with asyncio.timeout(PATIENCE_SECONDS), client:
-            await _try(client, wish.url)
+            await _try(client, request.url)
     except TimeoutError as error:
-        raise _failed(wish, "nobody came back in time") from error
+        raise _failed(request, "the browser did not return in time") from error
     except Exception as error:
-        raise _failed(wish, _said(error)) from error
-    return _login(wish, provider)
+        raise _failed(request, _reason(error)) from error
+    return _login(request, provider)
 
 
-def _machine(wish: Wish) -> "OAuthClientProvider":
+def _machine(request: LoginRequest) -> "OAuthClientProvider":
     from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
 
     return ClientCredentialsOAuthProvider(
-        server_url=wish.url,
-        storage=_Nowhere(None),
-        client_id=wish.client_id,
-        client_secret=wish.client_secret,
-        scope=wish.scope or None,
-        issuer=wish.issuer,
+        server_url=request.url,
+        storage=_NoStorage(None),
+        client_id=request.client_id,
+        client_secret=request.client_secret,
+        scope=request.scope or None,
+        issuer=request.issuer,
     )
 
 
 async def _try(client: "httpx2.AsyncClient", url: str) -> None:
-    """Greet the server, which begins the login; and say goodbye.
+    """Open a session, which triggers the login, and close it.
 
     Raises:
-        PermissionError: it does not take what it gave.
+        PermissionError: the server rejects the token that it issued.
     """
     response = await client.post(url, content=_HELLO, headers=_HEADERS)
     if response.status_code == 401:
-        raise PermissionError("it does not take the login that it gave")
+        raise PermissionError("the server rejects the token that it issued")
     if session := response.headers.get("mcp-session-id"):
         await client.delete(url, headers={**_HEADERS, "mcp-session-id": session})
 
 
-def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvider":
+def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthClientProvider":
     from mcp.client.auth import OAuthClientProvider
     from mcp.shared.auth import (
         AuthorizationCodeResult,
@@ -127,24 +129,26 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
     )
 
     async def redirect(address: str) -> None:
-        _check(address, wish.url)
-        callback.expect(parse_qs(urlsplit(address).query)["state"][0], wish.server)
-        await show(with_scope(address, wish.scope))
+        _check(address, request.url)
+        callback.expect(parse_qs(urlsplit(address).query)["state"][0], request.server)
+        await show(with_scope(address, request.scope))
 
-    async def came_back() -> AuthorizationCodeResult:
-        given = await callback.answer()
-        if "error" in given:
-            why = given.get("error_description") or given["error"]
-            raise PermissionError(f"it was refused: {why[:200]}")
+    async def on_return() -> AuthorizationCodeResult:
+        parameters = await callback.answer()
+        if "error" in parameters:
+            reason = parameters.get("error_description") or parameters["error"]
+            raise PermissionError(f"the server refused: {reason[:200]}")
         return AuthorizationCodeResult(
-            code=given.get("code", ""), state=given.get("state"), iss=given.get("iss")
+            code=parameters.get("code", ""),
+            state=parameters.get("state"),
+            iss=parameters.get("iss"),
         )
 
     known: Any = None
-    if wish.client_id:
+    if request.client_id:
         known = OAuthClientInformationFull.model_validate(
             {
-                "client_id": wish.client_id,
+                "client_id": request.client_id,
                 "redirect_uris": [callback.uri],
                 "token_endpoint_auth_method": "none",
             }
@@ -158,28 +162,28 @@ def _provider(wish: Wish, callback: Callback, show: Show) -> "OAuthClientProvide
         }
     )
     return OAuthClientProvider(
-        server_url=wish.url,
+        server_url=request.url,
         client_metadata=metadata,
-        storage=_Nowhere(known),
+        storage=_NoStorage(known),
         redirect_handler=redirect,
-        callback_handler=came_back,
+        callback_handler=on_return,
     )
 
 
 def with_scope(address: str, scope: str) -> str:
-    """The address of an authorization request that asks for these scopes, too. The SDK asks for
-    what the server's metadata names, and for more only within a session of its own."""
+    """The address of an authorization request with these scopes added. The SDK asks for the scopes
+    in the server's metadata, and for more only within a session of its own."""
     if not scope:
         return address
     parts = urlsplit(address)
     query = parse_qs(parts.query, keep_blank_values=True)
-    asked = dict.fromkeys([*"".join(query.get("scope", [])).split(), *scope.split()])
-    query["scope"] = [" ".join(asked)]
+    scopes = dict.fromkeys([*"".join(query.get("scope", [])).split(), *scope.split()])
+    query["scope"] = [" ".join(scopes)]
     return parts._replace(query=urlencode(query, doseq=True)).geturl()
 
 
-class _Nowhere:
-    """The SDK's storage: nothing is there, and what it has is taken from it at the end."""
+class _NoStorage:
+    """Storage for the SDK that stores nothing: the tokens are read from its context at the end."""
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -197,26 +201,26 @@ class _Nowhere:
         return None
 
 
-def _login(wish: Wish, provider: "OAuthClientProvider") -> Login:
+def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
     context = provider.context
     tokens, client, metadata = context.current_tokens, context.client_info, context.oauth_metadata
     if tokens is None or client is None:
-        raise _failed(wish, "it wants no login, or is not there")
+        raise _failed(request, "the server needs no login, or cannot be reached")
     endpoint = str(metadata.token_endpoint) if metadata and metadata.token_endpoint else ""
     with_resource = context.should_include_resource_param(_HEADERS["mcp-protocol-version"])
     seconds = tokens.expires_in
     return Login(
-        url=wish.url,
+        url=request.url,
         access_token=tokens.access_token,
         refresh_token=tokens.refresh_token or "",
         expires_at=None if seconds is None else time.time() + seconds,
-        token_endpoint=endpoint or _beside(wish.url, "/token"),
+        token_endpoint=endpoint or _beside(request.url, "/token"),
         client_id=client.client_id,
         client_secret=client.client_secret or "",
         auth_method=client.token_endpoint_auth_method or "none",
         resource=context.get_resource_url() if with_resource else "",
-        is_machine=bool(wish.client_secret),
-        scope=" ".join(dict.fromkeys(f"{tokens.scope or ''} {wish.scope}".split())),
+        is_machine=bool(request.client_secret),
+        scope=" ".join(dict.fromkeys(f"{tokens.scope or ''} {request.scope}".split())),
     )
 
 
@@ -228,11 +232,11 @@ def _only_safe(url: str) -> Callable[["httpx2.Request"], Awaitable[None]]:
 
 
 def _check(address: str, url: str) -> None:
-    """What a server tells us to ask must be encrypted, or on this machine where the server is; and
-    never the network's own services (metadata of clouds).
+    """Allow only encrypted addresses, or local ones for a local server, and never a cloud's
+    metadata service.
 
     Raises:
-        PermissionError: it is not.
+        PermissionError: the address is not allowed.
     """
     parts, own = urlsplit(address), urlsplit(url)
     host = parts.hostname or ""
@@ -240,7 +244,9 @@ def _check(address: str, url: str) -> None:
     same = parts.scheme == "http" and parts[:2] == own[:2]
     here = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
     if not (encrypted or same or here) or _is_link_local(host):
-        raise PermissionError(f"it names {parts.scheme}://{host[:100]}, which is not safe to ask")
+        raise PermissionError(
+            f"the server points to {parts.scheme}://{host[:100]}, which is not safe to contact"
+        )
 
 
 def _is_loopback(host: str) -> bool:
@@ -262,19 +268,19 @@ def _beside(url: str, path: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{path}"
 
 
-def _said(error: BaseException) -> str:
-    """One line. What was wrong in an answer is not quoted: tokens stand there."""
+def _reason(error: BaseException) -> str:
+    """One line. A malformed answer is not quoted, since it may hold tokens."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join(str(error).split())
     if "validation error" in text:
-        text = "its answer is not as the specification has it"
+        text = "the server's answer does not follow the specification"
     return text[:300] or type(error).__name__
 
 
-def _failed(wish: Wish, why: str) -> UpstreamUnavailable:
+def _failed(request: LoginRequest, reason: str) -> UpstreamUnavailable:
     return UpstreamUnavailable(
-        f"the login at {wish.server!r} failed: {why}",
-        server=wish.server,
-        hint=f"check the url of [server.{wish.server}], then try again",
+        f"signing in to {request.server!r} failed: {reason}",
+        server=request.server,
+        hint=f"check the url of [server.{request.server}], then try again",
     )

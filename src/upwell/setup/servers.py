@@ -1,4 +1,4 @@
-"""Adding and removing upstream servers in `config.toml`, comments and order kept."""
+"""Adding and removing upstream servers in `config.toml`. Comments and order stay."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,12 +24,12 @@ def add_server(
     transport: str = "",
     auth: str = "",
 ) -> Path:
-    """Write `[server.NAME]`: a command with its environment, or an address with its headers. Gives
-    the file.
+    """Write `[server.NAME]`: a command with its environment, or an address with its headers.
+    Returns the path of the file.
 
     Raises:
-        UsageError: the name will not do, or is taken.
-        ConfigError: the file is not TOML; it is left alone.
+        UsageError: the name is invalid or taken.
+        ConfigError: the file is not TOML; it stays unchanged.
     """
     check_server_name(name)
     files = Home(home or default_home()).prepare()
@@ -38,7 +38,7 @@ def add_server(
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
         if name in servers:
             raise UsageError(
-                f"there is a server {name!r} already", hint=f"upwell remove {name} first"
+                f"server {name!r} already exists", hint=f"run `upwell remove {name}` first"
             )
         servers[name] = written(
             {
@@ -56,24 +56,24 @@ def add_server(
 
 
 def set_auth(name: str, home: Path | None = None) -> Path:
-    """Write that a server is let in by a login. Gives the file.
+    """Record that a server needs a login. Returns the path of the file.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: no such server.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):
         document = read_document(files.config_file)
         server = document.get("server", {}).get(name)
         if server is None:
-            raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
+            raise ConfigError(f"no server {name!r}", hint="`upwell list` lists them")
         server["auth"] = "oauth"
         write_document(files.config_file, document)
     return files.config_file
 
 
 def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
-    """A server as it stands in the file: what is empty is left out, tables are on one line."""
+    """A server as a TOML table: empty values left out, nested tables inline."""
     entry = tomlkit.table()
     for key, value in server.items():
         if isinstance(value, Mapping) and value:
@@ -86,17 +86,17 @@ def written(server: Mapping[str, Any]) -> tomlkit.items.Table:
 
 
 def remove_server(name: str, home: Path | None = None) -> Path:
-    """Take `[server.NAME]` out. Gives the file.
+    """Remove `[server.NAME]`. Returns the path of the file.
 
     Raises:
-        ConfigError: there is no such server.
+        ConfigError: no such server.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):
         document = read_document(files.config_file)
         servers = document.get("server", {})
         if name not in servers:
-            raise ConfigError(f"there is no server {name!r}", hint="`upwell list` shows them")
+            raise ConfigError(f"no server {name!r}", hint="`upwell list` lists them")
         del servers[name]
         if not servers:
             del document["server"]
@@ -105,10 +105,10 @@ def remove_server(name: str, home: Path | None = None) -> Path:
 
 
 def read_document(path: Path) -> tomlkit.TOMLDocument:
-    """`config.toml` with its comments, empty where there is none.
+    """`config.toml` with its comments; empty if the file does not exist.
 
     Raises:
-        ConfigError: it is not TOML.
+        ConfigError: the file is not TOML or cannot be read.
     """
     try:
         return tomlkit.parse(read_whole(path))
@@ -118,19 +118,21 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
         raise ConfigError(
             f"{path} is not TOML: {error}",
             origin=str(path),
-            hint="mend it first; it was not touched",
+            hint="fix it first; upwell did not change it",
         ) from error
     except OSError as error:
         raise ConfigError(
-            f"{path} cannot be read: {error.strerror}", origin=str(path), hint="check what it is"
+            f"{path} cannot be read: {error.strerror}",
+            origin=str(path),
+            hint="check its permissions",
         ) from error
 
 
 def write_document(path: Path, document: tomlkit.TOMLDocument) -> None:
-    """Write it whole.
+    """Replace the file atomically.
 
     Raises:
-        StoreUnwritable: it cannot be written.
+        StoreUnwritable: the file cannot be written.
     """
     with writing(path):
         write_whole(path, tomlkit.dumps(document))

@@ -1,4 +1,4 @@
-"""Setting a key of `config.toml`, comments and order kept."""
+"""Setting a key of `config.toml`. Comments and order stay."""
 
 from pathlib import Path
 
@@ -9,11 +9,13 @@ from upwell.ground.home import Home, default_home
 from upwell.setup.servers import read_document, write_document
 
 
-def set_setting(section: str, name: str, value: bool | int | str, home: Path | None = None) -> Path:
-    """Write `name = value` into `[section]`. Gives the file.
+def set_setting(
+    section: str, name: str, value: bool | int | float | str, home: Path | None = None
+) -> Path:
+    """Write `name = value` into `[section]`. Returns the path of the file.
 
     Raises:
-        ConfigError: the file is not TOML; it is left alone.
+        ConfigError: the file is not TOML; it stays unchanged.
     """
     files = Home(home or default_home()).prepare()
     with exclusively(files.config_file):

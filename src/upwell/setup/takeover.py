@@ -1,7 +1,7 @@
-"""Taking over the MCP servers that agents have configured, and giving them back.
+"""Moving the agents' MCP servers behind upwell, and giving them back.
 
-Their servers move into `config.toml`, and the agent gets one server, upwell. What would be done is
-worked out first and shown; a file that cannot be read is named and left alone, the others go on.
+The servers move to `config.toml`, and each agent gets one server: upwell. A plan of all changes
+comes first. A file that cannot be read is reported and left alone; the others proceed.
 """
 
 import dataclasses
@@ -17,11 +17,12 @@ from upwell.ground.errors import ConfigError, UpwellError, UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.home import Home
 from upwell.ground.names import MAX_SERVER_NAME_CHARS, check_server_name
-from upwell.hosts.base import Where
-from upwell.hosts.clients import ServerFile, clients
+from upwell.hosts import server_files
 from upwell.hosts.edits import TOML, Hides
 from upwell.hosts.entries import Entry
-from upwell.hosts.install import Hooks, Plan
+from upwell.hosts.install import Installer, Plan
+from upwell.hosts.installation import Installation
+from upwell.hosts.servers import ServerFile
 from upwell.setup.servers import read_document, write_document, written
 
 _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
@@ -29,8 +30,8 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server of an agent's file. `name` is its name behind upwell, "" where it stays in the
-    agent's file, for the reason `left`; `known`: upwell has it already."""
+    """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
+    agent's file, for the reason `left`. `known` means that upwell has the server already."""
 
     client: str
     original: str
@@ -42,8 +43,8 @@ class Server:
 
 @dataclass(slots=True)
 class Takeover:
-    """What would be done. `config` is the plan for `config.toml`, `files` those for the agents';
-    `refused` says why by file."""
+    """A plan: `config` for `config.toml`, `files` for the agents' files, `refused` the reasons by
+    file."""
 
     config: Plan
     files: list[Plan] = field(default_factory=list)
@@ -52,28 +53,28 @@ class Takeover:
 
     @property
     def taken(self) -> list[Server]:
-        """Those that upwell does not have yet."""
+        """The servers that are new to upwell."""
         return [server for server in self.servers if server.name and not server.known]
 
 
 class Clients:
-    """The agents of this machine and their servers. `project`: that folder's files as well."""
+    """The agents of this machine and their servers; with `project`, also that folder's files."""
 
-    def __init__(self, where: Where, home: Home, project: Path | None = None) -> None:
+    def __init__(self, installation: Installation, home: Home, project: Path | None = None) -> None:
         self._home = home
-        self._where = where
-        files = clients(project)
+        self._installation = installation
+        files = server_files(project)
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
         for name, client in files.items():
-            place = client.path(where).resolve()
-            if place not in places and client.present(where):
+            place = client.path(installation).resolve()
+            if place not in places and client.is_present(installation):
                 self._files[name] = client
             places.add(place)
-        self._hooks = Hooks(where, home.clients_file, files)
+        self._installer = Installer(installation, home.clients_file, files)
 
     def taking_over(self, *, moving: bool = True) -> Takeover:
-        """What `init` would do; without `moving` the agents' files are only read.
+        """The plan of `init`. Without `moving`, the agents' files are only read.
 
         Raises:
             ConfigError: `config.toml` cannot be read.
@@ -84,10 +85,10 @@ class Clients:
         found = Takeover(Plan("config", self._home.config_file, None, None))
         for name, client in self._files.items():
             try:
-                plans = [self._hooks.installing(name)] if moving else []
-                entries = client.entries(self._hooks.text_of(name))
+                plans = [self._installer.installing(name)] if moving else []
+                entries = client.entries(self._installer.text_of(name))
             except (UpwellError, OSError) as error:
-                found.refused[str(client.path(self._where))] = str(error)
+                found.refused[str(client.path(self._installation))] = str(error)
                 continue
             found.files += plans
             found.servers += [
@@ -98,11 +99,11 @@ class Clients:
         return found
 
     def take(self, takeover: Takeover) -> None:
-        """Write the servers into `config.toml`; the agents' files stay as they are.
+        """Write the servers to `config.toml`. The agents' files stay unchanged.
 
         Raises:
-            ConfigError: it was changed just now.
-            StoreUnwritable: it cannot be written.
+            ConfigError: the file changed since the plan was made.
+            StoreUnwritable: the file cannot be written.
         """
         if not takeover.config.changes:
             return
@@ -111,36 +112,36 @@ class Clients:
             document = read_document(path)
             now = tomlkit.dumps(document) if path.exists() else None
             if now != takeover.config.before:
-                raise ConfigError(f"{path} was changed just now", hint="try again")
+                raise ConfigError(f"{path} changed in the meantime", hint="try again")
             write_document(path, tomlkit.parse(takeover.config.after or ""))
 
     def apply(self, plan: Plan) -> str:
-        """Write an agent's file. Gives the path of the copy that was kept, "" for none."""
-        return self._hooks.apply(plan)
+        """Write an agent's file. Returns the path of the backup; "" if there is none."""
+        return self._installer.apply(plan)
 
     def giving_back(self) -> tuple[list[Plan], dict[str, str]]:
-        """What `eject` would do, and why not by file."""
+        """The plans of `eject`, and the reasons why a file cannot be changed, by file."""
         plans, refused = [], {}
         for name, client in self._files.items():
             try:
-                plans.append(self._hooks.uninstalling(name))
+                plans.append(self._installer.uninstalling(name))
             except (UpwellError, OSError) as error:
-                refused[str(client.path(self._where))] = str(error)
+                refused[str(client.path(self._installation))] = str(error)
         return [plan for plan in plans if plan.changes], refused
 
     def diff(self, plan: Plan, hides: Hides) -> str:
-        """The change with `***` for what `hides` says must not be shown."""
-        format = self._files[plan.host].format if plan.host in self._files else TOML
+        """The diff, with `***` for values that `hides` selects."""
+        format = self._files[plan.agent].format if plan.agent in self._files else TOML
 
         def shown(text: str | None) -> str | None:
             return None if text is None else format.shown(text, hides)
 
-        veiled = dataclasses.replace(plan, before=shown(plan.before), after=shown(plan.after))
-        return veiled.diff
+        masked = dataclasses.replace(plan, before=shown(plan.before), after=shown(plan.after))
+        return masked.diff
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """A server of an agent, put into `servers` where it is not there already."""
+    """An agent's server, added to `servers` unless it is there already."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)
@@ -153,14 +154,14 @@ def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
 def _name(
     original: str, agent: str, table: Mapping[str, Any], servers: Mapping[str, Any]
 ) -> tuple[str, bool]:
-    """What a server is called behind upwell, and whether the same one is there already: its own
-    name, else with the agent's behind it, else with a number."""
+    """A server's name behind upwell, and whether upwell has the same server already. Tries the
+    server's own name, then the name with the agent's appended, then numbers."""
     for name in _names(original, agent):
         if name not in servers:
             return name, False
         if _compared(servers[name]) == _compared(table):
             return name, True
-    raise ConfigError(f"no name is free for {original!r}", hint="remove some servers")
+    raise ConfigError(f"no free name for {original!r}", hint="remove some servers")
 
 
 def _names(original: str, agent: str) -> Iterable[str]:

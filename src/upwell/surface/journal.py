@@ -1,35 +1,36 @@
-"""What was decided and why: kept for `explain` and for feedback, off the hot path.
+"""The record of decisions, for `explain` and for feedback, written off the hot path.
 
-Query texts stand apart from decisions, with secrets masked, and only for `query_retention_days`;
-or as digests when `persist_query_text` is off (seed 000).
+Query texts are stored apart from decisions, with secrets masked, and only for
+`query_retention_days`; or as digests if `persist_query_text` is off.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.shelf import Item, Shelf
+from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import LOG
-from upwell.ground.types import Cue, Hit, Skip, Surfacing
-from upwell.surface.options import SurfaceOptions
+from upwell.ground.ttl_store import Item, Kind, TtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit
+from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.surface.options import Options
 
-DECISIONS = "decision"
-QUERIES = "query"
-KEPT_DAYS = 90
+RETENTION_DAYS = 90
 DIGEST = "sha256:"
 _DAY_SECONDS = 86_400.0
-_MOST_HELD_BACK = 5
+_MAX_HELD_BACK = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision that is not written yet. `late`: it missed the race."""
+    """A decision that is not written yet. `late`: it missed its call."""
 
     cue: Cue
     outcome: Surfacing | Skip
@@ -38,146 +39,151 @@ class _Decision:
 
 
 class Journal:
-    """Decisions on their way to the shelf, and those on it. `mask` takes secrets out of a text."""
+    """Decisions on their way to the TTL store, and those in it."""
 
-    def __init__(
-        self,
-        shelf: Shelf,
-        options: SurfaceOptions,
-        mask: Callable[[str], str],
-        clock: Clock = SYSTEM_CLOCK,
-    ) -> None:
-        self._shelf = shelf
+    def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._ttl_store = ttl_store
         self._options = options
-        self._mask = mask
         self._clock = clock
         self._pending: dict[str, _Decision] = {}
         self._writing = asyncio.Lock()
 
     def note(self, cue: Cue, outcome: Surfacing | Skip, key: str, took_ms: float) -> None:
-        """Write a decision down, soon."""
+        """Queue a decision for the next flush."""
         self._pending[key] = _Decision(cue, outcome, took_ms)
 
-    def late(self, key: str) -> None:
-        """This decision came too late for its call. Said in time for the next flush, as it is."""
+    def mark_late(self, key: str) -> None:
+        """Mark a decision that missed its call, if it has not been written yet."""
         if key in self._pending:
             self._pending[key] = replace(self._pending[key], late=True)
 
     async def flush(self) -> None:
-        """Bring what is pending to the shelf, and wait for what is on its way there. A shelf that
-        fails costs the journal, no more."""
+        """Write pending decisions, after any write that is under way. A store that fails costs
+        those decisions, no more."""
         async with self._writing:
             pending, self._pending = self._pending, {}
             if pending:
                 await self._write(pending)
 
     async def find(self, key: str) -> dict[str, Any] | None:
-        """The decision of this surfacing, as it was written; None when it is not known (any more).
+        """The decision of this surfacing; None when there is none, or none any more.
 
         Raises:
-            StoreError: the shelf cannot be read.
+            StoreError: the store cannot be read.
         """
         await self.flush()
-        item = (await self._shelf.get(DECISIONS, [key])).get(key)
-        return _read(item) if item else None
-
-    async def adopt(self, decisions: Mapping[str, Mapping[str, Any]]) -> None:
-        """Keep decisions that were made elsewhere, by id, as they were written there.
-
-        Raises:
-            StoreError: they were not kept.
-        """
-        written = {
-            key: orjson.dumps({**one, "session": self._mask(str(one.get("session", ""))[:200])})
-            for key, one in decisions.items()
-        }
-        await self._shelf.put(DECISIONS, written, ttl_seconds=KEPT_DAYS * _DAY_SECONDS)
+        item = (await self._ttl_store.get(Kind.DECISION, [key])).get(key)
+        return _decoded(item) if item else None
 
     async def recent(self) -> list[dict[str, Any]]:
-        """Every decision that is kept, with its queries where these are; oldest first.
+        """All stored decisions, with their queries where those are still stored; oldest first.
 
         Raises:
-            StoreError: the shelf cannot be read.
+            StoreError: the store cannot be read.
         """
         await self.flush()
-        texts = await self._shelf.scan(QUERIES)
+        texts = await self._ttl_store.scan(Kind.QUERY)
         queries = {item.key: {"queries": orjson.loads(item.value)} for item in texts}
-        decisions = await self._shelf.scan(DECISIONS)
-        found = [_read(item) | queries.get(item.key, {}) for item in decisions]
-        return sorted(found, key=lambda decision: decision["at"])
+        items = await self._ttl_store.scan(Kind.DECISION)
+        decisions = [_decoded(item) | queries.get(item.key, {}) for item in items]
+        return sorted(decisions, key=lambda decision: decision["at"])
 
     async def clear_queries(self) -> int:
-        """Remove query texts that are older than they may be by now, and every text that is there
-        in the clear when none may be. Gives how many it was.
+        """Remove query texts past the present retention, and readable ones where the present
+        configuration allows only digests. Returns how many.
 
         Raises:
-            StoreError: the shelf failed.
+            StoreError: the store failed.
         """
         horizon = self._clock.now() - self._retention_seconds()
-        gone = 0
-        for item in await self._shelf.scan(QUERIES):
-            clear = any(not text.startswith(DIGEST) for text in orjson.loads(item.value))
-            forbidden = clear and not self._options.persist_query_text
-            if item.created_at <= horizon or forbidden:
-                gone += await self._shelf.drop(QUERIES, item.key)
-        return gone
+        items = await self._ttl_store.scan(Kind.QUERY)
+        expired = [item.key for item in items if item.created_at <= horizon]
+        readable = [item.key for item in items if _is_readable(item)]
+        decisions = await self._ttl_store.get(Kind.DECISION, readable)
+        tools = {key: orjson.loads(item.value).get("tool") for key, item in decisions.items()}
+        forbidden = [key for key in readable if not self._may_persist(tools.get(key))]
+        return await self._ttl_store.delete(Kind.QUERY, list({*expired, *forbidden}))
 
     async def _write(self, pending: Mapping[str, _Decision]) -> None:
-        entries, queries = await asyncio.to_thread(self._written, pending)
+        entries, queries = await asyncio.to_thread(self._encoded, pending)
         try:
-            await self._shelf.put(DECISIONS, entries, ttl_seconds=KEPT_DAYS * _DAY_SECONDS)
-            if self._options.query_retention_days > 0 and queries:
-                await self._shelf.put(QUERIES, queries, ttl_seconds=self._retention_seconds())
+            await self._ttl_store.put(
+                Kind.DECISION, entries, ttl_seconds=RETENTION_DAYS * _DAY_SECONDS
+            )
+            if self._options.surface.query_retention_days > 0 and queries:
+                await self._ttl_store.put(
+                    Kind.QUERY, queries, ttl_seconds=self._retention_seconds()
+                )
         except StoreError as error:
-            LOG.warning("decisions were not kept: %s", error)
+            LOG.warning("decisions were not stored: %s", error)
 
     def _retention_seconds(self) -> float:
-        return self._options.query_retention_days * _DAY_SECONDS
+        return self._options.surface.query_retention_days * _DAY_SECONDS
 
-    def _written(
+    def _encoded(
         self, pending: Mapping[str, _Decision]
     ) -> tuple[dict[str, bytes], dict[str, bytes]]:
-        entries = {key: orjson.dumps(self._described(key, one)) for key, one in pending.items()}
+        """The entries to write by id: the decisions, and their query texts."""
+        entries = {
+            key: orjson.dumps(_described(key, decision)) for key, decision in pending.items()
+        }
         queries = {
-            key: orjson.dumps([self._kept(text) for text in one.outcome.queries])
-            for key, one in pending.items()
-            if one.outcome.queries
+            key: orjson.dumps(self._query_texts(decision))
+            for key, decision in pending.items()
+            if decision.outcome.queries
         }
         return entries, queries
 
-    def _described(self, key: str, decision: _Decision) -> dict[str, Any]:
-        cue, outcome = decision.cue, decision.outcome
-        silent = outcome if isinstance(outcome, Skip) else None
-        said = outcome.hits if isinstance(outcome, Surfacing) else ()
-        return {
-            "id": key,
-            "at": cue.at,
-            "door": str(cue.door),
-            "tool": cue.tool,
-            "session": self._mask(cue.session[:200]),
-            "trace_id": self._mask(cue.trace_id[:64]),
-            "outcome": str(silent.reason) if silent else "surfaced",
-            "detail": silent.detail if silent else "",
-            "late": decision.late,
-            "confidence": round(outcome.confidence, 4),
-            "signals": dict(outcome.signals),
-            "intent": [str(outcome.intent.kind), outcome.intent.confidence, outcome.intent.source],
-            "memories": [_scored(hit) for hit in said],
-            "evidence": {hit.memory.id: dict(hit.signals) for hit in said},
-            "held_back": [_scored(hit) for hit in outcome.held_back[:_MOST_HELD_BACK]],
-            "took_ms": round(decision.took_ms, 2),
-        }
+    def _query_texts(self, decision: _Decision) -> list[str]:
+        texts = decision.outcome.queries
+        if self._may_persist(decision.cue.tool):
+            return [_masked(text).encode(errors="replace").decode() for text in texts]
+        return [_digest(text) for text in texts]
 
-    def _kept(self, text: str) -> str:
-        if self._options.persist_query_text:
-            return self._mask(text).encode(errors="replace").decode()
-        return DIGEST + hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    def _may_persist(self, tool: str | None) -> bool:
+        return self._options.beside(Cue(door="", tool=tool)).surface.persist_query_text
 
 
-def _read(item: Item) -> dict[str, Any]:
-    """A decision, whoever wrote it: a cold hook and earlier versions say less."""
-    found: dict[str, Any] = orjson.loads(item.value)
-    return {"id": item.key, "late": False, "queries": [], "evidence": {}, **found}
+def _described(key: str, decision: _Decision) -> dict[str, Any]:
+    cue, outcome = decision.cue, decision.outcome
+    skip = outcome if isinstance(outcome, Skip) else None
+    hits = outcome.hits if isinstance(outcome, Surfacing) else ()
+    return {
+        "id": key,
+        "at": cue.at,
+        "door": str(cue.door),
+        "tool": cue.tool,
+        "session": _masked(cue.session[:200]),
+        "trace_id": _masked(cue.trace_id[:64]),
+        "outcome": str(skip.reason) if skip else "surfaced",
+        "detail": skip.detail if skip else "",
+        "late": decision.late,
+        "confidence": round(outcome.confidence, 4),
+        "signals": dict(outcome.signals),
+        "intent": [str(outcome.intent.kind), outcome.intent.confidence, outcome.intent.source],
+        "memories": [_scored(hit) for hit in hits],
+        "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
+        "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
+        "took_ms": round(decision.took_ms, 2),
+    }
+
+
+def _decoded(item: Item) -> dict[str, Any]:
+    # Earlier versions wrote fewer fields.
+    decision: dict[str, Any] = orjson.loads(item.value)
+    return {"id": item.key, "late": False, "queries": [], "evidence": {}, **decision}
+
+
+def _is_readable(item: Item) -> bool:
+    return any(not text.startswith(DIGEST) for text in orjson.loads(item.value))
+
+
+def _masked(text: str) -> str:
+    return redact(text)[0]
+
+
+def _digest(text: str) -> str:
+    return DIGEST + hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
 def _scored(hit: Hit) -> list[Any]:

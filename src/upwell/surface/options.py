@@ -1,19 +1,21 @@
-"""The knobs of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
+"""The options of surfacing. Names and defaults are those of the seeds (000, 003, 004)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from upwell.ground.settings import MOST
 from upwell.ground.text.lexicon import Lexicon, shipped
-from upwell.ground.types import Cue, IntentKind
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.surfacing import IntentKind
+from upwell.surface.moments import Moment
 
 Weight = Annotated[float, Meta(gt=0, le=MOST)]
 Weights = Mapping[IntentKind, Mapping[str, Weight]]
-"""By what factor memories of a namespace come sooner, by intent and namespace."""
+"""Factors on the score in the order of memories, by intent and namespace."""
 
 NAMESPACE_WEIGHTS: Weights = {
     IntentKind.HOWTO: {"patterns": 1.5, "learnings": 1.3},
@@ -22,7 +24,11 @@ NAMESPACE_WEIGHTS: Weights = {
     IntentKind.EXPLANATION: {"decisions": 1.5, "context": 1.3},
     IntentKind.COMPARISON: {"decisions": 1.5, "patterns": 1.3},
 }
-"""ADR-002, and its sequel for comparisons (DESIGN 4.8); everything else weighs 1."""
+"""ADR-002, extended to comparisons; every other namespace has the factor 1."""
+
+
+TELLING_MOMENTS = tuple(moment for moment in Moment if moment is not Moment.ROUTINE)
+"""The moments at which something in memory may help."""
 
 
 class InjectionMode(StrEnum):
@@ -33,10 +39,13 @@ class InjectionMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurfaceOptions:
-    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` places. An intent
-    that `namespace_weights` does not name keeps its table of `NAMESPACE_WEIGHTS`."""
+    """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
+    intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
+    those at which upwell may speak by itself; with "all", every cue is looked up, whatever its
+    moment, and every kind of memory may be said."""
 
     enabled: bool = True
+    moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS
     injection_mode: InjectionMode = InjectionMode.APPEND
     max_injection_chars: int = 3000
     max_tokens: int = 4000
@@ -68,6 +77,21 @@ class SurfaceOptions:
         )
 
 
+NOT_PER_TOOL = frozenset(
+    {
+        "moments",
+        "session_max_bytes",
+        "dedup_ttl_seconds",
+        "circuit_max_failures",
+        "circuit_reset_seconds",
+        "exclude_tools",
+        "templates",
+        "feedback_demotion_negative_threshold",
+        "query_retention_days",
+    }
+)
+"""Keys of `surface.*` that cannot differ by tool: they rule a session, a memory or a whole home."""
+
 _SCALES: Mapping[str, Mapping[str, int]] = {
     "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
     "large": {"max_injection_chars": 4500, "max_tokens": 6000, "max_count": 20, "tool_count": 5},
@@ -75,13 +99,13 @@ _SCALES: Mapping[str, Mapping[str, int]] = {
 
 
 def scaled_to(size: str) -> Mapping[str, int]:
-    """Sizes of injections for a `small` or `large` window (seed 000); none for the default."""
+    """The injection sizes for a `small` or `large` window; empty for other windows."""
     return _SCALES.get(size, {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """`intent.*` (seed 004). `use_llm` asks the model of `llm.*` about prompts as well."""
+    """`intent.*`. `use_llm`: the model of `llm.*` classifies prompts as well."""
 
     min_confidence: float = 0.5
     required: bool = False
@@ -91,7 +115,7 @@ class IntentOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextOptions:
-    """`memory_context.*` (seed 003)."""
+    """`memory_context.*`."""
 
     enabled: bool = True
     max_results: int = 4
@@ -99,21 +123,28 @@ class ContextOptions:
     half_life_days: float = 30.0
 
 
+def never_paused(session: str) -> bool:
+    """Nobody can switch surfacing off."""
+    del session
+    return False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything the pipeline obeys. `of_cue` gives what holds beside a tool (None: a message) in a
-    window of so many tokens (None: the usual one), beside which `surface` holds for the session
-    as a whole and for every other cue."""
+    """Everything that configures the pipeline. `surface` holds for messages and for whole
+    sessions; `of_cue` gives the options beside a tool (None: a message) in a context window of so
+    many tokens (None: not known). `is_paused` tells whether the user has paused a session."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
     memory_context: ContextOptions = field(default_factory=ContextOptions)
     lexicon: Lexicon = field(default_factory=shipped)
     of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
+    is_paused: Callable[[str], bool] = never_paused
 
     def beside(self, cue: Cue) -> "Options":
-        """What holds for this cue: its tool's own (`server__tool`, or as its host calls it), in
-        sizes of its window."""
+        """The options for this cue: those of its tool (`server__tool`, or the host's own name for
+        it), with sizes that suit its window."""
         if self.of_cue is None or (cue.tool is None and cue.window is None):
             return self
         surface = self.of_cue(cue.tool, cue.window)

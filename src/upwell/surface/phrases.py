@@ -1,8 +1,8 @@
-"""Phrases in a text: the little language of `lexicon.toml`, read in one pass over the words.
+"""Matching phrases: the little language of `lexicon.toml`, in one pass over the words of a text.
 
-Every phrase is looked for only where its first word stands, and a gap ends with its sentence, so
-the work grows with the length of the text and with nothing else. A word that the lexicon does not
-know and that is one slip of the keyboard away from a word of a phrase counts as that word.
+A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
+in the length of the text. A word outside the lexicon that is one typing slip away from a word of a
+phrase counts as that word.
 """
 
 import re
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from upwell.ground.text.words import fold
 
 MAX_GAP = 14
-"""Words that `...` may stand for."""
+"""The most words that `...` may match."""
 MAX_SLIP_CHARS = 14
 _TOKEN = re.compile(r"[^\W_]+(?:['’][^\W_]+)*|[.?!;:\n¿¡]")
 _ENDS = frozenset(".?!;:\n¿¡")
@@ -22,7 +22,7 @@ GAP = "..."
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """One place of a phrase: whole words, beginnings and endings that may stand there."""
+    """One position of a phrase: the words, prefixes and suffixes that match there."""
 
     words: frozenset[str]
     beginnings: tuple[str, ...]
@@ -38,14 +38,14 @@ class Element:
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """`elements` with `None` for a gap; `initial`: only where a sentence begins."""
+    """`elements`, None for a gap; `initial`: matches only at the start of a sentence."""
 
     elements: tuple[Element | None, ...]
     initial: bool
 
 
 def parsed(phrase: str) -> Phrase:
-    """`^which|what ... fail*` as a phrase."""
+    """Parse a phrase like `^which|what ... fail*`."""
     initial = phrase.startswith("^")
     places = [fold(place) for place in phrase.removeprefix("^").split()]
     return Phrase(tuple(None if place == GAP else _element(place) for place in places), initial)
@@ -61,8 +61,8 @@ def _element(place: str) -> Element:
 
 
 class Phrases:
-    """Many phrases, looked for at once. `openings` are what a sentence may begin with before it
-    really begins; `known` are words that are no slips of another."""
+    """Matches many phrases at once. `openings` are polite words that may precede the start of a
+    sentence; `known` are correct words, never slips of others."""
 
     def __init__(
         self, phrases: Sequence[str], openings: Iterable[str], known: Iterable[str]
@@ -80,13 +80,13 @@ class Phrases:
         self._openings = sorted(
             (tuple(_tokens(opening)) for opening in openings), key=len, reverse=True
         )
-        spoken = {word for words in self._openings for word in words}
-        self._slips = Slips(self._vocabulary(), {*map(fold, known), *spoken})
+        opening_words = {word for words in self._openings for word in words}
+        self._slips = Slips(self._vocabulary(), {*map(fold, known), *opening_words})
 
     def found_in(self, text: str) -> dict[int, int]:
-        """The numbers of the phrases that stand in `text`, each with the place of its first word
-        there."""
-        tokens = [self._slips.meant(token) for token in _tokens(text)]
+        """The numbers of the phrases that match in `text`, each with the index of its first
+        word."""
+        tokens = [self._slips.corrected(token) for token in _tokens(text)]
         initial = self._beginnings(tokens)
         found: dict[int, int] = {}
         for at, token in enumerate(tokens):
@@ -103,15 +103,15 @@ class Phrases:
         return [*self._by_word.get(token, ()), *affixed]
 
     def _beginnings(self, tokens: Sequence[str]) -> set[int]:
-        """Where sentences begin: at their first word, and behind polite openings."""
-        places: set[int] = set()
+        """The indexes at which sentences start: at their first word, and after polite openings."""
+        starts: set[int] = set()
         for at, token in enumerate(tokens):
             if token in _ENDS or (at and tokens[at - 1] not in _ENDS):
                 continue
-            while at not in places:
-                places.add(at)
+            while at not in starts:
+                starts.add(at)
                 at += self._opening_at(tokens, at)
-        return places
+        return starts
 
     def _opening_at(self, tokens: Sequence[str], at: int) -> int:
         return next(
@@ -136,16 +136,16 @@ class Phrases:
 def _follows(
     tokens: Sequence[str], at: int, elements: Sequence[Element | None], place: int
 ) -> bool:
-    """Do the tokens from `at` on continue a phrase at `place`? Gaps end with the sentence."""
+    """Do the tokens from `at` on match the phrase from `place` on? Gaps end with the sentence."""
     while place < len(elements):
         element = elements[place]
         if element is None:
-            wanted = elements[place + 1]
-            assert wanted is not None
+            after_gap = elements[place + 1]
+            assert after_gap is not None
             for reach in range(at, min(len(tokens), at + MAX_GAP + 1)):
                 if tokens[reach] in _ENDS:
                     return False
-                if wanted.fits(tokens[reach]):
+                if after_gap.fits(tokens[reach]):
                     return _follows(tokens, reach + 1, elements, place + 2)
             return False
         if at >= len(tokens) or not element.fits(tokens[at]):
@@ -159,8 +159,8 @@ def _tokens(text: str) -> list[str]:
 
 
 class Slips:
-    """Words that were meant: of the words of `vocabulary` one that differs by a letter, or by two
-    letters that changed places; of short words only the latter. `known` words are left alone."""
+    """Corrects typing slips towards the words of `vocabulary`: one letter differs, or two adjacent
+    letters are swapped; in short words only the latter. `known` words are never changed."""
 
     def __init__(self, vocabulary: Iterable[str], known: Iterable[str]) -> None:
         self._vocabulary = {word for word in vocabulary if len(word) >= 3 and word.isalpha()}
@@ -170,8 +170,8 @@ class Slips:
             for rest in _one_left_out(word):
                 self._by_rest.setdefault(rest, set()).add(word)
 
-    def meant(self, token: str) -> str:
-        """`token`, or the word it is a slip of."""
+    def corrected(self, token: str) -> str:
+        """`token`, or the word that it is a slip of."""
         if not 3 <= len(token) <= MAX_SLIP_CHARS or token in self._known or not token.isalpha():
             return token
         rests = _one_left_out(token)
@@ -185,7 +185,7 @@ def _one_left_out(word: str) -> set[str]:
 
 
 def _one_slip(token: str, word: str) -> bool:
-    """Is `token` what a slip makes of `word`?"""
+    """Is `token` one slip away from `word`?"""
     if len(token) == len(word):
         wrong = [at for at in range(len(word)) if token[at] != word[at]]
         if len(wrong) == 2 and wrong[1] == wrong[0] + 1:

@@ -1,21 +1,59 @@
-"""How it is said: one line a memory, cited, cut at what matches, inside a frame it cannot leave.
+"""The text of a surfacing: one cited line for each memory, cut around the match, inside a frame.
 
-Surfaced text is data. The frame says so in one neutral sentence, and whatever could pass for the
-frame, move the cursor or turn the text around is made harmless (DESIGN 4.12).
+Surfaced text is data, and the frame says so in one neutral sentence. Text that could imitate the
+frame, move the cursor or reverse the line is escaped.
 """
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from upwell.ground.names import memory_uri
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
-from upwell.ground.types import Door, Hit, Intent, Memory, Trust
-from upwell.memory.quote import quoted
-from upwell.surface.frame import REMINDER, TAG, harmless, harmless_line
-from upwell.surface.options import Options
+from upwell.ground.types.cue import Door
+from upwell.ground.types.memory import Hit, Memory, Trust
+from upwell.ground.types.surfacing import Intent
+from upwell.ground.uris import memory_uri
+from upwell.memory.documents.quote import quoted
+from upwell.memory.documents.sections.passage import GOVERNING
+from upwell.memory.documents.sections.search import PASSAGE
+from upwell.surface.options import InjectionMode, Options
+
+PASSAGE_CHARS = 700
+"""A passage and its headings."""
+TAG = "upwell-memories"
+REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
+_OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
+"""Tags with two-part names, which could imitate the end of our frame or the start of another."""
+_SPACE = re.compile(r"\s+")
+_KEPT_CONTROLS = "\n\t"
+
+
+def harmless(text: str) -> str:
+    """`text` with nothing that acts on a terminal or a reader: control, bidi, zero-width and
+    private characters become spaces or visible escapes, and tags like our frame's are escaped."""
+    if text.isascii() and text.isprintable():
+        return _OWN_TAG.sub("\\\\u003c", text)
+    visible = "".join(
+        char
+        if char in _KEPT_CONTROLS
+        or (unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") and char not in "＜＞﹤﹥")
+        else _visible(char)
+        for char in text
+    )
+    return _OWN_TAG.sub("\\\\u003c", visible)
+
+
+def harmless_line(text: str) -> str:
+    """`text` as one line, made harmless."""
+    return harmless(_SPACE.sub(" ", text)).strip()
+
+
+def _visible(char: str) -> str:
+    return " " if char in "\r\x0b\x0c\x85" else f"\\u{ord(char):04x}"
+
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"
 DIGEST_HEADING = "## Relevant prior context"
@@ -23,22 +61,24 @@ MAX_READ_CHARS = 20_000
 AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 LEAST_PREVIEW_CHARS = 20
-"""A shorter stretch of a memory says nothing."""
+"""A shorter excerpt would not be understood."""
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """How much one door may say. All limits apply; the smallest wins."""
+    """How much one door may say. All limits apply; the smallest decides."""
 
     chars: int
     tokens: int
     items: int
     preview_chars: int
+    passage_chars: int = 0
+    """A passage of documentation is shown whole up to this, with what governs it."""
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
-    """The limits of a door (DESIGN 4.3). At prompts, intent decides how much may be said."""
+    """The limits of a door. At prompts they depend on the confidence of the intent."""
     surface, context = options.surface, options.memory_context
     if door == Door.ASK:
         return Profile(
@@ -53,6 +93,7 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
             tokens=surface.max_tokens,
             items=min(surface.tool_count, surface.max_count),
             preview_chars=max(80, surface.max_injection_chars // max(1, surface.tool_count) - 120),
+            passage_chars=PASSAGE_CHARS,
         )
     allowed = 5 if intent.confidence < 0.5 else 10 if intent.confidence < 0.8 else surface.max_count
     return Profile(
@@ -60,6 +101,7 @@ def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
         tokens=surface.max_tokens,
         items=min(allowed, surface.max_count),
         preview_chars=max(LEAST_PREVIEW_CHARS, surface.preview_chars),
+        passage_chars=PASSAGE_CHARS,
     )
 
 
@@ -75,7 +117,7 @@ def citation(memory: Memory) -> str:
 
 
 def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
-    """One line of at most `limit` characters: the whole text, or the stretch that matches."""
+    """One line of at most `limit` characters: the whole text, or the part that matches best."""
     line = harmless_line(text[:MAX_READ_CHARS])
     if len(line) <= limit:
         return line
@@ -86,11 +128,11 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
 
 
 def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
-    """Where a window of `width` holds most of the query's words; the beginning on ties."""
-    wanted = set(informative(term for text in query_texts for term in terms(text)))
+    """The start of the window of `width` with most distinct query words; the first on ties."""
+    query_terms = set(informative(term for text in query_texts for term in terms(text)))
     places = [match.start() for match in re.finditer(r"\w+", line)]
-    spoken = [(at, _stemmed(line[at : at + 40], wanted)) for at in places]
-    marks = [(at, term) for at, term in spoken if term]
+    terms_at = [(at, _term_at(line[at : at + 40], query_terms)) for at in places]
+    marks = [(at, term) for at, term in terms_at if term]
     best, best_count = 0, len({term for at, term in marks if at < width})
     inside: Counter[str] = Counter()
     left = right = 0
@@ -108,31 +150,44 @@ def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
     return best if best < len(line) - width else max(0, len(line) - width)
 
 
-def _stemmed(ahead: str, wanted: set[str]) -> str:
+def _term_at(ahead: str, query_terms: set[str]) -> str:
+    """The query term that the first word of `ahead` begins like, or ""."""
     word = next(iter(terms(ahead[:40])), "")
-    return next((term for term in wanted if word[:5] == term[:5]), "")
+    return next((term for term in query_terms if word[:5] == term[:5]), "")
 
 
 def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> str:
-    """The digest of seed 003, byte for byte: a heading and one `- [citation] text` a memory."""
+    """The digest: a heading, and `- [citation] text` for each memory."""
     if not hits:
         return EMPTY_DIGEST
-    return "\n".join([DIGEST_HEADING, *_lines(hits, query_texts, profile)])
+    bare = [_without_heading(hit) for hit in hits]
+    return "\n".join([DIGEST_HEADING, *_lines(bare, query_texts, profile)])
+
+
+def _without_heading(hit: Hit) -> Hit:
+    """A passage of a document without the headings in front of it, unless they turn its meaning
+    round (`Do not:`): a digest has the words of the file."""
+    heading, newline, text = hit.memory.text.partition("\n")
+    if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
+        return hit
+    if GOVERNING.search(heading):
+        return hit
+    return replace(hit, memory=replace(hit.memory, text=text))
 
 
 def block(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, surfacing_id: str
 ) -> str:
-    """The fenced block of automatic doors. It carries the surfacing's id for feedback."""
+    """The fenced block of automatic doors, with the surfacing's id for feedback."""
     lines = _lines(hits, query_texts, profile)
     return "\n".join([f'<{TAG} id="{surfacing_id}">', REMINDER, *lines, f"</{TAG}>"])
 
 
 def beneath(lines: Sequence[str], surfacing_id: str, text: str = "") -> str:
-    """More lines at the end of the block `text`; a block of their own where there is none."""
+    """The block `text` with more lines at its end; without `text`, a new block."""
     end = f"</{TAG}>"
-    begun = text.removesuffix(end) or f'<{TAG} id="{surfacing_id}">\n{REMINDER}\n'
-    return "\n".join([begun.rstrip("\n"), *lines, end])
+    opened = text.removesuffix(end) or f'<{TAG} id="{surfacing_id}">\n{REMINDER}\n'
+    return "\n".join([opened.rstrip("\n"), *lines, end])
 
 
 def lines_of(text: str) -> list[str]:
@@ -145,10 +200,13 @@ def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 
 
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
-    """One memory as one line: cited, cut at what matches."""
+    """One memory as one line: its citation, and its text cut around the match."""
     memory = hit.memory
-    said = quoted(memory.text, hit.matched) if memory.lines else memory.text
-    shown = preview(said, query_texts, profile.preview_chars)
+    if PASSAGE in hit.signals:
+        shown = preview(memory.text, query_texts, max(profile.preview_chars, profile.passage_chars))
+    else:
+        text = quoted(memory.text, hit.matched) if memory.lines else memory.text
+        shown = preview(text, query_texts, profile.preview_chars)
     cited = citation(memory)
     cut = shown.endswith("…") or shown.startswith("…")
     link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
@@ -159,16 +217,31 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
 def fitting(
     hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile, frame_chars: int
 ) -> list[Hit]:
-    """As many of the best `hits` as the profile lets pass, frame and citations counted."""
-    chars, tokens, kept = frame_chars, 0, list[Hit]()
+    """The best `hits` that fit the profile together, with their frame and citations."""
+    chars, tokens, fitting_hits = frame_chars, 0, list[Hit]()
     for hit in hits[: profile.items]:
         line = entry(hit, query_texts, profile)
         chars += len(line) + 1
         tokens += count(line) + 1
         if chars > profile.chars or tokens > profile.tokens:
             break
-        kept.append(hit)
-    return kept
+        fitting_hits.append(hit)
+    return fitting_hits
 
 
 FRAME_CHARS = len(f'<{TAG} id="s_0123456789ab">\n{REMINDER}\n</{TAG}>')
+
+
+SECTION_HEADING = "## Relevant memories\n\n"
+
+
+def place[Block](blocks: Sequence[Block], memories: Block, mode: InjectionMode) -> list[Block]:
+    """`blocks`, in their order, with the block of memories before or after them."""
+    if mode is InjectionMode.PREPEND:
+        return [memories, *blocks]
+    return [*blocks, memories]
+
+
+def worded(text: str, mode: InjectionMode) -> str:
+    """The text of the block of memories, with a heading in `section` mode."""
+    return SECTION_HEADING + text if mode is InjectionMode.SECTION else text

@@ -1,1 +1,1 @@
-"""Our own MCP tools: reading on, and remembering on purpose."""
+"""upwell's own MCP tools: reading originals on, searching and writing memories, feedback."""

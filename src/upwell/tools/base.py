@@ -1,11 +1,11 @@
-"""What one of our tools is, and the box they come in."""
+"""The shape of upwell's own tools, and the box that lists and calls them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.ground.errors import UpwellError, UsageError
-from upwell.ground.types import Reply
+from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import dumps
 
 Result = Mapping[str, Any]
@@ -16,7 +16,8 @@ WRITES = {"readOnlyHint": False, "destructiveHint": False, "openWorldHint": Fals
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool of ours. `run` takes the arguments and the session, and gives an MCP result."""
+    """One of upwell's tools. `run` takes the arguments and the session, and returns an MCP
+    result."""
 
     name: str
     description: str
@@ -40,7 +41,7 @@ class Tool:
 
 
 class Toolbox:
-    """Our tools by name. What a tool raises becomes a result that says what to do."""
+    """Tools by name. An error of a tool becomes an error result with its hint."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
         self._tools = {tool.name: tool for tool in tools}
@@ -61,7 +62,7 @@ class Toolbox:
         tool = self._tools.get(name)
         if tool is None:
             raise UsageError(
-                f"{name} is not open to you", hint="the owner of this home says to whom"
+                f"{name} is not available to you", hint="the owner of this home grants access"
             )
         return tool
 
@@ -83,10 +84,10 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _check(tool: Tool, args: Mapping[str, Any]) -> None:
-    """Arguments against the tool's own schema, as far as that goes.
+    """Check arguments against the tool's own schema: names, types, choices.
 
     Raises:
-        UsageError: names the argument and what it should be.
+        UsageError: an argument is missing, unknown or of the wrong type.
     """
     for name in tool.required:
         if name not in args:

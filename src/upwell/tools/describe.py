@@ -1,4 +1,4 @@
-"""What a tool is in full, where the list of tools says one line of each."""
+"""Full definitions of tools, where the list shows one line of each."""
 
 import asyncio
 import difflib
@@ -10,10 +10,10 @@ from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 
 
 class Definitions(Protocol):
-    """Every tool of every server, by its name in front."""
+    """The tools of all servers, by their public names."""
 
     def named(self, names: Sequence[str]) -> tuple[Mapping[str, str], list[str]]:
-        """Definitions as JSON by name, and the names that no tool has."""
+        """Definitions as JSON by name, and the names that belong to no tool."""
         ...
 
     def search(self, query: str) -> Mapping[str, str]:
@@ -36,19 +36,19 @@ def describe_tool(definitions: Definitions) -> Tool:
         if query:
             found = {**found, **await asyncio.to_thread(definitions.search, query)}
         if not found:
-            raise UsageError(f"no tool speaks of {query!r}", hint="try other words")
+            raise UsageError(f"no tool matches {query!r}", hint="try other words")
         return text_result("\n".join(found.values()))
 
     return Tool(
         name="describe_tools",
         description=(
-            "The whole description and input schema of tools, by their names or by what they are "
-            "for. The list of tools is long, so it says one line of each and only names plain "
-            "arguments: ask here before you call a tool whose arguments are not plain."
+            "The full descriptions and input schemas of tools, by name or by purpose. The list of "
+            "tools is long, so it shows one line for each tool and details only simple arguments: "
+            "look here before calling a tool with other arguments."
         ),
         properties={
             "names": {"type": "array", "items": {"type": "string"}},
-            "query": {"type": "string", "description": "What a tool should do."},
+            "query": {"type": "string", "description": "The purpose of the tool, in a few words."},
         },
         annotations=READ_ONLY,
         run=run,
@@ -56,6 +56,6 @@ def describe_tool(definitions: Definitions) -> Tool:
 
 
 def _unknown(unknown: Sequence[str], names: Sequence[str]) -> UsageError:
-    near = [name for one in unknown for name in difflib.get_close_matches(one, names, n=2)]
-    hint = f"there is {', '.join(near)}" if near else "search with a query"
+    near = [name for word in unknown for name in difflib.get_close_matches(word, names, n=2)]
+    hint = f"did you mean {' or '.join(near)}?" if near else "search with a query"
     return UsageError(f"no tool is called {', '.join(unknown[:5])}", hint=hint)

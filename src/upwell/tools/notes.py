@@ -1,6 +1,6 @@
-"""Short-term notes: `add_memory`, `search_memory`, `delete_memory` (seed 001).
+"""Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
 
-Status lines ("STM entry added") come only when the user asked for them; data and ids always do.
+Status lines ("STM entry added") appear only if the user asked for them; data and ids always do.
 """
 
 import asyncio
@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from upwell.ground.errors import UsageError
-from upwell.ground.text.times import iso
-from upwell.ground.types import Trust
-from upwell.memory.origins import Origin
-from upwell.memory.stm import Entry, ShortTerm
+from upwell.ground.text.format import iso
+from upwell.ground.types.memory import Trust
+from upwell.memory.notes.file import Origin
+from upwell.memory.notes.stm import Entry, ShortTerm
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
 
@@ -21,22 +21,22 @@ NOTHING_FOUND = "No matching STM entries found"
 
 
 def add_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
-    """`add_memory(content)`: keep a note. It belongs to the project, and an agent stands behind
-    it: that is said wherever it is shown."""
+    """`add_memory(content)`: store a note. It belongs to the project, and carries the label of an
+    agent's note wherever it appears."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
         entry, rules = await asyncio.to_thread(notes.add, args["content"], origin)
-        said = [entry.id]
-        said += [f"a secret was masked before it was kept ({rule})" for rule in rules]
-        return _result(notes, said, ADDED if status else "")
+        lines = [entry.id]
+        lines += [f"a secret was masked before it was stored ({rule})" for rule in rules]
+        return _result(notes, lines, ADDED if status else "")
 
     return Tool(
         name="add_memory",
         description=(
-            "Keep a short note for later work: a decision and its reason, a pitfall, a "
-            "preference. One thing a note, understandable by itself, naming the files it is "
-            "about. Gives its id. A note that nobody looks at is forgotten after "
+            "Store a short note for later work: a decision and its reason, a pitfall, a "
+            "preference. One subject per note, understandable by itself, naming the files "
+            "concerned. Returns its id. A note that nobody reads expires after "
             f"{notes.options.retention_days} days."
         ),
         properties={"content": {"type": "string"}},
@@ -50,25 +50,24 @@ def search_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
     """`search_memory(query?, id?, date?)`: at most three notes, whole."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        wanted = {name: args.get(name) for name in ("query", "id", "date")}
-        found = await asyncio.to_thread(lambda: notes.search(**wanted, project=project))
+        filters = {name: args.get(name) for name in ("query", "id", "date")}
+        found = await asyncio.to_thread(lambda: notes.search(**filters, project=project))
         shown = dumps(described(found)).decode()
         return _result(notes, [shown], NOTHING_FOUND if status and not found else "")
 
     return Tool(
         name="search_memory",
         description=(
-            "Look into the short notes of earlier work, when something is needed to understand "
-            "what is going on or to answer. Give a query of descriptive keywords, or the id of a "
-            "note, or the day it was made; what is given all applies. Gives the "
-            f"{notes.options.most} that fit best, whole: most occurrences first, then newest. "
-            "What is found stays; a note "
-            f"that nobody finds is forgotten after {notes.options.retention_days} days."
+            "Search the short notes of earlier work, when context is missing to understand the "
+            "task or to answer. Pass descriptive keywords, the id of a note, or the day of its "
+            f"creation; several conditions combine. Returns the {notes.options.most} best notes "
+            "in full: most occurrences first, then newest. A note that is found stays; one that "
+            f"nobody finds expires after {notes.options.retention_days} days."
         ),
         properties={
-            "query": {"type": "string", "description": "Keywords that the note contains."},
+            "query": {"type": "string", "description": "Keywords in the note."},
             "id": {"type": "string"},
-            "date": {"type": "string", "description": "The day it was made, UTC: YYYY-MM-DD."},
+            "date": {"type": "string", "description": "Day of creation in UTC, YYYY-MM-DD."},
         },
         annotations=READ_ONLY,
         run=run,
@@ -79,16 +78,16 @@ def delete_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
     """`delete_memory(id)`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        wanted = args["id"].strip()
-        if not await asyncio.to_thread(lambda: notes.delete(wanted, project=project)):
-            raise UsageError(f"no note has the id {wanted!r}", hint="search_memory finds ids")
-        return _result(notes, [wanted], DELETED if status else "")
+        note_id = args["id"].strip()
+        if not await asyncio.to_thread(lambda: notes.delete(note_id, project=project)):
+            raise UsageError(f"no note has the id {note_id!r}", hint="search_memory finds ids")
+        return _result(notes, [note_id], DELETED if status else "")
 
     return Tool(
         name="delete_memory",
         description=(
-            "Delete a short note by its id, when it is wrong or has served. Notes that nobody "
-            f"looks at go by themselves after {notes.options.retention_days} days."
+            "Delete a short note by its id, when it is wrong or no longer needed. Notes that "
+            f"nobody reads expire by themselves after {notes.options.retention_days} days."
         ),
         properties={"id": {"type": "string"}},
         required=("id",),
@@ -111,10 +110,10 @@ def described(entries: Sequence[Entry]) -> list[dict[str, str | None]]:
 
 
 def moved(notes: ShortTerm) -> str:
-    """What became of a file that could not be read; said once, "" otherwise."""
+    """A notice, given once, that `stm.json` could not be read and was moved aside; or ""."""
     aside = notes.file.take_report()
-    return f"stm.json could not be read; it was moved to {aside} and notes start anew" * bool(aside)
+    return f"stm.json could not be read; it was moved to {aside}, and a new one began" * bool(aside)
 
 
-def _result(notes: ShortTerm, said: Sequence[str], status: str) -> Result:
-    return text_result("\n".join(said), *filter(None, (moved(notes), status)))
+def _result(notes: ShortTerm, lines: Sequence[str], status: str) -> Result:
+    return text_result("\n".join(lines), *filter(None, (moved(notes), status)))

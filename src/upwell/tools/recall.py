@@ -1,19 +1,20 @@
-"""Asking on purpose: `memory_context`, `memory_search`, `memory_get` (seed 003), and `remember`."""
+"""Explicit recall: `memory_context`, `memory_search`, `memory_get`."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from upwell.ground.errors import UsageError
-from upwell.ground.names import MEMORY_URI
-from upwell.ground.names import memory_id as id_in
-from upwell.ground.principal import OWNER, Principal
 from upwell.ground.project import is_seen
-from upwell.ground.text.times import iso
-from upwell.ground.types import Cue, Door, Hit, Memory, Skip, SkipReason, Surfacing
-from upwell.memory.successors import SUPERSEDED
-from upwell.surface.frame import harmless
-from upwell.surface.render import EMPTY_DIGEST, citation, preview
+from upwell.ground.text.format import iso
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Found, Hit, Memory
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.ground.uris import MEMORY_URI
+from upwell.ground.uris import memory_id as id_in
+from upwell.memory.ranking.judge import SUPERSEDED
+from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps
 
@@ -24,43 +25,43 @@ DEFAULT_LINES = 50
 MAX_READ_CHARS = 16_000
 _IDS = (MEMORY_URI, "stm:")
 _CITED_LINES = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?$")
-NOTHING_IS_SEARCHED = "memory_context is switched off (memory_context.enabled = false)"
+SWITCHED_OFF = "memory_context is turned off (memory_context.enabled = false)"
 
 
 class Memories(Protocol):
     """The part of the library that our tools and resources use."""
 
-    async def search(
+    async def find(
         self,
         text: str,
         *,
         limit: int = 10,
         project: str | None = None,
         namespaces: Sequence[str] = (),
-    ) -> list[Hit]: ...
+    ) -> Found: ...
 
     async def get(self, memory_id: str) -> Memory | None: ...
 
 
 Surface = Callable[[Cue], Awaitable[Surfacing | Skip]]
 Document = Callable[[str, str | None, Sequence[str]], Awaitable[Sequence[str]]]
-"""The lines of an imported document, by its path in citations, as a project and these namespaces
-see it."""
+"""The lines of an imported document, by its path in citations, and the project and namespaces of
+the reader."""
 
 
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: what is known that bears on a message. The digest has the
-    seed's bytes; what was searched without stands in blocks behind it."""
+    """`memory_context(message, format?)`: the memories that bear on a message. The digest has the
+    seed's bytes; places that could not take part are named in blocks after it."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
-            return text_result(NOTHING_IS_SEARCHED)
-        asked = Cue(
+            return text_result(SWITCHED_OFF)
+        cue = Cue(
             door=Door.ASK, text=args["message"], session=session, cwd=cwd, principal=principal
         )
-        outcome = await surface(asked)
+        outcome = await surface(cue)
         meta = {"surfacing_id": outcome.id} if isinstance(outcome, Surfacing) else None
         if args.get("format", "digest") == "json":
             return text_result(dumps(described(outcome)).decode(), meta=meta)
@@ -70,8 +71,8 @@ def context_tool(
     return Tool(
         name="memory_context",
         description=(
-            "What earlier work knows about a message. Call it at the start of a turn with the "
-            "user's message as it is; it answers at once when there is nothing. For a precise "
+            "Context from earlier work for a message. Call it at the start of a turn with the "
+            "user's message, unchanged; it returns at once when there is none. For a precise "
             "query use memory_search."
         ),
         properties={
@@ -84,41 +85,36 @@ def context_tool(
     )
 
 
-def search_tool(
-    memories: Memories,
-    project: str | None,
-    missing: Callable[[], Sequence[str]] = lambda: (),
-    principal: Principal = OWNER,
-) -> Tool:
-    """`memory_search(query, max_results?)`; `missing` says which places the search just made did
-    without, and why."""
+def search_tool(memories: Memories, project: str | None, principal: Principal = OWNER) -> Tool:
+    """`memory_search(query, max_results?)`; the answer names the places that could not take
+    part."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         query = args["query"].strip()
         if not query:
-            raise UsageError("memory_search needs a query that is not empty")
+            raise UsageError("memory_search needs a non-empty query")
         limit = min(args.get("max_results", DEFAULT_RESULTS), MAX_RESULTS)
         if limit < 1:
-            raise UsageError(f"max_results is {limit}: nothing can be found", hint="give 1 or more")
-        hits = await memories.search(
+            raise UsageError(f"max_results is {limit}", hint="pass 1 or more")
+        found = await memories.find(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
-        without = _without(missing())
-        if not hits:
+        without = _without(found.missing)
+        if not found.hits:
             nothing = f"Nothing is remembered about {query!r}."
             return text_result("\n".join([nothing, *without]))
         lines = [
             f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
-            for hit in hits
+            for hit in found.hits
         ]
         return text_result("\n---\n".join([*lines, *without]))
 
     return Tool(
         name="memory_search",
         description=(
-            "Search what is remembered, imported documents included, for a precise query. Gives "
-            "citations and snippets; memory_get reads on from a citation."
+            "Search memories and imported documents for a precise query. Returns citations and "
+            "snippets; memory_get reads on from a citation."
         ),
         properties={
             "query": {"type": "string"},
@@ -137,14 +133,14 @@ def get_tool(
     opened: Callable[[str, str], None] = lambda session, memory_id: None,
     principal: Principal = OWNER,
 ) -> Tool:
-    """`memory_get(path, from?, lines?)`: lines of an imported document (seed 003); or the full
-    text of one memory, by its id; `opened` hears which session asked for which."""
+    """`memory_get(path, from?, lines?)`: lines of an imported document, or the full
+    text of one memory by its id. `opened` receives the session and the id of that memory."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        wanted = args.get("path") or args.get("id")
-        if not wanted:
-            raise UsageError("memory_get needs a path or an id", hint="memory_search gives both")
-        path, first, count = _asked(wanted.strip("[] "), args)
+        citation = args.get("path") or args.get("id")
+        if not citation:
+            raise UsageError("memory_get needs a path or an id", hint="memory_search returns both")
+        path, first, count = _span(citation.strip("[] "), args)
         if "path" not in args or path.startswith(_IDS):
             text = await _full_text(id_in(path))
             opened(session, id_in(path))
@@ -164,13 +160,16 @@ def get_tool(
     return Tool(
         name="memory_get",
         description=(
-            "Lines of a document, by the path that a citation names ([path#L3-L5]); or the full "
-            "text of a memory, by its id or its upwell://memory/… address."
+            "Lines of a document, by the path in a citation ([path#L3-L5]); or the full text of a "
+            "memory, by its id or its upwell://memory/… address."
         ),
         properties={
             "path": {"type": "string", "description": "As cited, with or without #L3-L5."},
-            "from": {"type": "integer", "description": "The first line, from 1."},
-            "lines": {"type": "integer", "description": f"How many; {DEFAULT_LINES} after from."},
+            "from": {"type": "integer", "description": "The first line, counted from 1."},
+            "lines": {
+                "type": "integer",
+                "description": f"Number of lines; default {DEFAULT_LINES} after from.",
+            },
             "id": {"type": "string", "description": "A memory instead of a document."},
         },
         annotations=READ_ONLY,
@@ -181,7 +180,7 @@ def get_tool(
 async def seen(
     memories: Memories, memory_id: str, project: str | None, principal: Principal
 ) -> Memory | None:
-    """The memory of this id, where this project and principal may see it."""
+    """The memory with this id, if this project and principal may see it."""
     memory = await memories.get(memory_id)
     if memory is None or not principal.sees(memory.namespace):
         return None
@@ -196,41 +195,41 @@ def _mark(hit: Hit) -> str:
     return ", superseded by a newer one" if hit.signals.get(SUPERSEDED) else ""
 
 
-def _asked(wanted: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
-    """The path, the first line and how many. What the arguments say wins over the citation."""
-    cited = _CITED_LINES.search(wanted)
+def _span(citation: str, args: Mapping[str, Any]) -> tuple[str, int | None, int | None]:
+    """The path, the first line and the number of lines. Arguments override the citation."""
+    cited = _CITED_LINES.search(citation)
     first, count = args.get("from"), args.get("lines")
     if cited and first is None:
         first = int(cited.group(1))
         count = count or int(cited.group(2) or first) - first + 1
-    return wanted[: cited.start()] if cited else wanted, first, count
+    return citation[: cited.start()] if cited else citation, first, count
 
 
 def numbered(path: str, rows: Sequence[str], first: int | None, count: int | None) -> str:
-    """Lines with their numbers, as many as were asked for and as fit into one answer.
+    """The requested lines with their numbers, as many as fit into one answer.
 
     Raises:
-        UsageError: the document ends before.
+        UsageError: the document ends before the first line.
     """
     start = max(1, first or 1)
     if start > len(rows):
-        raise UsageError(f"{path} has {len(rows)} lines, line {start} is not there")
-    asked = count if count is not None else len(rows) if first is None else DEFAULT_LINES
-    last = min(len(rows), start + max(1, asked) - 1)
+        raise UsageError(f"{path} has only {len(rows)} lines; there is no line {start}")
+    requested = count if count is not None else len(rows) if first is None else DEFAULT_LINES
+    last = min(len(rows), start + max(1, requested) - 1)
     shown: list[str] = [f"## {path}"]
     size = 0
     for number in range(start, last + 1):
         row = harmless(rows[number - 1])
         size += len(row) + 8
         if size > MAX_READ_CHARS and number > start:
-            shown.append(f"… {len(rows)} lines in all; from={number} reads on")
+            shown.append(f"… {len(rows)} lines in total; continue with from={number}")
             break
         shown.append(f"{number}\t{row[:MAX_READ_CHARS]}")
     return "\n".join(shown)
 
 
 def described(outcome: Surfacing | Skip) -> dict[str, Any]:
-    """The JSON of seed 003: entries and the queries that ran."""
+    """An outcome as JSON, with its entries and the queries that ran."""
     body: dict[str, Any] = {
         "applicable": not (
             isinstance(outcome, Skip) and outcome.reason is SkipReason.NOT_APPLICABLE
@@ -260,7 +259,7 @@ def described(outcome: Surfacing | Skip) -> dict[str, Any]:
 
 
 def entry(hit: Hit) -> dict[str, Any]:
-    """One hit as JSON, as `recall --json` and `memory_context` give it."""
+    """One hit as JSON, for `recall --json` and `memory_context`."""
     memory = hit.memory
     return {
         "id": memory.id,

@@ -1,6 +1,7 @@
-"""Our own MCP resources (seed 004): topics, searches and memories under `upwell://` addresses.
+"""upwell's own MCP resources: topics, searches and memories at `upwell://` addresses.
 
-What one project may not see is not there. Every address that stands in an answer can be read.
+Memories that the reader's project may not see do not exist here. Every address in an answer can be
+read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,11 +9,11 @@ from typing import Any, Protocol
 from urllib.parse import unquote_plus
 
 from upwell.ground.errors import UsageError
-from upwell.ground.names import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
-from upwell.ground.principal import OWNER, Principal
-from upwell.ground.text.times import iso
-from upwell.ground.types import Memory
-from upwell.memory.successors import SUPERSEDED
+from upwell.ground.text.format import iso
+from upwell.ground.types.memory import Memory
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.uris import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
+from upwell.memory.ranking.judge import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
 from upwell.tools.recall import Memories, seen
@@ -39,7 +40,7 @@ class Topical(Protocol):
 
 
 class Resources:
-    """Lists and reads our resources as one project and one principal see them."""
+    """Lists and reads the resources that one project and one principal may see."""
 
     def __init__(
         self,
@@ -59,8 +60,8 @@ class Resources:
             {
                 "uri": TOPICS_URI,
                 "name": "topics",
-                "title": "Topics of the memory",
-                "description": "What is remembered here, by topic, with how much of each.",
+                "title": "Memory topics",
+                "description": "The topics of the memories here, with the number of each.",
                 "mimeType": JSON,
             }
         ]
@@ -75,9 +76,9 @@ class Resources:
                 "mimeType": JSON,
             }
             for prefix, variable, name, description in (
-                (f"{TOPICS_URI}/", "topic", "topic", "The memories that have a topic."),
+                (f"{TOPICS_URI}/", "topic", "topic", "The memories with a topic."),
                 (SEARCH_URI, "query", "search", "The memories that bear on a query."),
-                (MEMORY_URI, "id", "memory", "One memory, whole."),
+                (MEMORY_URI, "id", "memory", "One memory in full."),
             )
         ]
 
@@ -85,7 +86,7 @@ class Resources:
         """The contents of a resource.
 
         Raises:
-            UsageError: there is none under this address.
+            UsageError: there is no resource at this address.
             UpwellError: the memory failed.
         """
         if uri == TOPICS_URI:
@@ -97,7 +98,7 @@ class Resources:
         elif uri.startswith(MEMORY_URI):
             body = await self._memory(memory_id(uri))
         else:
-            raise UsageError(f"no resource {uri!r}", hint=f"{TOPICS_URI} is one")
+            raise UsageError(f"no resource {uri!r}", hint=f"{TOPICS_URI} lists the topics")
         return [{"uri": uri, "mimeType": JSON, "text": dumps(body).decode()}]
 
     async def _all_topics(self) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Resources:
         ids = await self._topics.about(topic, self._project, self._principal.namespaces)
         if not ids:
             raise UsageError(f"no topic {topic!r}", hint=f"{TOPICS_URI} lists them")
-        found = [await self._memories.get(one) for one in ids[:MOST_MEMORIES]]
+        found = [await self._memories.get(memory_id) for memory_id in ids[:MOST_MEMORIES]]
         memories = [brief(memory) for memory in found if memory is not None]
         namespaces = sorted({memory["namespace"] for memory in memories})
         return {
@@ -122,7 +123,7 @@ class Resources:
     async def _search(self, query: str) -> dict[str, Any]:
         if not query:
             raise UsageError("a search needs a query", hint=f"{SEARCH_URI}words%20to%20find")
-        hits = await self._memories.search(
+        found = await self._memories.find(
             query,
             limit=SEARCH_LIMIT,
             project=self._project,
@@ -134,14 +135,14 @@ class Resources:
                 "score": round(hit.score, 4),
                 "superseded": bool(hit.signals.get(SUPERSEDED)),
             }
-            for hit in hits
+            for hit in found.hits
         ]
-        return {"query": query, "count": len(hits), "memories": memories}
+        return {"query": query, "count": len(found.hits), "memories": memories}
 
-    async def _memory(self, wanted: str) -> dict[str, Any]:
-        memory = await seen(self._memories, wanted, self._project, self._principal)
+    async def _memory(self, memory_id: str) -> dict[str, Any]:
+        memory = await seen(self._memories, memory_id, self._project, self._principal)
         if memory is None:
-            raise UsageError(f"no memory {wanted!r}", hint="it may have been forgotten")
+            raise UsageError(f"no memory {memory_id!r}", hint="it may have been deleted")
         return {
             "id": memory.id,
             "text": memory.text,
@@ -163,7 +164,7 @@ class Resources:
 
 
 def described(topic: Topic) -> dict[str, Any]:
-    """A topic as JSON, with the address that reads it."""
+    """A topic as JSON, with its address."""
     return {
         "name": topic.name,
         "memory_count": topic.memory_count,
@@ -173,7 +174,7 @@ def described(topic: Topic) -> dict[str, Any]:
 
 
 def brief(memory: Memory, query: str = "") -> dict[str, Any]:
-    """A memory in a list: what it begins with or where it matches, and the address of the whole."""
+    """A memory as JSON in a list: a preview of its start or of the match, and its address."""
     return {
         "id": memory.id,
         "namespace": memory.namespace,

@@ -1,1 +1,1 @@
-"""What upwell did, counted: decisions, what became of them, what was saved."""
+"""Usage statistics: decisions, their results, and the tokens saved."""

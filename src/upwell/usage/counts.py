@@ -1,7 +1,7 @@
-"""Small durable counters: one increment in memory for each event, brought to the shelf in batches.
+"""Small durable counters: one increment in memory for each event, written in batches.
 
-A counter belongs to a day (UTC), says what happened (`event`), at which `door`, beside which
-`tool`, and in which `kind`: ("2026-04-09", "decision", "tool", "fs__read", "repeated").
+A counter has a day (UTC), an `event`, a `door`, a `tool` and a `kind`:
+("2026-04-09", "decision", "tool", "fs__read", "repeated").
 """
 
 from collections import Counter
@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
-from upwell.ground.shelf import Shelf
 from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
 
-KIND = "count"
-KEPT_DAYS = 90
-_BETWEEN = "\t"
+RETENTION_DAYS = 90
+_SEPARATOR = "\t"
 
 
 class Event(StrEnum):
-    """What is counted."""
+    """The events that are counted."""
 
     DECISION = "decision"
     """`kind` is `surfaced` or the reason for silence."""
@@ -38,7 +37,7 @@ class Event(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How often something happened on one day."""
+    """The number of times that an event happened on one day."""
 
     day: str
     event: Event
@@ -49,46 +48,46 @@ class Count:
 
 
 class Counts:
-    """The counters of this process, and those on the shelf."""
+    """The counters of this process, and the stored ones."""
 
-    def __init__(self, shelf: Shelf, clock: Clock = SYSTEM_CLOCK) -> None:
-        self._shelf = shelf
+    def __init__(self, ttl_store: TtlStore, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._ttl_store = ttl_store
         self._clock = clock
         self._pending: Counter[tuple[str, ...]] = Counter()
 
     def add(self, event: Event, kind: str, *, door: str = "", tool: str = "", by: int = 1) -> None:
-        """Count. Nothing is written yet."""
+        """Count an event; `flush` writes it."""
         self._pending[(event, _plain(door), _plain(tool), kind)] += by
 
     async def flush(self) -> None:
-        """Bring what is pending to the shelf; a shelf that fails costs these counts, no more."""
+        """Write pending counts; a store that fails costs only these counts."""
         pending, self._pending = self._pending, Counter()
         if not pending:
             return
         today = _day(self._clock.now())
-        numbers = {_BETWEEN.join((today, *name)): number for name, number in pending.items()}
+        numbers = {_SEPARATOR.join((today, *name)): number for name, number in pending.items()}
         try:
-            await self._shelf.incr(KIND, numbers, ttl_seconds=KEPT_DAYS * 86_400.0)
+            await self._ttl_store.incr(Kind.COUNT, numbers, ttl_seconds=RETENTION_DAYS * 86_400.0)
         except StoreError as error:
-            LOG.warning("counts were not kept: %s", error)
+            LOG.warning("counts were not stored: %s", error)
 
     async def since(self, days: int) -> list[Count]:
-        """Everything that was counted in the last `days` days, today included.
+        """All counts of the last `days` days, including today.
 
         Raises:
-            StoreError: the shelf cannot be read.
+            StoreError: the store cannot be read.
         """
         first = _day(self._clock.now() - (days - 1) * timedelta(days=1).total_seconds())
-        found: list[Count] = []
-        for item in await self._shelf.scan(KIND):
-            day, event, door, tool, kind = item.key.split(_BETWEEN)
+        counts: list[Count] = []
+        for item in await self._ttl_store.scan(Kind.COUNT):
+            day, event, door, tool, kind = item.key.split(_SEPARATOR)
             if day >= first:
-                found.append(Count(day, Event(event), door, tool, kind, item.number))
-        return found
+                counts.append(Count(day, Event(event), door, tool, kind, item.number))
+        return counts
 
 
 def _plain(name: str) -> str:
-    """A name without what stands between names, and not without end."""
+    """A name without separators, cut at 200 characters."""
     return " ".join(name.split())[:200].encode(errors="replace").decode()
 
 

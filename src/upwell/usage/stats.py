@@ -1,12 +1,12 @@
-"""The counters of some days, added up: what was decided, why it was silent, what became of what was
-said, and what was saved."""
+"""The counters of some days, added up: decisions, reasons for silence, the use of memories, and the
+tokens saved."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from upwell.ground.types import Rating, SkipReason
+from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.usage.counts import Count, Event
 
 SURFACED = "surfaced"
@@ -14,7 +14,7 @@ SURFACED = "surfaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What was decided at one door, beside one tool ("" for messages)."""
+    """The decisions at one door beside one tool ("" for messages)."""
 
     door: str
     tool: str
@@ -25,7 +25,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saved:
-    """What shortening the results of one tool saved, in tokens."""
+    """The tokens that shortening saved for one tool."""
 
     tool: str
     results: int
@@ -35,8 +35,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Everything of some days. `skips` has every reason, also those that never applied; `ratings`
-    every rating; `late` what missed the race, and what of it was said at the next call."""
+    """The totals of some days. `skips` has every reason and `ratings` every rating, including those
+    with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
+    the next one."""
 
     decisions: int
     surfaced: int
@@ -61,7 +62,7 @@ class Stats:
 
 
 def stats_of(counts: Sequence[Count]) -> Stats:
-    """Add the counters up."""
+    """Add up the counters."""
     decided = [count for count in counts if count.event is Event.DECISION]
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
@@ -84,7 +85,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
 
 
 def described(found: Stats, days: int) -> dict[str, Any]:
-    """As JSON."""
+    """The totals as JSON."""
     return {
         "days": days,
         "decisions": found.decisions,
@@ -132,7 +133,7 @@ def _summed(counts: Iterable[Count]) -> Counter[str]:
 
 
 def _beside(decided: Sequence[Count]) -> list[Beside]:
-    """Where most was decided first."""
+    """The doors and tools with most decisions first."""
     found: list[Beside] = []
     for door, tool in dict.fromkeys((count.door, count.tool) for count in decided):
         kinds = _summed(c for c in decided if (c.door, c.tool) == (door, tool))

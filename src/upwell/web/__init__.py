@@ -1,1 +1,1 @@
-"""What is served over HTTP, behind one guard."""
+"""Everything served over HTTP, behind one guard."""

@@ -1,8 +1,9 @@
-"""The page at `/dashboard`: what upwell did, said and saved, and what it remembers.
+"""The page at `/dashboard`: decisions, savings and memories.
 
-One file without anything from elsewhere. It stands at the door, too: who comes without the token
-gets it with 401, to say the token, and every figure is asked for with it. What it shows is put in
-as text, and the policy that goes with it allows its own script and style only, by their hashes.
+The page is one file that loads nothing from elsewhere. A browser without the token gets the same
+page with status 401; the page asks for the token and sends it with every request for data. Data is
+inserted as text, and the content security policy allows only the page's own script and style, by
+hash.
 """
 
 import base64
@@ -27,17 +28,17 @@ MOST_QUERY_CHARS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """Where the page gets what it shows: `stats(days)`, `lately(number)`, and
-    `memories(query, limit)`, as JSON."""
+class PageData:
+    """The sources of the page's data, as JSON: `stats(days)`, `lately(number)` and
+    `memories(query, limit)`."""
 
     stats: Callable[[int], Awaitable[Mapping[str, Any]]]
     lately: Callable[[int], Awaitable[Mapping[str, Any]]]
     memories: Callable[[str, int], Awaitable[Mapping[str, Any]]]
 
 
-def dashboard_routes(shown: Shown) -> list[BaseRoute]:
-    """The page, and what it asks for."""
+def dashboard_routes(data: PageData) -> list[BaseRoute]:
+    """The page and its data."""
 
     async def whole(_: Request) -> Response:
         return page()
@@ -46,14 +47,14 @@ def dashboard_routes(shown: Shown) -> list[BaseRoute]:
         days = request.query_params.get("days", "7")
         if not (days.isascii() and days.isdigit() and 1 <= int(days[:4]) <= MOST_DAYS):
             return JSONResponse({"error": f"days: 1 to {MOST_DAYS}"}, status_code=400)
-        return await _told(shown.stats(int(days)))
+        return await _json(data.stats(int(days)))
 
     async def decisions(_: Request) -> Response:
-        return await _told(shown.lately(SHOWN_DECISIONS))
+        return await _json(data.lately(SHOWN_DECISIONS))
 
     async def memories(request: Request) -> Response:
         query = request.query_params.get("query", "")[:MOST_QUERY_CHARS]
-        return await _told(shown.memories(query, SHOWN_MEMORIES))
+        return await _json(data.memories(query, SHOWN_MEMORIES))
 
     return [
         Route(PATH, whole),
@@ -64,13 +65,13 @@ def dashboard_routes(shown: Shown) -> list[BaseRoute]:
 
 
 def page(status: int = 200) -> Response:
-    """The page, which knows nothing itself."""
+    """The page, without data."""
     html, policy = _page()
     headers = {"content-security-policy": policy, "x-frame-options": "DENY"}
     return HTMLResponse(html, status_code=status, headers=headers)
 
 
-async def _told(answer: Awaitable[Mapping[str, Any]]) -> Response:
+async def _json(answer: Awaitable[Mapping[str, Any]]) -> Response:
     try:
         return JSONResponse(await answer)
     except UpwellError as error:
@@ -79,7 +80,7 @@ async def _told(answer: Awaitable[Mapping[str, Any]]) -> Response:
 
 @lru_cache(maxsize=1)
 def _page() -> tuple[str, str]:
-    """The file, and its policy."""
+    """The HTML and its content security policy."""
     html = files("upwell.web").joinpath("dashboard.html").read_text(encoding="utf-8")
     script, style = (_hash(html, tag) for tag in ("script", "style"))
     allowed = f"script-src {script}; style-src {style}; connect-src 'self'"
@@ -87,7 +88,7 @@ def _page() -> tuple[str, str]:
 
 
 def _hash(html: str, tag: str) -> str:
-    found = re.search(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
-    assert found is not None, tag
-    digest = hashlib.sha256(found.group(1).encode()).digest()
+    element = re.search(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
+    assert element is not None, tag
+    digest = hashlib.sha256(element.group(1).encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,4 +1,4 @@
-"""Figures as Prometheus reads them (text format 0.0.4)."""
+"""Metrics in Prometheus' text format 0.0.4."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One figure: `samples` map labels to values."""
+    """One metric. `samples` maps labels to values."""
 
     name: str
     help: str
@@ -15,16 +15,16 @@ class Metric:
 
 
 def hook_metric(outcomes: Mapping[tuple[str, str], int]) -> Metric:
-    """Events of hooks by host and what came of them."""
+    """Hook events by host and outcome."""
     samples: dict[tuple[tuple[str, str], ...], float] = {
         (("host", host), ("outcome", outcome)): float(count)
         for (host, outcome), count in outcomes.items()
     }
-    return Metric("upwell_hook_events_total", "Events of hooks since the start", samples=samples)
+    return Metric("upwell_hook_events_total", "Hook events since the start", samples=samples)
 
 
 def gauge(name: str, help: str, value: float) -> Metric:
-    """A figure that goes up and down."""
+    """A metric that goes up and down."""
     return Metric(name, help, "gauge", {(): value})
 
 

@@ -1,4 +1,4 @@
-"""The HTTP application: routes of each door, behind the guard."""
+"""The HTTP application: all routes, behind the guard."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,15 +18,16 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 AnswerHook = Callable[[str, str, bytes], Awaitable[bytes]]
-"""Host, event name ("" when the body says it) and body in, JSON out."""
+"""Takes a host, an event name ("" if the body names it) and a body; returns JSON."""
 
 
 def http_app(
     routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
 ) -> ASGIApp:
-    """Every route behind one guard. `hosts` are names beside loopback's."""
-    doors = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
-    return Guard(Starlette(routes=list(routes)), principal_of, {*LOOPBACK, *hosts}, doors=doors)
+    """All routes behind one guard. `hosts` are names besides loopback."""
+    login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
+    application = Starlette(routes=list(routes))
+    return Guard(application, principal_of, {*LOOPBACK, *hosts}, login_pages=login_pages)
 
 
 def _has(routes: Sequence[BaseRoute], path: str) -> bool:
@@ -34,12 +35,12 @@ def _has(routes: Sequence[BaseRoute], path: str) -> bool:
 
 
 def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
-    """`POST /hook/HOST` and `/hook/HOST/EVENT`: an event in, what the host takes out."""
+    """`POST /hook/HOST` and `/hook/HOST/EVENT`: answer an agent's event."""
 
     async def hook(request: Request) -> Response:
         names = request.path_params
-        said = await answer(names["host"], names.get("event", ""), await request.body())
-        return Response(said, media_type="application/json")
+        reply = await answer(names["host"], names.get("event", ""), await request.body())
+        return Response(reply, media_type="application/json")
 
     return [
         Route("/hook/{host}", hook, methods=["POST"]),

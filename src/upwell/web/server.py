@@ -1,4 +1,4 @@
-"""Serving an ASGI application: uvicorn, on a socket of ours, without its signals and its log."""
+"""Serving an ASGI application with uvicorn on our own socket, without its signals and its log."""
 
 import asyncio
 import contextlib
@@ -17,19 +17,19 @@ from upwell.ground.trace import LOG
 MAX_CONNECTIONS = 256
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""How long the head of the first request of a connection may take."""
+"""Time limit for the head of a connection's first request."""
 
 
-class Prompt(H11Protocol):
-    """A connection whose first request has to come soon: silent ones would take the places of
-    those who have something to say."""
+class TimedProtocol(H11Protocol):
+    """Closes a connection whose first request is slow to come, since idle connections would use up
+    the limit."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._patience = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+        self._head_timer = self.loop.call_later(REQUEST_SECONDS, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._patience.cancel()
+        self._head_timer.cancel()
         super().connection_lost(exc)
 
     def _give_up(self) -> None:
@@ -38,7 +38,7 @@ class Prompt(H11Protocol):
 
 
 class HttpServer(uvicorn.Server):
-    """Ends when `should_exit` is set; signals are the business of whoever runs it."""
+    """Ends when `should_exit` is set. The caller handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -46,7 +46,7 @@ class HttpServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp) -> HttpServer:
-    """A server for `app`; run it with `serve(sockets=[…])`. What it logs is in our log."""
+    """A server for `app`. Run it with `serve(sockets=[…])`. It logs to our log."""
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = LOG.handlers, False
     return HttpServer(
@@ -61,7 +61,7 @@ def http_server(app: ASGIApp) -> HttpServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=2,
             ws="none",
-            http=Prompt,
+            http=TimedProtocol,
         )
     )
 
@@ -70,31 +70,32 @@ def address_of(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[::1]:PORT`, or a port on loopback.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: none of these forms.
     """
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
-        raise UsageError(f"{text[:60]!r} is no HOST:PORT", hint="like 127.0.0.1:8765")
+        raise UsageError(f"{text[:60]!r} is not HOST:PORT", hint="for example 127.0.0.1:8765")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def url_of(host: str, port: int) -> str:
-    """Where clients reach the gateway, for a person to read."""
+    """The gateway's address, for display."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}/mcp"
 
 
 def is_loopback(host: str) -> bool:
-    """Is that address this machine's own?"""
+    """Is this a loopback address?"""
     return ipaddress.ip_address(host).is_loopback
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Its protocol is named, or asyncio would not switch off Nagle's algorithm,
-    and every answer would wait 40 ms for an acknowledgement.
+    """A listening socket.
 
     Raises:
-        UsageError: the address is taken, or not ours.
+        UsageError: the address is in use or not ours.
     """
+    # asyncio disables Nagle's algorithm only for sockets that name their protocol; without that,
+    # every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""The token of a home: who has it may use its HTTP doors."""
+"""The token of a home, which opens its HTTP doors."""
 
 import secrets
 from pathlib import Path
@@ -10,21 +10,21 @@ MIN_CHARS = 16
 
 
 def token_of(path: Path) -> str:
-    """The token in the file at `path`, made at first (0600) and kept from then on.
+    """The token in the file at `path`. The first call creates the file with mode 0600.
 
     Raises:
-        StoreUnwritable: it cannot be read or written, or is too short to protect anything.
+        StoreUnwritable: the file cannot be read or written, or the token is too short.
     """
     try:
         make_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
         token = read_whole(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnwritable(
-            f"cannot use {path}: {error}", hint="remove it: it is made anew"
+            f"cannot use {path}: {error}", hint="remove the file; upwell creates a new one"
         ) from error
     if len(token) < MIN_CHARS:
         raise StoreUnwritable(
             f"the token in {path} has fewer than {MIN_CHARS} characters",
-            hint="remove the file: a new one is made",
+            hint="remove the file; upwell creates a new one",
         )
     return token

@@ -1,7 +1,7 @@
-"""Who may come in by which token: the home's own, and those that its owner gave to others.
+"""Access tokens: the owner's own and those that the owner gave to others.
 
-Of a token that was given away only a digest is kept. Every one has 256 random bits, so that a plain
-digest can neither be guessed nor reversed.
+upwell stores only the digest of a token given to others. Each has 256 random bits, so a plain
+digest can be neither guessed nor reversed.
 """
 
 import hashlib
@@ -15,17 +15,17 @@ from pathlib import Path
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import Stamp, exclusively, read_whole, stamp, write_whole, writing
 from upwell.ground.names import check_name
-from upwell.ground.principal import OWNER, Principal
 from upwell.ground.trace import LOG
-from upwell.memory.namespaces import namespace
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.memory.records import namespace
 
 PrincipalOf = Callable[[str], Principal | None]
-"""Who has this token; None for nobody."""
+"""The principal of a token; None for an unknown token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """A token that was given to somebody. `made_at` is ISO 8601, UTC."""
+class AccessToken:
+    """A token for another user. `made_at` is ISO 8601 in UTC."""
 
     principal: Principal
     digest: str
@@ -33,87 +33,87 @@ class Given:
 
 
 class Tokens:
-    """Looks tokens up: the `owner`'s own, and those in the file at `path`, read again when it
+    """Looks tokens up: the `owner`'s, and those in the file at `path`, which is read again when it
     changes."""
 
     def __init__(self, owner: str, path: Path) -> None:
         self._owner = _digest(owner)
         self._path = path
         self._stamp: Stamp | None = None
-        self._given: Sequence[Given] = ()
+        self._issued: Sequence[AccessToken] = ()
 
     def principal_of(self, token: str) -> Principal | None:
-        """Who has this token. Takes as long whoever it is, and for nobody."""
+        """The principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
-        said, found = _digest(token), None
+        digest, found = _digest(token), None
         for known, principal in (
             (self._owner, OWNER),
-            *((given.digest, given.principal) for given in self._given),
+            *((issued.digest, issued.principal) for issued in self._issued),
         ):
-            if secrets.compare_digest(said, known):
+            if secrets.compare_digest(digest, known):
                 found = principal
         return found
 
     def _refresh(self) -> None:
-        """Take up what was given or taken back. A file that cannot be read lets nobody in."""
+        """Read the file again if it changed. An unreadable file opens nothing to others."""
         now = stamp(self._path)
         if now == self._stamp:
             return
         self._stamp = now
         try:
-            self._given = given_in(self._path)
+            self._issued = tokens_in(self._path)
         except (StoreCorrupt, StoreUnwritable) as error:
-            LOG.error("%s; only the owner's token holds", error)
-            self._given = ()
+            LOG.error("%s; only the owner's token is valid", error)
+            self._issued = ()
 
 
-def give(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
-    """Make a token for `name`, who sees these namespaces (every one, when none is named).
+def issue(path: Path, name: str, namespaces: Sequence[str] = ()) -> str:
+    """Create a token for `name`, who may see these namespaces (all of them by default).
 
     Raises:
-        UsageError: the name will not do or has a token, or one of these is no namespace.
-        StoreUnwritable: it was not kept.
+        UsageError: the name is invalid or has a token, or a namespace is invalid.
+        StoreUnwritable: the file cannot be written.
     """
     check_name(name, "token name")
-    token = secrets.token_urlsafe(32)
+    secret = secrets.token_urlsafe(32)
     principal = Principal(name, tuple(dict.fromkeys(map(namespace, namespaces))))
     with exclusively(path):
-        given = given_in(path)
-        if any(one.principal.name == name for one in given):
+        issued = tokens_in(path)
+        if any(token.principal.name == name for token in issued):
             raise UsageError(
-                f"{name!r} has a token already", hint=f"upwell token remove {name} first"
+                f"{name!r} already has a token", hint=f"run `upwell token remove {name}` first"
             )
         made_at = datetime.now(UTC).isoformat(timespec="seconds")
-        _write(path, [*given, Given(principal, _digest(token), made_at)])
-    return token
+        _write(path, [*issued, AccessToken(principal, _digest(secret), made_at)])
+    return secret
 
 
-def take_back(path: Path, name: str) -> None:
-    """The token of `name` lets nobody in from now on.
+def revoke(path: Path, name: str) -> None:
+    """Revoke the token of `name`.
 
     Raises:
-        UsageError: nobody is called so.
-        StoreUnwritable: nothing was changed.
+        UsageError: no token has that name.
+        StoreUnwritable: the file cannot be written; nothing changed.
     """
     with exclusively(path):
-        given = given_in(path)
-        left = [one for one in given if one.principal.name != name]
-        if len(left) == len(given):
-            raise UsageError(f"nobody is called {name!r}", hint="`upwell token list` shows them")
-        _write(path, left)
+        issued = tokens_in(path)
+        remaining = [token for token in issued if token.principal.name != name]
+        if len(remaining) == len(issued):
+            raise UsageError(f"no token for {name!r}", hint="`upwell token list` lists them")
+        _write(path, remaining)
 
 
-def given_in(path: Path) -> list[Given]:
-    """Whom the owner gave tokens.
+def tokens_in(path: Path) -> list[AccessToken]:
+    """The tokens that the owner gave to others.
 
     Raises:
-        StoreCorrupt: the file says something else.
-        StoreUnwritable: it cannot be read.
+        StoreCorrupt: the file has another form.
+        StoreUnwritable: the file cannot be read.
     """
     try:
         rows = json.loads(read_whole(path))["tokens"]
         return [
-            Given(
+            AccessToken(
                 Principal(str(row["name"]), tuple(map(str, row["namespaces"]))),
                 str(row["sha256"]),
                 str(row["made_at"]),
@@ -128,19 +128,19 @@ def given_in(path: Path) -> list[Given]:
         ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise StoreCorrupt(
-            f"{path} is not as upwell wrote it", hint="remove it, and give the tokens anew"
+            f"{path} is damaged", hint="remove the file and create the tokens again"
         ) from error
 
 
-def _write(path: Path, given: Sequence[Given]) -> None:
+def _write(path: Path, issued: Sequence[AccessToken]) -> None:
     rows = [
         {
-            "name": one.principal.name,
-            "namespaces": list(one.principal.namespaces),
-            "sha256": one.digest,
-            "made_at": one.made_at,
+            "name": token.principal.name,
+            "namespaces": list(token.principal.namespaces),
+            "sha256": token.digest,
+            "made_at": token.made_at,
         }
-        for one in given
+        for token in issued
     ]
     with writing(path):
         write_whole(path, json.dumps({"tokens": rows}, indent=2) + "\n")

@@ -1,1 +1,1 @@
-"""MCP on the wire: JSON kept as the bytes that came, lines, peers, and child processes."""
+"""MCP on the wire: raw JSON, lines, JSON-RPC peers, HTTP links and child processes."""

@@ -1,8 +1,8 @@
-"""A child process that speaks on stdin and stdout, and dies with us.
+"""A child process with a protocol on stdin and stdout, which dies with the gateway.
 
-Its environment is an allow-list plus what the user gave it; it gets its own process group, a
-parent-death signal where the system has one and a watcher for what it starts itself, and a tail of
-its stderr is kept for error messages.
+Its environment is an allow-list plus the user's variables. It has a process group of its own, a
+parent-death signal where the system supports one, and a watcher for the processes that it starts.
+The end of its stderr is kept for error messages.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from upwell.ground.background import BackgroundTasks
 from upwell.ground.trace import LOG
 from upwell.wire.lines import PipeSink
 from upwell.wire.watcher import WATCHER
@@ -43,20 +44,20 @@ ALLOWED_ENVIRONMENT = (
     "https_proxy",
     "no_proxy",
 )
-"""What a program needs to run at all, and to reach the network as everything else here does."""
+"""The variables that programs need to run, and to reach the network in the same way as others."""
 _TAIL_LINES = 20
 _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 LAST_WORDS_SECONDS = 0.3
-"""So long its output may still be read after its end, while nothing comes."""
+"""The silence after which the output of a process that has ended is taken to be complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """What to run: an argument list, never a shell line. `tied`: have it end with us, and what it
-    started; that makes starting it slower, and a child that ends when its stdin closes and starts
-    nothing does not need it."""
+    """A program and its arguments, never a shell line. A `tied` child ends with the gateway, and so
+    do the processes that it starts. That makes its start slower; a child that starts nothing and
+    ends when its stdin closes does not need it."""
 
     program: str
     args: Sequence[str] = ()
@@ -66,19 +67,19 @@ class Command:
 
 
 class CannotStart(OSError):
-    """The program is not there, or may not be run."""
+    """The program is missing, or may not be run."""
 
 
 class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
-    """Tells when the process ended. asyncio's own `wait` waits for its pipes as well, which a
-    process that it started may hold open."""
+    """Sets `ended` at the end of the process. asyncio's own `wait` also waits for the pipes, which
+    another process may hold open."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit=_READ_BYTES, loop=loop)
         self.ended = asyncio.Event()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """asyncio tells who waits for the pipe to close, also one who has given that up."""
+        """As asyncio does, but tolerates a caller that no longer waits for the pipe to close."""
         with contextlib.suppress(asyncio.InvalidStateError):
             super().pipe_connection_lost(fd, exc)
 
@@ -88,8 +89,8 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
 
 
 class Child:
-    """A running child. `out` gives its stdout, `sink` takes its stdin. To be read until its end, it
-    is a `Source` itself."""
+    """A running child: `out` is its stdout, `sink` its stdin. As a `Source` it can be read until
+    the end of the process, even if another process holds its stdout open."""
 
     locked_out = False
 
@@ -106,15 +107,16 @@ class Child:
         self.out = process.stdout
         self.sink = PipeSink(process.stdin)
         self._stderr: deque[str] = deque(maxlen=_TAIL_LINES)
-        self._drain = asyncio.create_task(self._keep_tail(process.stderr))
-        self._watch = asyncio.create_task(self._end_output())
+        self._tasks = BackgroundTasks(f"process {process.pid}")
+        self._reading_stderr = self._tasks.start(self._read_stderr(process.stderr))
+        self._tasks.start(self._end_output())
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
     async def read(self, most: int) -> bytes:
-        """What it says next on stdout, `b""` at its end, even where somebody holds the pipe."""
+        """The next bytes of stdout; `b""` at the end, even if another process holds the pipe."""
         self._idle_since = asyncio.get_running_loop().time()
         try:
             return await self.out.read(most)
@@ -123,32 +125,35 @@ class Child:
         finally:
             self._idle_since = None
 
-    async def obituary(self, patience_seconds: float = 0.5) -> str:
-        """How it ended and what it said last, for an error message."""
-        await _at_most(patience_seconds, self._ended.wait())
+    async def exit_reason(self, patience_seconds: float = 0.5) -> str:
+        """How the child ended and the end of its stderr, for an error message."""
+        await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:
-            return "it closed its output but is still running" + self._said()
-        await asyncio.wait([self._drain], timeout=patience_seconds)
+            return "it closed its output but is still running" + self._stderr_tail()
+        await asyncio.wait([self._reading_stderr], timeout=patience_seconds)
         how = f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
-        return f"it ended with {how}" + self._said()
+        return f"it ended with {how}" + self._stderr_tail()
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
-        """Close its stdin, then ask, then insist. Its whole process group goes."""
+        """End the child and its process group: close its stdin, then SIGTERM, then SIGKILL, each
+        after `grace_seconds`."""
         await self.sink.aclose()
-        for insist in (None, signal.SIGTERM, signal.SIGKILL):
-            if insist is not None:
-                self._signal(insist)
-            if await _at_most(grace_seconds, self._ended.wait()):
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                self._signal(number)
+            if await _finishes(grace_seconds, self._ended.wait()):
                 break
+        # The group may still contain processes that the child started. No await until the transport
+        # is closed: a cancellation would leak its pipes.
         self._signal(signal.SIGKILL)
         WATCHER.release(self.pid)
-        self._drain.cancel()
-        self._watch.cancel()
+        self._tasks.cancel()
         self._transport.close()
+        await self._tasks.drain()
 
     async def _end_output(self) -> None:
-        """When the process has ended and nothing more comes, end its output too."""
+        """End the output once the process has ended and its pipe stays silent."""
         await self._ended.wait()
         loop = asyncio.get_running_loop()
         ended = loop.time()
@@ -167,11 +172,11 @@ class Child:
         except PermissionError as error:
             LOG.warning("cannot signal process group %d: %s", self._process.pid, error)
 
-    def _said(self) -> str:
+    def _stderr_tail(self) -> str:
         text = "\n".join(self._stderr).strip()[-_TAIL_CHARS:]
         return f"; its stderr ended: {text}" if text else ""
 
-    async def _keep_tail(self, stderr: asyncio.StreamReader) -> None:
+    async def _read_stderr(self, stderr: asyncio.StreamReader) -> None:
         partial = b""
         while chunk := await stderr.read(65536):
             *lines, partial = (partial + chunk)[-65536:].split(b"\n")
@@ -213,20 +218,21 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
     return child
 
 
-async def _at_most(seconds: float, what: Awaitable[object]) -> bool:
-    """Wait for it, no longer than that; did it come?"""
+async def _finishes(seconds: float, work: Awaitable[object]) -> bool:
+    """Does `work` finish within `seconds`?"""
     try:
         async with asyncio.timeout(seconds):
-            await what
+            await work
     except TimeoutError:
         return False
     return True
 
 
 def _die_with_parent() -> Callable[[], None] | None:
-    """On Linux: have the kernel kill the child when we die, even by `kill -9`."""
+    """On Linux, have the kernel kill the child when the gateway dies, even by `kill -9`."""
     if not sys.platform.startswith("linux"):
         return None
+    # Loaded here: between fork and exec only async-signal-safe calls are allowed.
     libc = ctypes.CDLL(None)
 
     def ask_kernel() -> None:

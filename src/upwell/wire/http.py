@@ -1,8 +1,8 @@
 """An MCP server that is reached over HTTP: streamable HTTP, or the older HTTP with SSE.
 
-Messages stay the bytes that came: bodies and events are handed on as lines, like those of a child.
-One POST for each message; what it answers, and what the server says on a stream of its own, arrive
-in one queue. Redirects are not followed, and nothing but the configured headers is sent along.
+Messages stay raw bytes: bodies and events become lines, like the output of a child. Each message
+is one POST. Its answers, and the messages on the server's own stream, arrive in one queue.
+Redirects are not followed, and only the configured headers are sent along.
 """
 
 import asyncio
@@ -13,31 +13,81 @@ from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.secrets.mask import masked_address
 from upwell.ground.trace import LOG
-from upwell.ground.veil import veiled_address
-from upwell.wire.inbox import Inbox
-from upwell.wire.lines import MAX_LINE_BYTES, Line
-from upwell.wire.logins import WANTS, LoginNeeded
+from upwell.ground.types.rpc import Reply
+from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
+from upwell.wire.logins import REQUIREMENT, LoginNeeded
 from upwell.wire.mirrors import Mirrors
-from upwell.wire.rawjson import RawObject
-from upwell.wire.replies import body_of, is_answer, refused, too_large, unanswered
-from upwell.wire.sse import read_events
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.rawjson import NotJson, RawObject
+from upwell.wire.sse import Event, read_events
 
 if TYPE_CHECKING:
     import httpx2
 
+
 EVENTS, JSON = "text/event-stream", "application/json"
 CONNECT_SECONDS = 10.0
 RETRY_SECONDS = 1.0
-MOST_RETRIES = 5
-MOST_WAIT_SECONDS = 30.0
+MAX_RETRIES = 5
+MAX_WAIT_SECONDS = 30.0
 _SESSION = "mcp-session-id"
 _VERSION = re.compile(rb'"protocolVersion"\s*:\s*"([0-9-]{10})"')
 
 
+async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) -> Line:
+    """The body of the response to a request. A body over the cap is not read to its end."""
+    parts: list[bytes] = []
+    size = 0
+    async for chunk in response.aiter_bytes():
+        size += len(chunk)
+        if size > max_bytes:
+            return too_large(identity, size)
+        parts.append(chunk)
+    return Line(b"".join(parts))
+
+
+def too_large(identity: bytes, size: int) -> Line:
+    """The line for an answer over the cap. Its content is unknown, but not its request."""
+    return Line(b'{"id":%b' % identity, oversize=size)
+
+
+def is_answer(event: Event, identity: bytes) -> bool:
+    """Is this event the answer to that request?"""
+    try:
+        message = read_message(event.data)
+    except NotJson:
+        return False
+    return message.id == identity and message.method is None
+
+
+def unanswered(identity: bytes, reason: str) -> Line:
+    """The line for a request that will get no answer."""
+    return Line(b"", lost=identity, reason=reason)
+
+
+def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
+    """The line for a request with an HTTP error: the requirement that the user has to meet, or else
+    the server's JSON-RPC error, or else the status."""
+    if requirement:
+        return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
+    try:
+        error = RawObject.parse(body).get("error")
+        if error is not None and "code" in RawObject.parse(error):
+            return answer_line(identity, Reply(error=error))
+    except NotJson:
+        LOG.debug("HTTP %d without a JSON-RPC error", status)
+    text = " ".join(body.decode(errors="replace").split())[:200]
+    error = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {text}")
+    return answer_line(identity, Reply(error=error))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where a server is, and the headers that let us in. `sse`: the transport of 2024-11-05."""
+    """A server's URL, and the headers for authentication. `sse` selects the transport of
+    2024-11-05."""
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -45,30 +95,31 @@ class Address:
 
     @property
     def shown(self) -> str:
-        """The address without what lets somebody in."""
-        return veiled_address(self.url)
+        """The URL without credentials, for logs and errors."""
+        return masked_address(self.url)
 
 
 @dataclass(slots=True)
-class _Read:
-    """How far a stream was read: the last id, how long to wait, and whether the answer came."""
+class _Progress:
+    """How far a stream was read: the id of the last event, the wait before a retry in seconds, and
+    whether the answer has arrived."""
 
-    last: str = ""
+    last_event: str = ""
     wait_seconds: float = RETRY_SECONDS
     answered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class _Post:
-    """A request under way; `modern` ones stand for themselves and have no session."""
+    """A request in progress. A `modern` one belongs to no session."""
 
     task: "asyncio.Task[None]"
     modern: bool
 
 
 class HttpLink:
-    """A sink whose lines are POSTed, and the lines that come back. `lines` ends when the server is
-    gone or has forgotten our session: then it has to be greeted anew."""
+    """A sink that POSTs its lines, and the lines of the server. `lines` ends when the server is
+    unreachable or has dropped our session: a new link has to shake hands again."""
 
     def __init__(
         self, address: Address, client: "httpx2.AsyncClient", max_bytes: int = MAX_LINE_BYTES
@@ -77,64 +128,65 @@ class HttpLink:
         self._client = client
         self._max_bytes = max_bytes
         self._url = "" if address.sse else address.url
-        self._found = asyncio.Event()
+        self._url_known = asyncio.Event()
         self._session: dict[str, str] = {}
+        """The headers of our session."""
         self._inbox = Inbox()
+        self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
-        self._background: list[asyncio.Task[None]] = []
-        self._why = ""
+        self._reason = ""
+        """Why the link has ended; "" while it is open."""
         self.locked_out = False
         self.mirrors = Mirrors(address.shown)
         if address.sse:
-            self._background.append(asyncio.create_task(self._sse()))
+            self._tasks.start(self._sse())
 
     @property
     def sink(self) -> "HttpLink":
         return self
 
     def lines(self) -> AsyncIterator[Line]:
-        """Messages of the server until it is gone."""
+        """The server's messages until the link ends."""
         return self._inbox.lines()
 
     async def write(self, line: bytes) -> None:
-        """Send one message. Requests are answered in the background, anything else is sent first.
+        """Send one message. A request is sent in the background; any other message has been sent
+        when this returns.
 
         Raises:
-            ConnectionError: the server is gone.
+            ConnectionError: the link has ended.
         """
-        if self._why:
-            raise ConnectionResetError(self._why)
+        if self._reason:
+            raise ConnectionResetError(self._reason)
         message = RawObject.parse(line)
         identity, method = message.get("id"), message.value("method")
-        if method == "notifications/cancelled" and _withdrawn(self._posts, message):
+        if method == "notifications/cancelled" and _cancel_post(self._posts, message):
             return
         if identity is None or method is None:
             await self._post(line, message, None, {})
             if method == "notifications/initialized" and not self._address.sse:
-                self._background.append(asyncio.create_task(self._listen()))
+                self._tasks.start(self._listen())
             return
         modern = self.mirrors.headers_of(message)
-        task = asyncio.create_task(self._post(line, message, identity, modern))
+        task = self._tasks.start(self._post(line, message, identity, modern))
         self._posts[identity] = _Post(task, modern=bool(modern))
         task.add_done_callback(lambda _: self._posts.pop(identity, None))
 
     async def aclose(self) -> None:
-        """End the session and everything under way."""
-        for task in [*(post.task for post in self._posts.values()), *self._background]:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
-        if self._session.get(_SESSION) and not self._why:
+        """Cancel every request and end the session."""
+        await self._tasks.aclose()
+        if self._session.get(_SESSION) and not self._reason:
             try:
                 async with asyncio.timeout(1.0):
                     await self._client.delete(self._url, headers=self._session)
             except Exception as error:
                 LOG.debug("a session could not be ended: %s", error)
-        self._gone("closed")
+        self._end("closed")
         await self._client.aclose()
 
-    async def obituary(self, patience_seconds: float = 0.5) -> str:
-        """Why it is gone, for an error message."""
-        return self._why or "its stream ended"
+    async def exit_reason(self, patience_seconds: float = 0.5) -> str:
+        """Why the link has ended, for an error message."""
+        return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
         await self.aclose()
@@ -142,106 +194,108 @@ class HttpLink:
     async def _post(
         self, line: bytes, message: RawObject, identity: bytes | None, modern: Mapping[str, str]
     ) -> None:
-        """Send one message, with our session's headers or those of a `modern` request, which has
-        no session."""
+        """Send one message with the headers of our session, or those of a `modern` request."""
         import httpx2
 
         if not self._url:
-            await self._found.wait()
+            await self._url_known.wait()
         headers = {
             "content-type": JSON,
             "accept": f"{JSON}, {EVENTS}",
             **(modern or self._session),
         }
-        why = "it broke off"
+        reason = "it broke off"
         try:
             stream = self._client.stream("POST", self._url, content=line, headers=headers)
             async with stream as response:
-                why = await self._take(response, message, identity)
+                reason = await self._take(response, message, identity)
         except (
             httpx2.ConnectError,
             httpx2.ConnectTimeout,
             httpx2.InvalidURL,
             LoginNeeded,
         ) as error:
-            gone = _why(self._address.shown, error)
-            self._gone(gone, locked_out=isinstance(error, LoginNeeded))
+            unreachable = _unreachable(self._address.shown, error)
+            self._end(unreachable, locked_out=isinstance(error, LoginNeeded))
             if identity is None:
-                raise ConnectionResetError(self._why) from error
+                raise ConnectionResetError(self._reason) from error
         except (httpx2.HTTPError, httpx2.StreamError, ValueError) as error:
-            why = f"{self._address.shown} broke off: {_told(error)}"
-            LOG.info("%s", why)
+            reason = f"{self._address.shown} broke off: {_description(error)}"
+            LOG.info("%s", reason)
         finally:
-            if identity is not None and why and not self._why:
-                self._inbox.add(unanswered(identity, why))
+            if identity is not None and reason and not self._reason:
+                self._inbox.add(unanswered(identity, reason))
 
     async def _take(
         self, response: "httpx2.Response", message: RawObject, identity: bytes | None
     ) -> str:
-        """Hand on what a POST was answered with. Says what to tell whoever waits if that was no
-        answer; "" where it comes on another stream."""
+        """Pass on the response to a POST. Returns the reason to report if the response contained no
+        answer; "" when the answer comes on another stream."""
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         status = response.status_code
-        greets = message.value("method") == "initialize"
+        opens = message.value("method") == "initialize"
         if status == 401 and not self._session:
-            self._gone("it does not let us in (HTTP 401)", locked_out=True)
+            self._end("it refuses our credentials (HTTP 401)", locked_out=True)
         elif status == 404 and _SESSION in response.request.headers:
-            self._gone("the server has forgotten our session")
+            self._end("the server has dropped our session")
         elif identity is None:
             return ""
         elif status >= 300:
             body = await body_of(response, self._max_bytes, identity)
-            wants = response.extensions.get(WANTS, "")
-            self._inbox.add(Line(refused(identity, status, body.data, wants)))
+            requirement = response.extensions.get(REQUIREMENT, "")
+            self._inbox.add(Line(refused(identity, status, body.data, requirement)))
         elif kind == EVENTS:
-            await self._events(response, identity, greets=greets)
+            await self._events(response, identity, opens_session=opens)
         elif self._address.sse:
             return ""
         else:
             body = await body_of(response, self._max_bytes, identity)
-            if greets:
-                _greeted(self._session, response, body.data)
+            if opens:
+                _note_session(self._session, response, body.data)
             await self._inbox.put(body)
         return f"the server answered HTTP {status} and {kind or 'nothing'}, without a reply"
 
-    async def _events(self, response: "httpx2.Response", identity: bytes, *, greets: bool) -> None:
-        """Messages of a stream; when it ends without the answer it is taken up where it was."""
-        read = await self._read(response, identity, greets=greets)
-        for _ in range(MOST_RETRIES):
-            if read.answered or not read.last:
+    async def _events(
+        self, response: "httpx2.Response", identity: bytes, *, opens_session: bool
+    ) -> None:
+        """Pass on the messages of a stream. A stream that ends without the answer is resumed after
+        its last event."""
+        progress = await self._read(response, identity, opens_session=opens_session)
+        for _ in range(MAX_RETRIES):
+            if progress.answered or not progress.last_event:
                 break
-            await asyncio.sleep(read.wait_seconds)
-            headers = {"accept": EVENTS, "last-event-id": read.last, **self._session}
-            async with self._client.stream("GET", self._url, headers=headers) as again:
-                if again.status_code != 200:
+            await asyncio.sleep(progress.wait_seconds)
+            headers = {"accept": EVENTS, "last-event-id": progress.last_event, **self._session}
+            async with self._client.stream("GET", self._url, headers=headers) as resumed:
+                if resumed.status_code != 200:
                     break
-                read = await self._read(again, identity)
+                progress = await self._read(resumed, identity)
 
     async def _read(
-        self, response: "httpx2.Response", identity: bytes, *, greets: bool = False
-    ) -> "_Read":
-        """Hand on the messages of a stream until it ends."""
-        read = _Read()
+        self, response: "httpx2.Response", identity: bytes, *, opens_session: bool = False
+    ) -> "_Progress":
+        """Pass on the messages of a stream until it ends."""
+        progress = _Progress()
         async for event in read_events(response.aiter_bytes(), self._max_bytes):
-            read.last = event.id or read.last
+            progress.last_event = event.id or progress.last_event
             if event.retry_ms is not None:
-                read.wait_seconds = min(event.retry_ms / 1000, MOST_WAIT_SECONDS)
+                progress.wait_seconds = min(event.retry_ms / 1000, MAX_WAIT_SECONDS)
             if event.oversize:
-                read.answered = True
+                progress.answered = True
                 await self._inbox.put(too_large(identity, event.oversize))
             elif event.data:
                 await self._inbox.put(Line(event.data))
-                if greets:
-                    _greeted(self._session, response, event.data)
-                read.answered = read.answered or is_answer(event, identity)
-        return read
+                if opens_session:
+                    _note_session(self._session, response, event.data)
+                progress.answered = progress.answered or is_answer(event, identity)
+        return progress
 
     async def _listen(self) -> None:
-        """The stream on which the server speaks of its own accord, where it has one."""
+        """Read the server's own stream, if it offers one, and reconnect whenever it ends."""
         import httpx2
 
         headers = {"accept": EVENTS, **self._session}
-        while not self._why:
+        while not self._reason:
             try:
                 async with self._client.stream("GET", self._url, headers=headers) as response:
                     if response.status_code != 200:
@@ -250,19 +304,20 @@ class HttpLink:
                         if event.id:
                             headers["last-event-id"] = event.id
                         if event.oversize:
-                            LOG.warning("%s: a notice is too large", self._address.shown)
+                            LOG.warning("%s: a message is too large", self._address.shown)
                         elif event.data:
                             await self._inbox.put(Line(event.data))
             except (httpx2.HTTPError, LoginNeeded) as error:
-                LOG.debug("%s: its stream ended: %s", self._address.shown, _told(error))
+                LOG.debug("%s: its stream ended: %s", self._address.shown, _description(error))
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _sse(self) -> None:
-        """The one stream of the older transport: first where to POST to, then all messages."""
+        """Read the one stream of the older transport: first the URL to POST to, then all
+        messages."""
         import httpx2
 
         headers = {"accept": EVENTS}
-        why, locked_out = "its stream ended", False
+        reason, locked_out = "its stream ended", False
         try:
             stream = self._client.stream("GET", self._address.url, headers=headers)
             async with stream as response:
@@ -270,23 +325,25 @@ class HttpLink:
                 async for event in read_events(response.aiter_bytes(), self._max_bytes):
                     if event.name == "endpoint":
                         self._url = _same_origin(self._address.url, event.data.decode())
-                        self._found.set()
+                        self._url_known.set()
                     elif event.data:
                         await self._inbox.put(Line(event.data, oversize=event.oversize))
         except (httpx2.HTTPError, ValueError, LoginNeeded) as error:
-            why, locked_out = _why(self._address.shown, error), isinstance(error, LoginNeeded)
-        self._gone(why, locked_out=locked_out)
-        self._found.set()
+            reason = _unreachable(self._address.shown, error)
+            locked_out = isinstance(error, LoginNeeded)
+        self._end(reason, locked_out=locked_out)
+        # Requests that wait for the URL would wait for ever: let them fail.
+        self._url_known.set()
 
-    def _gone(self, why: str, *, locked_out: bool = False) -> None:
-        if not self._why:
-            self._why, self.locked_out = why, locked_out
+    def _end(self, reason: str, *, locked_out: bool = False) -> None:
+        if not self._reason:
+            self._reason, self.locked_out = reason, locked_out
             self._inbox.end()
 
 
-def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
-    """Nobody waits for its answer, so its POST ends; in the modern era nothing else is to be said.
-    Was that all?"""
+def _cancel_post(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
+    """Cancel the POST of a cancelled request. True if that is enough: a modern server takes the
+    closed connection for the cancellation."""
     params = RawObject.parse(message.get("params") or b"{}")
     post = posts.get(params.get("requestId") or b"")
     if post is None:
@@ -298,16 +355,16 @@ def _withdrawn(posts: Mapping[bytes, _Post], message: RawObject) -> bool:
 def open_link(
     address: Address, max_bytes: int = MAX_LINE_BYTES, auth: "httpx2.Auth | None" = None
 ) -> HttpLink:
-    """A link to a server, let in by `auth` where that is given. Nothing is sent yet.
+    """A link to a server, authenticated by `auth`. Sends nothing yet.
 
     Raises:
-        ValueError: the address is none.
+        ValueError: the URL is not an http or https address.
     """
     import httpx2
 
     parts = urlsplit(address.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{address.shown!r} is no http or https address")
+        raise ValueError(f"{address.shown!r} is not an http or https address")
     client = httpx2.AsyncClient(
         headers=dict(address.headers),
         auth=auth,
@@ -319,37 +376,37 @@ def open_link(
     return HttpLink(address, client, max_bytes)
 
 
-def _why(shown: str, error: Exception) -> str:
-    """What became of a request to an address, as it may be shown."""
+def _unreachable(shown: str, error: Exception) -> str:
+    """Why a server cannot be reached, without credentials."""
     if isinstance(error, LoginNeeded):
         return str(error)
-    return f"{shown} cannot be reached: {_told(error)}"
+    return f"{shown} cannot be reached: {_description(error)}"
 
 
-def _told(error: Exception) -> str:
-    """What went wrong; errors of the status cite the whole address."""
+def _description(error: Exception) -> str:
+    """An error without credentials: the text of an HTTP status error would cite the whole URL."""
     response = getattr(error, "response", None)
     if response is not None:
         return f"HTTP {response.status_code}"
     return str(error) or type(error).__name__
 
 
-def _greeted(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
-    """Note the session that the answer to `initialize` began."""
-    if session or not (found := _VERSION.search(body[:65536])):
+def _note_session(session: dict[str, str], response: "httpx2.Response", body: bytes) -> None:
+    """Take the headers of our session from the answer to `initialize`."""
+    if session or not (version := _VERSION.search(body[:65536])):
         return
-    session["mcp-protocol-version"] = found.group(1).decode()
+    session["mcp-protocol-version"] = version.group(1).decode()
     if name := response.headers.get(_SESSION):
         session[_SESSION] = name
 
 
-def _same_origin(url: str, given: str) -> str:
-    """Where the server wants messages, which has to be itself.
+def _same_origin(url: str, endpoint: str) -> str:
+    """The URL that the server names for messages.
 
     Raises:
-        ValueError: it is somewhere else.
+        ValueError: it has another origin than the server.
     """
-    target = urljoin(url, given.strip())
+    target = urljoin(url, endpoint.strip())
     if urlsplit(target)[:2] != urlsplit(url)[:2]:
-        raise ValueError(f"it wants messages sent to {target[:200]}")
+        raise ValueError(f"it names another host for messages: {target[:200]}")
     return target

@@ -1,12 +1,13 @@
-"""Newline-delimited messages over pipes: reading with a cap on size, writing without blocking.
+"""Newline-delimited messages over pipes: reading with a size cap, writing without blocking.
 
-The reader works on bytes and never decodes strictly: one bad byte must not end a session.
+The reader works on bytes and never decodes strictly: one invalid byte must not end a session.
 """
 
 import asyncio
 import os
 import stat
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,31 +22,33 @@ CLOSE_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line without its newline. `oversize` is how many bytes there were when it had gone over
-    the cap: `data` is then only its beginning, and the rest is dropped as it comes. With `lost`
-    it is no line: the request with this raw id, if it was not answered yet, never will be, and
-    `why` says why."""
+    """One line without its newline.
+
+    A line over the cap has its size so far as `oversize`; `data` is then only its beginning, and
+    the rest is dropped as it arrives. A line with `lost` reports a failure instead: the request
+    with this raw id will get no answer any more, for the `reason` given.
+    """
 
     data: bytes
     oversize: int = 0
     lost: bytes = b""
-    why: str = ""
+    reason: str = ""
 
 
 class Source(Protocol):
-    """Where bytes come from: `b""` is the end."""
+    """A source of bytes; `b""` marks its end."""
 
     async def read(self, most: int) -> bytes: ...
 
 
 class Sink(Protocol):
-    """Where lines go to."""
+    """A destination of lines."""
 
     async def write(self, line: bytes) -> None:
         """Send `line` and its newline.
 
         Raises:
-            ConnectionError: nobody reads any more.
+            ConnectionError: the reader has closed the connection.
         """
         ...
 
@@ -53,55 +56,56 @@ class Sink(Protocol):
 
 
 class Link(Protocol):
-    """A way to a server: a child process, or an address."""
+    """A connection to a server: a child process or a URL."""
 
     @property
     def sink(self) -> Sink: ...
 
     @property
     def locked_out(self) -> bool:
-        """Did it end since the server wants to know who we are?"""
+        """Did the connection end because the server requires a login?"""
         ...
 
-    async def obituary(self, patience_seconds: float = 0.5) -> str:
-        """How it ended, and what it said last."""
+    async def exit_reason(self, patience_seconds: float = 0.5) -> str:
+        """How the connection ended, for an error message."""
         ...
 
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
 
 
 async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[Line]:
-    """Lines of `source` until its end, blank ones left out. Linear in what is read. One that is too
-    long is told as soon as it is, and read no further than to be dropped."""
+    """The non-blank lines of `source` until its end, in linear time. A line is reported as too long
+    as soon as it crosses the cap; the rest of it is dropped."""
     parts: list[bytes] = []
     size = 0
     while chunk := await source.read(_CHUNK_BYTES):
         pieces = chunk.split(b"\n")
         for at, piece in enumerate(pieces):
-            told = size > max_bytes
+            is_reported = size > max_bytes
             size += len(piece)
-            if size > max_bytes and not told:
+            if size > max_bytes and not is_reported:
                 yield Line(_head([*parts, piece]), oversize=size)
                 parts = []
-            elif not told:
+            elif not is_reported:
                 parts.append(piece)
             if at < len(pieces) - 1:
                 data, parts, size = b"".join(parts), [], 0
                 if data.strip():
                     yield Line(data)
+                # Megabytes long: it must not stay referenced while the next line is read.
                 del data
     if (data := b"".join(parts)).strip():
         yield Line(data)
 
 
 def framed(line: bytes) -> bytes:
-    """`line` and its newline, the only one whatever is in it: a second one would begin a message
-    that nobody sent. Some readers take a carriage return for one."""
+    """`line` with exactly one newline, its last byte. A second one would begin a forged message,
+    and some readers take a carriage return for a newline."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
 
 
 def _head(parts: Sequence[bytes]) -> bytes:
-    """The first bytes of what `parts` are together, without putting it together."""
+    """The first bytes of the joined `parts`, without joining them all."""
     head = b""
     for part in parts:
         if len(head) >= _HEAD_BYTES:
@@ -111,7 +115,7 @@ def _head(parts: Sequence[bytes]) -> bytes:
 
 
 class PipeSink:
-    """Writes to a child's stdin, or to our own stdout where that is a pipe or a socket."""
+    """Writes to a child's stdin, or to our own stdout if that is a pipe or a socket."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -120,14 +124,15 @@ class PipeSink:
         await self.send(framed(line))
 
     async def send(self, data: bytes) -> None:
-        """Send `data` as it is, when what was sent before it was read. Who gives up waiting for
-        that has sent nothing.
+        """Send raw bytes once the reader has taken the bytes before them.
 
         Raises:
-            ConnectionError: nobody reads any more.
+            ConnectionError: the reader has closed the connection.
         """
         if self._writer.is_closing():
-            raise ConnectionResetError("the other side is gone")
+            raise ConnectionResetError("the other side has closed the connection")
+        # Drained before the write as well: a caller that is cancelled while it waits here has sent
+        # nothing, and not half a message.
         await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
@@ -144,7 +149,7 @@ class PipeSink:
 
 
 class FileSink:
-    """Writes to a file or a terminal, on a thread: those cannot be waited for otherwise."""
+    """Writes to a file or a terminal on a thread: the event loop cannot wait for those."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -181,8 +186,8 @@ def _is_pipe(descriptor: int) -> bool:
 async def open_stdio() -> tuple[Source, Sink]:
     """Our own stdin and stdout as a source and a sink, whatever they are connected to.
 
-    From here on file descriptor 1 is stderr: whatever is printed by accident cannot get between
-    two messages.
+    From here on file descriptor 1 leads to stderr, so that an accidental print cannot corrupt the
+    protocol.
     """
     loop = asyncio.get_running_loop()
     out = os.dup(1)
@@ -200,3 +205,57 @@ async def open_stdio() -> tuple[Source, Sink]:
         asyncio.streams.FlowControlMixin, os.fdopen(out, "wb", 0)
     )
     return source, PipeSink(asyncio.StreamWriter(transport, protocol, None, loop))
+
+
+MAX_QUEUED_BYTES = 4 * 1024 * 1024
+"""A writer waits while more than this is queued; a single message may be larger."""
+
+
+class Inbox:
+    """A queue of lines for one reader, bounded by size."""
+
+    def __init__(self, max_bytes: int = MAX_QUEUED_BYTES) -> None:
+        self._max_bytes = max_bytes
+        self._lines: deque[Line] = deque()
+        self._ended = False
+        self._changed = asyncio.Event()
+        self.size = 0
+        """The size of the queued lines in bytes."""
+
+    async def put(self, line: Line) -> None:
+        """Add a line as soon as there is room for it."""
+        while self._lines and self.size + len(line.data) > self._max_bytes:
+            await self._change()
+        self.add(line)
+
+    def add(self, line: Line) -> None:
+        """Add a short line of our own, without waiting for room."""
+        self._lines.append(line)
+        self.size += len(line.data)
+        self._wake()
+
+    def end(self) -> None:
+        """Close the queue after its last line."""
+        self._ended = True
+        self._wake()
+
+    async def lines(self) -> AsyncIterator[Line]:
+        """The lines until the end of the queue."""
+        while True:
+            while not self._lines and not self._ended:
+                await self._change()
+            if not self._lines:
+                return
+            line = self._lines.popleft()
+            self.size -= len(line.data)
+            self._wake()
+            yield line
+            del line
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
+    def _wake(self) -> None:
+        # A new event each time: tasks that wait later must not see this one as set.
+        self._changed.set()
+        self._changed = asyncio.Event()

@@ -1,7 +1,7 @@
-"""What lets us in at servers where the user logged in: one file of the home, 0600, nothing else.
+"""The user's logins at servers, in one file of the home with mode 0600.
 
-A login is bound to the address it was made for: where the address in the configuration is another
-one, there is no login. What is secret in one never stands in its `repr`.
+A login is bound to the URL that it was made for, and does not apply once the configuration names
+another. Its `repr` never contains a secret.
 """
 
 import dataclasses
@@ -14,25 +14,26 @@ from typing import Any
 
 from filelock import FileLock
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable
 from upwell.ground.files import Stamp, exclusively, stamp, write_whole, writing
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
 
 NEEDED = "needed"
-WANTS = "upwell.wants"
-"""In the extensions of a response: what is to be done so that the request is let in."""
+REQUIREMENT = "upwell.requirement"
+"""The extension of an HTTP response that tells the user how to get access."""
 EARLY_SECONDS = 10.0
-"""A token is renewed so long before it ends."""
+"""A token is renewed this long before it expires."""
 
 
 class LoginNeeded(Exception):
-    """Nobody is logged in at a server, or the login is over. `str` says which."""
+    """There is no login at a server, or it has expired. `str` tells which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """A user's login at the server at `url`. No `access_token`: it is over. `expires_at` is in
-    seconds since the epoch, None where the server does not say; the rest is what renewing takes."""
+    """A user's login at the server at `url`. Without an `access_token` it has expired. `expires_at`
+    is in seconds since the epoch, None if the server does not tell. The other fields are needed to
+    renew it."""
 
     url: str
     access_token: str = field(repr=False)
@@ -45,9 +46,10 @@ class Login:
     resource: str = ""
     scope: str = ""
     is_machine: bool = False
-    """Made with a secret and no person (RFC 6749, section 4.4), and renewed in the same way."""
+    """Made with client credentials and without a user (RFC 6749, section 4.4), and renewed in the
+    same way."""
     wanted: str = ""
-    """Scopes that the server asked for since: the next login asks for them too."""
+    """Scopes that the server has demanded since; the next login requests them too."""
 
     @property
     def holds(self) -> bool:
@@ -58,12 +60,11 @@ class Login:
         return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
-        """Can it be used as it is?"""
+        """Can the token be used without renewal?"""
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
-        """`renewed by itself`, until when it holds, that it is too narrow, or `needed` where it is
-        over."""
+        """The state of the login in a few words; `needed` once it has expired."""
         if not self.holds:
             return NEEDED
         if self.wanted:
@@ -74,18 +75,18 @@ class Login:
         return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 
     def wider(self, scope: str) -> "Login":
-        """The login, of which the server says that it is too narrow: `scope` is needed."""
-        asked = dict.fromkeys([*self.wanted.split(), *scope.split()])
-        return dataclasses.replace(self, wanted=" ".join(asked))
+        """The login with the note that the server demands `scope` as well."""
+        scopes = dict.fromkeys([*self.wanted.split(), *scope.split()])
+        return dataclasses.replace(self, wanted=" ".join(scopes))
 
     def over(self) -> "Login":
-        """The login after the server has taken it back."""
+        """The login after the server has revoked it."""
         return dataclasses.replace(self, access_token="", refresh_token="")
 
 
 class Logins:
-    """The logins of a home, by the names of the servers. Read again whenever the file changed:
-    other processes renew them as well."""
+    """The logins of a home by server name. The file is read again whenever it has changed, because
+    other processes renew logins as well."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -93,7 +94,7 @@ class Logins:
         self._known: Mapping[str, Login] = {}
 
     def get(self, server: str, url: str) -> Login | None:
-        """The login at a server, if it was made for this address.
+        """The login at a server, if it was made for this URL.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -103,7 +104,7 @@ class Logins:
         return login if login is not None and login.url == url else None
 
     def described(self, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> str:
-        """How the login at a server is, in a word or two.
+        """The state of the login at a server in a few words.
 
         Raises:
             StoreCorrupt, StoreUnwritable: the file cannot be read.
@@ -112,26 +113,26 @@ class Logins:
         return login.described(clock.now()) if login else NEEDED
 
     def put(self, server: str, login: Login | None) -> bool:
-        """Keep a login, or forget one. False where nothing was to be forgotten.
+        """Save a login, or remove it with None. False if there was none to remove.
 
         Raises:
-            StoreCorrupt, StoreUnwritable: nothing was changed.
+            StoreCorrupt, StoreUnwritable: the file is unchanged.
         """
         with exclusively(self._path):
             self._refresh()
             if login is None and server not in self._known:
                 return False
-            known = {name: one for name, one in self._known.items() if name != server}
+            logins = {name: known for name, known in self._known.items() if name != server}
             if login is not None:
-                known[server] = login
-            body = {name: dataclasses.asdict(one) for name, one in known.items()}
+                logins[server] = login
+            body = {name: dataclasses.asdict(known) for name, known in logins.items()}
             with writing(self._path):
                 write_whole(self._path, json.dumps({"logins": body}, indent=2) + "\n")
             self._stamp = None
         return True
 
     def renewing(self, server: str) -> FileLock:
-        """The lock under which one process renews the login at a server, and others wait."""
+        """The lock that one process holds while it renews the login at a server."""
         path = self._path.with_name(f".login-{server}.lock")
         return FileLock(path, mode=0o600, thread_local=False)
 
@@ -149,7 +150,7 @@ class Logins:
             ) from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise StoreCorrupt(
-                f"{self._path} is not as upwell wrote it", hint="remove it, and log in anew"
+                f"{self._path} is damaged", hint="remove it, and log in again"
             ) from error
 
 

@@ -1,8 +1,8 @@
-"""What of a message HTTP headers say as well, so that whoever stands in between may route by it
-without reading bodies: the specification of 2026-07-28, streamable HTTP (SEP-2243).
+"""HTTP headers that repeat parts of a message, so that proxies can route without reading bodies:
+the specification of 2026-07-28, streamable HTTP (SEP-2243).
 
-A tool may declare that an argument is such (`x-mcp-header` in its schema): who sends a call says
-`Mcp-Param-NAME`, who takes it refuses a call whose headers and arguments differ.
+A tool may declare that a header repeats an argument (`x-mcp-header` in its schema). The client then
+sends `Mcp-Param-NAME`, and the server refuses a call whose header and argument differ.
 """
 
 import base64
@@ -18,7 +18,7 @@ from upwell.wire.rawjson import NotJson, RawObject, kind_of, loads
 DECLARATION = "x-mcp-header"
 PREFIX = "mcp-param-"
 NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-"""What of the params the header `Mcp-Name` says, by method."""
+"""The param that the header `Mcp-Name` repeats, by method."""
 KINDS = frozenset({"string", "integer", "boolean"})
 _VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -35,12 +35,12 @@ _NAMED_SCHEMAS = frozenset("patternProperties dependentSchemas $defs definitions
 
 
 class BadMirror(ValueError):
-    """A declaration that the specification forbids: nobody may use such a tool over HTTP."""
+    """A declaration that the specification forbids: such a tool must not be called over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """An argument that a header says as well: where it stands, and the header's whole name."""
+    """An argument that a header repeats: its path, the full name of the header, and its type."""
 
     path: tuple[str, ...]
     header: str
@@ -48,11 +48,12 @@ class Mirror:
 
 
 def mirrors_of(schema: object) -> tuple[Mirror, ...]:
-    """What an `inputSchema` declares.
+    """The mirrors that an `inputSchema` declares.
 
     Raises:
-        BadMirror: not on a property that is reached by `properties` alone, no token of RFC 9110,
-            no string, integer or boolean, or a name twice.
+        BadMirror: a declaration is not on an argument that is reached through `properties` alone,
+            its name is not a token of RFC 9110 or occurs twice, or the argument is not a string,
+            integer or boolean.
     """
     found: dict[str, Mirror] = {}
     for path, part in _positions(schema):
@@ -60,20 +61,20 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
             continue
         name, kind, where = part[DECLARATION], part.get("type"), ".".join(path or ())
         if not path:
-            raise BadMirror(f"{DECLARATION} stands where no argument is")
+            raise BadMirror(f"{DECLARATION} is declared outside of the arguments")
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise BadMirror(f"{where}: what {DECLARATION} says is no header's name")
+            raise BadMirror(f"{where}: the value of {DECLARATION} is not a header name")
         if not isinstance(kind, str) or kind not in KINDS:
             raise BadMirror(f"{where}: {DECLARATION} is for strings, integers and booleans")
         header = PREFIX + name.lower()
         if header in found:
-            raise BadMirror(f"{where}: {DECLARATION} {name!r} is another argument's")
+            raise BadMirror(f"{where}: another argument declares {DECLARATION} {name!r}")
         found[header] = Mirror(path, header, kind)
     return tuple(found.values())
 
 
 def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
-    """What a listed tool declares.
+    """The mirrors that a listed tool declares.
 
     Raises:
         BadMirror: as `mirrors_of`.
@@ -83,15 +84,15 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
 
 
 class Mirrors:
-    """What the tools of one server declare, as they were listed. `where` it is, for the log."""
+    """The mirrors of one server's tools, as last listed. `where` names the server in the log."""
 
     def __init__(self, where: str) -> None:
         self._where = where
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:
-        """The tools that may be used over HTTP; calls of them are told in headers from now on."""
-        kept: list[RawObject] = []
+        """The tools that may be called over HTTP. Their calls get headers from now on."""
+        usable: list[RawObject] = []
         self._tools = {}
         for tool in tools:
             try:
@@ -100,11 +101,11 @@ class Mirrors:
             except BadMirror as error:
                 LOG.warning("%s: a tool is left out: %s", self._where, error)
                 continue
-            kept.append(tool)
-        return tuple(kept)
+            usable.append(tool)
+        return tuple(usable)
 
     def headers_of(self, message: RawObject) -> dict[str, str]:
-        """What a request has to say in its headers, nothing for one of the handshake era."""
+        """The headers of a modern request; none for a request of the handshake era."""
         params = RawObject.parse(message.get("params") or b"{}")
         raw = params.get("_meta") or b""
         meta = RawObject.parse(raw) if kind_of(raw) == "object" else RawObject()
@@ -117,12 +118,12 @@ class Mirrors:
         if isinstance(name, str):
             headers["mcp-name"] = encoded(name)
             if method == "tools/call" and name in self._tools:
-                headers |= said(self._tools[name], params.get("arguments") or b"{}")
+                headers |= argument_headers(self._tools[name], params.get("arguments") or b"{}")
         return headers
 
 
-def said(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
-    """The headers of a call with these arguments, raw JSON; none for what is absent or null."""
+def argument_headers(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
+    """The headers of a call with these arguments, raw JSON; none for an absent or null argument."""
     rendered = {mirror.header: _rendered(_at(arguments, mirror.path)) for mirror in mirrors}
     return {header: encoded(value) for header, value in rendered.items() if value is not None}
 
@@ -130,26 +131,26 @@ def said(mirrors: tuple[Mirror, ...], arguments: bytes) -> dict[str, str]:
 def differing(
     mirrors: tuple[Mirror, ...], arguments: bytes, headers: Mapping[str, str]
 ) -> str | None:
-    """The first header that does not say what the arguments say; None where all do."""
+    """The first header that differs from its argument; None if all agree."""
     for mirror in mirrors:
-        given, value = headers.get(mirror.header), _rendered(_at(arguments, mirror.path))
-        if given is None and value is None:
+        header, value = headers.get(mirror.header), _rendered(_at(arguments, mirror.path))
+        if header is None and value is None:
             continue
-        read = decoded(given)
-        if read is None or value is None or not _same(mirror.kind, read, value):
+        text = decoded(header)
+        if text is None or value is None or not _same(mirror.kind, text, value):
             return mirror.header
     return None
 
 
 def encoded(value: str) -> str:
-    """A header value; in base64 where HTTP could not carry it."""
+    """A header value; in base64 if HTTP cannot carry it as it is."""
     if _PLAIN.fullmatch(value) and not value.startswith("=?base64?"):
         return value
     return f"=?base64?{base64.b64encode(value.encode()).decode()}?="
 
 
 def decoded(value: str | None) -> str | None:
-    """What `encoded` was given; None for base64 that is none."""
+    """The text that `encoded` encoded; None for malformed base64."""
     if value is None or not (value.startswith("=?base64?") and value.endswith("?=")):
         return value
     try:
@@ -160,9 +161,9 @@ def decoded(value: str | None) -> str | None:
 
 
 def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping[str, Any]]]:
-    """Every place of a JSON Schema that is a schema itself: the path of an argument, or None where
-    it is not reached by `properties` alone. Data (`default`, `enum`) is none, `$ref` not followed.
-    """
+    """Every schema inside a JSON Schema, with the path of its argument, or None if it is not
+    reached through `properties` alone. Data (`default`, `enum`) is skipped, and `$ref` is not
+    followed."""
     stack: list[tuple[tuple[str, ...] | None, object]] = [((), schema)]
     while stack:
         path, part = stack.pop()
@@ -176,13 +177,13 @@ def _positions(schema: object) -> Iterator[tuple[tuple[str, ...] | None, Mapping
             elif word in _SCHEMA:
                 stack.append((None, inside))
             elif word in _SCHEMAS and isinstance(inside, list):
-                stack += [(None, one) for one in inside]
+                stack += [(None, branch) for branch in inside]
             elif word in _NAMED_SCHEMAS and isinstance(inside, dict):
-                stack += [(None, one) for one in inside.values()]
+                stack += [(None, branch) for branch in inside.values()]
 
 
 def _at(arguments: bytes, path: tuple[str, ...]) -> bytes:
-    """The raw value at a path, b"" where there is none."""
+    """The raw value at a path; b"" without one."""
     raw = arguments
     for name in path:
         try:
@@ -193,8 +194,8 @@ def _at(arguments: bytes, path: tuple[str, ...]) -> bytes:
 
 
 def _rendered(raw: bytes) -> str | None:
-    """A value as a header says it, None for what no header can say. Numbers keep their lexeme,
-    unless it has an exponent."""
+    """A value as the text of a header; None for a value that no header can carry. Numbers keep
+    their notation unless it has an exponent."""
     raw = raw.strip()
     try:
         if raw[:1] == b'"':
@@ -214,5 +215,5 @@ def _same(kind: str, header: str, value: str) -> bool:
         return True
     if kind != "integer":
         return False
-    one, other = _DECIMAL.fullmatch(header), _DECIMAL.fullmatch(value)
-    return one is not None and other is not None and one.groups() == other.groups()
+    left, right = _DECIMAL.fullmatch(header), _DECIMAL.fullmatch(value)
+    return left is not None and right is not None and left.groups() == right.groups()

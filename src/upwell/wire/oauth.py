@@ -1,8 +1,8 @@
-"""Requests that are let in by a login: the token is sent along and renewed when it is over.
+"""Authentication of requests by a login: the token is sent along, and renewed when it expires.
 
-Renewing is one POST (RFC 6749, section 6). The official SDK's client is not used for it: it takes
-a second and 37 MB to load, knows nothing of other processes that renew the same login, and
-begins a login anew where nobody is at hand. Here nothing ever asks a person.
+A renewal is one POST (RFC 6749, section 6). The official SDK's client is not used for it: it takes
+a second and 37 MB to load, ignores other processes that renew the same login, and starts an
+interactive login when there is no user. Nothing here ever asks the user.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from urllib.parse import quote
 import httpx2
 from filelock import Timeout
 
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.limits import SYSTEM_CLOCK, Clock
 from upwell.ground.trace import LOG
-from upwell.wire.logins import WANTS, Login, LoginNeeded, Logins
+from upwell.wire.logins import REQUIREMENT, Login, LoginNeeded, Logins
 
 MAX_SCOPE_CHARS = 500
 RENEW_SECONDS = 30.0
 _PARAMETER = re.compile(r"(\w+)\s*=\s*(?:\"([^\"\\]*)\"|([^\s,\"]+))")
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 _REFUSED = (400, 401, 403)
 
 
 class LoginAuth(httpx2.Auth):
-    """Sends the token of the login at `server` to `url`, and to nobody else."""
+    """Sends the token of the login at `server` to its `url`, and nowhere else."""
 
     def __init__(self, logins: Logins, server: str, url: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._logins = logins
@@ -41,33 +41,35 @@ class LoginAuth(httpx2.Auth):
     async def async_auth_flow(
         self, request: httpx2.Request
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """The request with the token; once more with a new one where the server refuses it.
+        """Send the request with the token, and again with a new token if the server refuses it.
 
         Raises:
-            LoginNeeded: there is none, and none to be had.
-            httpx2.HTTPError: it cannot be renewed now.
+            LoginNeeded: there is no login, or it cannot be renewed without the user.
+            httpx2.HTTPError: the login cannot be renewed at the moment.
         """
         login = self._known()
         if not login.is_fresh(self._clock.now()):
             login = await self._renewed(login)
         request.headers["authorization"] = f"Bearer {login.access_token}"
         response = yield request
-        if response.status_code == 403 and (scope := _wanted_scope(response)):
-            self._widen(login, scope)
-            again = f"run `upwell login {self._server}` again"
-            response.extensions[WANTS] = f"it wants a login with more rights ({scope}); {again}"
+        if response.status_code == 403 and (scope := _missing_scope(response)):
+            self._note_scope(login, scope)
+            response.extensions[REQUIREMENT] = (
+                f"it wants a login with more rights ({scope}); "
+                f"run `upwell login {self._server}` again"
+            )
         if response.status_code == 401:
             login = await self._renewed(login)
             request.headers["authorization"] = f"Bearer {login.access_token}"
             response = yield request
             if response.status_code == 401:
-                raise LoginNeeded("it does not take the login")
+                raise LoginNeeded("it does not accept the login")
 
-    def _widen(self, login: Login, scope: str) -> None:
-        """Note what the next login has to ask for."""
+    def _note_scope(self, login: Login, scope: str) -> None:
+        """Save the scopes that the next login has to request."""
         wider = login.wider(scope)
         if wider != login:
-            self._keep(wider)
+            self._save(wider)
 
     def _known(self) -> Login:
         try:
@@ -75,13 +77,13 @@ class LoginAuth(httpx2.Auth):
         except StoreError as error:
             raise LoginNeeded(error.message) from error
         if login is None:
-            raise LoginNeeded("nobody is logged in there")
+            raise LoginNeeded("there is no login")
         if not login.holds:
-            raise LoginNeeded("its login is over")
+            raise LoginNeeded("the login has expired")
         return login
 
     async def _renewed(self, spent: Login) -> Login:
-        """A login that is not `spent`: what somebody else got meanwhile, or a new one."""
+        """A login other than `spent`: another process's renewal, or our own."""
         async with self._renewing:
             lock = self._logins.renewing(self._server)
             try:
@@ -91,27 +93,27 @@ class LoginAuth(httpx2.Auth):
                             lock.acquire(blocking=False)
                             break
                         except Timeout:
-                            await asyncio.sleep(_LOOK_SECONDS)
+                            await asyncio.sleep(_POLL_SECONDS)
                     login = self._known()
                     if login.access_token != spent.access_token:
                         return login
                     return await self._renew(login)
             except TimeoutError as error:
-                raise httpx2.ReadTimeout("its login could not be renewed in time") from error
+                raise httpx2.ReadTimeout("the login could not be renewed in time") from error
             finally:
                 lock.release()
 
     async def _renew(self, login: Login) -> Login:
         if not login.is_renewable:
-            self._keep(login.over())
-            raise LoginNeeded("its login is over")
+            self._save(login.over())
+            raise LoginNeeded("the login has expired")
         async with httpx2.AsyncClient(timeout=RENEW_SECONDS, follow_redirects=False) as client:
             response = await client.send(_request(login))
         if response.status_code in _REFUSED:
-            self._keep(login.over())
-            raise LoginNeeded("its login is over")
+            self._save(login.over())
+            raise LoginNeeded("the login has expired")
         fresh = self._read(login, response)
-        self._keep(fresh)
+        self._save(fresh)
         LOG.info("the login at %s was renewed", self._server)
         return fresh
 
@@ -130,25 +132,25 @@ class LoginAuth(httpx2.Auth):
                 scope=str(body.get("scope") or login.scope),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"its login could not be renewed: HTTP {response.status_code}, no token"
+            why = f"the login could not be renewed: HTTP {response.status_code}, no token"
             raise httpx2.RemoteProtocolError(why) from error
 
-    def _keep(self, login: Login) -> None:
-        """Write it down. A home that cannot be written costs the next process a login."""
+    def _save(self, login: Login) -> None:
+        """Save the login. A failure is logged: the next process then needs a new login."""
         try:
             self._logins.put(self._server, login)
         except StoreError as error:
-            LOG.error("the login at %s cannot be kept: %s", self._server, error)
+            LOG.error("the login at %s cannot be saved: %s", self._server, error)
 
 
-def _wanted_scope(response: httpx2.Response) -> str:
-    """The scopes that a request lacks (RFC 6750, section 3.1); "" where that is not what is wrong,
-    or they are not told."""
-    said = response.headers.get("www-authenticate", "")
-    given = {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(said)}
-    scope = " ".join(given.get("scope", "").split())
-    is_lacking = given.get("error") == "insufficient_scope" and scope.isascii()
-    return scope if is_lacking and len(scope) <= MAX_SCOPE_CHARS else ""
+def _missing_scope(response: httpx2.Response) -> str:
+    """The scopes that a request lacks (RFC 6750, section 3.1); "" for any other refusal."""
+    header = response.headers.get("www-authenticate", "")
+    found = _PARAMETER.findall(header)
+    parameters = {name.lower(): quoted or plain for name, quoted, plain in found}
+    scope = " ".join(parameters.get("scope", "").split())
+    is_missing = parameters.get("error") == "insufficient_scope" and scope.isascii()
+    return scope if is_missing and len(scope) <= MAX_SCOPE_CHARS else ""
 
 
 def _request(login: Login) -> httpx2.Request:

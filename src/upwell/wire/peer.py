@@ -1,4 +1,4 @@
-"""One end of a JSON-RPC conversation: asks, answers, and settles every request exactly once."""
+"""One end of a JSON-RPC connection: sends requests, and settles each of them exactly once."""
 
 import asyncio
 import re
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from upwell.ground.trace import LOG
-from upwell.ground.types import Reply
+from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
@@ -22,31 +22,31 @@ _ANSWER_HEAD = re.compile(
     rb'\{[ \t]*+(?:"jsonrpc"[ \t]*+:[ \t]*+"2\.0"[ \t]*+,[ \t]*+)?'
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
-_MARK = b"\xef\xbb\xbf"
-"""A byte order mark, which some runtimes put before the first line that they write."""
-MOST_ID_BYTES = 1024
-MOST_LATE = 1_000
-"""So many answers that nobody waits for any more are still known when they come."""
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Some runtimes write it before their first line."""
+MAX_ID_BYTES = 1024
+MAX_CANCELLED = 1_000
+"""The number of cancelled requests whose late answers are still recognised."""
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _ID = re.compile(rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})')
 
 
 class PeerGone(ConnectionError):
-    """The other side closed the conversation, or never opened it."""
+    """The other side closed the connection, or never opened it."""
 
 
 class PeerLost(PeerGone):
-    """An exchange broke off: the answer to this request will not come."""
+    """An exchange broke off: this request will get no answer."""
 
 
-class PeerBabbled(ValueError):
-    """The other side answered with something that is not an answer."""
+class ProtocolError(ValueError):
+    """The other side's answer is malformed or too large."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """A JSON-RPC message. `id` is the raw bytes, None for a notification. `repaired` counts bytes
-    that were not UTF-8 and now read U+FFFD."""
+    """A JSON-RPC message. `id` is raw JSON, None for a notification. `repaired` counts the invalid
+    UTF-8 bytes that now read U+FFFD."""
 
     body: RawObject
     id: bytes | None = None
@@ -59,14 +59,14 @@ class Message:
 
 
 def read_message(data: bytes) -> Message:
-    """Open one message, which is one line from here on. Of a large answer only the head is read:
-    its `result` is whatever follows, unopened, and whoever takes it has to look whether it is JSON.
+    """Read one message and make it one line. Only the head of a large answer is read: its `result`
+    is the rest, unchecked, and the receiver has to check it.
 
     Raises:
-        NotJson: it is not a JSON object, a line ends inside a string, or its id is no text or
-            number of 1 024 bytes at most.
+        NotJson: the data is not a JSON object, a line ends inside a string, or the id is not a
+            string or number of at most 1 024 bytes.
     """
-    data, repaired = one_line(data.removeprefix(_MARK).strip()), 0
+    data, repaired = one_line(data.removeprefix(_BYTE_ORDER_MARK).strip()), 0
     try:
         data.decode()
     except UnicodeDecodeError:
@@ -89,10 +89,10 @@ def read_message(data: bytes) -> Message:
 
 
 def _check_identity(identity: bytes) -> None:
-    if len(identity) > MOST_ID_BYTES:
-        raise NotJson(f"an id of {len(identity):,} bytes, over {MOST_ID_BYTES:,}")
-    text = identity.startswith(b'"') and isinstance(loads(identity), str)
-    if not text and not _NUMBER.fullmatch(identity):
+    if len(identity) > MAX_ID_BYTES:
+        raise NotJson(f"an id of {len(identity):,} bytes, over {MAX_ID_BYTES:,}")
+    is_string = identity.startswith(b'"') and isinstance(loads(identity), str)
+    if not is_string and not _NUMBER.fullmatch(identity):
         raise NotJson("an id must be a string or a number")
 
 
@@ -106,7 +106,7 @@ def _large_answer(data: bytes, repaired: int) -> Message | None:
 
 
 def _unbatched(data: bytes) -> Sequence[bytes]:
-    """The messages of a batch (MCP 2025-03-26 has them), or the one message."""
+    """The messages of a batch (MCP 2025-03-26), or the one message."""
     if not data.lstrip().startswith(b"["):
         return (data,)
     try:
@@ -124,12 +124,12 @@ def error_body(code: int, message: str, data: object = None) -> bytes:
 
 
 def error_code(error: bytes) -> object:
-    """The code of a raw JSON-RPC error; None where there is no error."""
+    """The code of a raw JSON-RPC error; None without an error."""
     return RawObject.parse(error).value("code") if error else None
 
 
 def line_of(method: str, params: bytes = b"", identity: bytes = b"") -> bytes:
-    """A request, or without an id a notification, as one line of JSON."""
+    """A request as one line of JSON; without an id, a notification."""
     head = b'"id":%b,' % identity if identity else b""
     tail = b',"params":%b' % params if params else b""
     return b'{"jsonrpc":"2.0",%b"method":%b%b}' % (head, dumps(method), tail)
@@ -142,26 +142,26 @@ def answer_line(identity: bytes, reply: Reply) -> bytes:
 
 
 def settle(waiting: "asyncio.Future[Reply]", message: Message) -> None:
-    """Give whoever waits the answer that this message is."""
+    """Complete a future with the answer in a message."""
     error, result = message.body.get("error"), message.body.get("result")
     if error is not None:
         waiting.set_result(Reply(error=error, repaired=message.repaired))
     elif result is not None:
         waiting.set_result(Reply(result=result, repaired=message.repaired))
     else:
-        waiting.set_exception(PeerBabbled("an answer with neither result nor error"))
+        waiting.set_exception(ProtocolError("an answer with neither result nor error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]
 
 
 class Peer:
-    """Speaks JSON-RPC over lines.
+    """JSON-RPC over lines.
 
-    `run` reads until the other side closes; requests and notifications that come in go to
-    `on_message`, answers settle the request that waits for them. When the conversation ends, or an
-    answer cannot be read, whoever waits is told so at once. With `complains`, a line that is no
-    JSON-RPC is answered with a parse error.
+    `run` reads until the other side closes the connection. It passes requests and notifications to
+    `on_message`, and answers to the requests that wait for them. When the connection ends or an
+    answer cannot be read, the waiting requests fail at once. With `answers_malformed`, a malformed
+    line is answered with an error.
     """
 
     def __init__(
@@ -170,12 +170,12 @@ class Peer:
         sink: Sink,
         on_message: Incoming,
         *,
-        complains: bool = False,
+        answers_malformed: bool = False,
     ) -> None:
         self._lines = lines
         self._sink = sink
         self._on_message = on_message
-        self._complains = complains
+        self._answers_malformed = answers_malformed
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
@@ -186,32 +186,33 @@ class Peer:
         return len(self._waiting)
 
     async def run(self) -> None:
-        """Read until the end. Whatever the other side sends, this does not raise."""
+        """Read until the end. Never raises, whatever the other side sends."""
         try:
             async for line in self._lines:
                 await self._take(line)
+                # Megabytes long: it must not stay referenced while the next line is awaited.
                 del line
         except (OSError, ValueError) as error:
             LOG.warning("reading ended: %s", error)
         finally:
             self.close(PeerGone("the connection was closed"))
 
-    def close(self, why: Exception) -> None:
-        """Tell everybody who waits that there will be no answer."""
-        self._gone = self._gone or why
+    def close(self, reason: Exception) -> None:
+        """Fail every waiting request."""
+        self._gone = self._gone or reason
         for future in self._waiting.values():
             if not future.done():
-                future.set_exception(why)
+                future.set_exception(reason)
 
     async def request(
         self, method: str, params: bytes, late: Callable[[], None] | None = None
     ) -> Reply:
-        """Ask and wait. When the wait is cancelled the other side is told; `late` hears of an
-        answer that comes all the same.
+        """Send a request and wait for the answer. Cancelling the wait notifies the other side;
+        `late` is called if it answers all the same.
 
         Raises:
-            PeerGone: the conversation ended first, or (PeerLost) this part of it.
-            PeerBabbled: the answer has neither a result nor an error, or was too large.
+            PeerGone: the connection ended first, or (PeerLost) this exchange did.
+            ProtocolError: the answer has neither a result nor an error, or is too large.
         """
         if self._gone is not None:
             raise self._gone
@@ -223,7 +224,7 @@ class Peer:
             await self._send(line_of(method, params, identity))
             return await future
         except asyncio.CancelledError:
-            self._given_up(identity, late)
+            self._remember_cancelled(identity, late)
             await self._cancel(identity)
             raise
         finally:
@@ -242,10 +243,10 @@ class Peer:
         except (ConnectionError, OSError) as error:
             raise PeerGone(f"the connection is closed: {error}") from error
 
-    def _given_up(self, identity: bytes, late: Callable[[], None] | None) -> None:
+    def _remember_cancelled(self, identity: bytes, late: Callable[[], None] | None) -> None:
         if late is not None:
             self._late[identity] = late
-        if len(self._late) > MOST_LATE:
+        if len(self._late) > MAX_CANCELLED:
             del self._late[next(iter(self._late))]
 
     async def _cancel(self, identity: bytes) -> None:
@@ -263,9 +264,9 @@ class Peer:
             self._lose(line)
         elif line.oversize:
             self._refuse(line)
-            if self._complains and (found := _ID.search(line.data)):
-                said = f"a line of {line.oversize:,} bytes or more is over the limit"
-                body = error_body(INVALID_REQUEST, said)
+            if self._answers_malformed and (found := _ID.search(line.data)):
+                why = f"a line of {line.oversize:,} bytes or more is over the limit"
+                body = error_body(INVALID_REQUEST, why)
                 await self.answer(found.group(1), Reply(error=body))
         else:
             await self._open(line)
@@ -276,13 +277,17 @@ class Peer:
                 message = read_message(data)
             except NotJson as error:
                 LOG.warning("a line of %d bytes that is not JSON-RPC: %s", len(data), error)
-                if self._complains:
+                if self._answers_malformed:
                     body = error_body(PARSE_ERROR, f"not a JSON-RPC message: {error}")
                     await self.answer(b"null", Reply(error=body))
                 continue
             if message.method is not None:
                 await self._on_message(message)
-            elif message.id is not None and self._complains and message.id not in self._waiting:
+            elif (
+                message.id is not None
+                and self._answers_malformed
+                and message.id not in self._waiting
+            ):
                 body = error_body(INVALID_REQUEST, "a request needs a method")
                 await self.answer(message.id, Reply(error=body))
             elif message.id is not None:
@@ -293,25 +298,26 @@ class Peer:
     def _lose(self, line: Line) -> None:
         future = self._waiting.get(line.lost)
         if future is not None and not future.done():
-            future.set_exception(PeerLost(line.why))
+            future.set_exception(PeerLost(line.reason))
 
     def _settle(self, identity: bytes, message: Message) -> None:
         future = self._waiting.get(identity)
         if late := self._late.pop(identity, None):
             late()
         if future is None or future.done():
-            LOG.warning("an answer that nobody waits for, id %r", identity[:40])
+            LOG.warning("an answer to an unknown or cancelled request, id %r", identity[:40])
             return
         settle(future, message)
 
     def _refuse(self, line: Line) -> None:
-        """A line over the cap: fail the request it answers, or all when that cannot be told."""
+        """Fail the request that a line over the cap answers, or all requests if its id is
+        unknown."""
         found = _ID.search(line.data)
-        known = found is not None and found.group(1) in self._waiting
-        hit = [found.group(1)] if found is not None and known else list(self._waiting)
-        for identity in hit:
+        is_known = found is not None and found.group(1) in self._waiting
+        failed = [found.group(1)] if found is not None and is_known else list(self._waiting)
+        for identity in failed:
             future = self._waiting[identity]
             if not future.done():
                 future.set_exception(
-                    PeerBabbled(f"an answer of {line.oversize:,} bytes or more, over the limit")
+                    ProtocolError(f"an answer of {line.oversize:,} bytes or more, over the limit")
                 )

@@ -1,11 +1,11 @@
 """JSON that keeps its bytes.
 
-A gateway must not change what it does not mean to change: number lexemes (`1.10`, thirty digits),
-duplicate keys, key order, escapes and unknown fields have to arrive as they were sent. So nothing
-is decoded and encoded again. `RawObject` and `RawArray` know where each member of *one* level
-begins and ends; members are bytes, and are opened only when somebody needs to look inside.
+A gateway must not change JSON by accident: number lexemes (`1.10`, thirty digits), duplicate keys,
+key order, escapes and unknown fields have to arrive as they were sent. So nothing is decoded and
+encoded again. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is
+opened only when its content is needed.
 
-Nothing here recurses, so depth is harmless; every scan is linear.
+Nothing here recurses, so depth is harmless, and every scan is linear.
 """
 
 import json
@@ -25,7 +25,7 @@ _CLOSING = frozenset(b"]}")
 
 
 class NotJson(ValueError):
-    """The bytes are not the JSON that was expected here."""
+    """The bytes are not the expected JSON."""
 
 
 def loads(raw: bytes) -> Any:
@@ -41,11 +41,11 @@ def loads(raw: bytes) -> Any:
 
 
 def check(raw: bytes) -> None:
-    """Is this JSON all the way down? What is nested too deeply to be looked at passes, and numbers
-    may have any length.
+    """Check that this is JSON at every level. Values nested too deeply for the parser pass, and
+    numbers may have any length.
 
     Raises:
-        NotJson: it is not.
+        NotJson: the bytes are not JSON.
     """
     try:
         json.loads(raw, parse_int=float)
@@ -56,8 +56,8 @@ def check(raw: bytes) -> None:
 
 
 def one_line(raw: bytes) -> bytes:
-    """`raw` without line ends, which JSON has only between its parts: there a space says the same.
-    Who reads message by message, line by line, must not find one inside another.
+    """`raw` with every line end replaced by a space. JSON has line ends only between its tokens,
+    where a space is equivalent; a reader of lines must not find one message inside another.
 
     Raises:
         NotJson: a line ends inside a string.
@@ -71,7 +71,7 @@ def one_line(raw: bytes) -> bytes:
 
 
 def depth(raw: bytes) -> int:
-    """How deeply brackets are nested in `raw`."""
+    """The depth of the brackets in `raw`."""
     deepest = level = 0
     for mark in _MARK.finditer(raw):
         char = raw[mark.start()]
@@ -93,38 +93,38 @@ def dumps(value: Any) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RawObject:
-    """One level of a JSON object: its members in order, values as bytes."""
+    """One level of a JSON object: its members in order, keys and values as raw bytes."""
 
     members: tuple[tuple[bytes, bytes], ...] = ()
 
     @classmethod
     def parse(cls, raw: bytes) -> "RawObject":
-        """Open `raw`.
+        """Split `raw` into its members.
 
         Raises:
-            NotJson: it is not one JSON object.
+            NotJson: `raw` is not one JSON object.
         """
         return cls(tuple(_object_members(raw)))
 
     def get(self, name: str) -> bytes | None:
-        """The value of the last member of that name, as JSON parsers take it."""
-        found = None
+        """The raw value of the last member of that name, as JSON parsers choose it."""
+        last = None
         for key, value in self.members:
             if _is(key, name):
-                found = value
-        return found
+                last = value
+        return last
 
     def value(self, name: str, default: Any = None) -> Any:
-        """The decoded value of a member; `default` where there is none.
+        """The decoded value of a member; `default` without one.
 
         Raises:
-            NotJson: it is nested too deeply to be decoded.
+            NotJson: the value is malformed, or nested too deeply to be decoded.
         """
         raw = self.get(name)
         return default if raw is None else loads(raw)
 
     def replaced(self, name: str, value: bytes) -> "RawObject":
-        """With that member's value changed in place, or the member added at the end."""
+        """A copy with the value of that member changed in place, or the member added at the end."""
         if any(_is(key, name) for key, _ in self.members):
             return RawObject(
                 tuple((key, value if _is(key, name) else old) for key, old in self.members)
@@ -132,11 +132,14 @@ class RawObject:
         return RawObject((*self.members, (dumps(name), value)))
 
     def without(self, *names: str) -> "RawObject":
-        """Without those members."""
-        kept = [
-            member for member in self.members if not any(_is(member[0], name) for name in names)
-        ]
-        return RawObject(tuple(kept))
+        """A copy without those members."""
+        return RawObject(
+            tuple(
+                (key, value)
+                for key, value in self.members
+                if not any(_is(key, name) for name in names)
+            )
+        )
 
     def encode(self) -> bytes:
         return b"{" + b",".join(key + b":" + value for key, value in self.members) + b"}"
@@ -153,10 +156,10 @@ class RawArray:
 
     @classmethod
     def parse(cls, raw: bytes) -> "RawArray":
-        """Open `raw`.
+        """Split `raw` into its items.
 
         Raises:
-            NotJson: it is not one JSON array.
+            NotJson: `raw` is not one JSON array.
         """
         return cls(tuple(_array_items(raw)))
 
@@ -171,7 +174,7 @@ def kind_of(raw: bytes) -> str:
 
 
 def _is(key: bytes, name: str) -> bool:
-    """Does a raw member name spell `name`, with escapes or without?"""
+    """Does a raw key, with or without escapes, spell `name`?"""
     return key[1:-1] == name.encode() or (b"\\" in key and loads(key) == name)
 
 
@@ -204,10 +207,10 @@ def _array_items(raw: bytes) -> Iterator[bytes]:
         at = _space(raw, _comma(raw, at))
 
 
-def _enter(raw: bytes, opening: bytes) -> int:
+def _enter(raw: bytes, bracket: bytes) -> int:
     at = _space(raw, 0)
-    if raw[at : at + 1] != opening:
-        raise NotJson(f"expected {opening.decode()} at byte {at}")
+    if raw[at : at + 1] != bracket:
+        raise NotJson(f"expected {bracket.decode()} at byte {at}")
     return _space(raw, at + 1)
 
 
@@ -227,7 +230,7 @@ def _comma(raw: bytes, at: int) -> int:
 
 
 def _skip(raw: bytes, at: int) -> int:
-    """The end of the value that begins at `at`. Brackets are counted, not matched by kind."""
+    """The position after the value at `at`. Brackets are counted, not matched by kind."""
     if raw[at : at + 1] not in (b"[", b"{"):
         scalar = _SCALAR.match(raw, at)
         if scalar is None:

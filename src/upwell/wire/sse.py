@@ -1,7 +1,6 @@
-"""Server-sent events, read as bytes: messages keep every byte but the line ends between parts.
+"""Server-sent events, read as bytes: messages keep every byte except the line ends between parts.
 
-WHATWG HTML, section 9.2.6. An event whose data is over the cap is given with its size and its
-beginning.
+WHATWG HTML, section 9.2.6. An event over the size cap is given with its size and its beginning.
 """
 
 import re
@@ -10,13 +9,13 @@ from dataclasses import dataclass, field
 
 _HEAD_BYTES = 4096
 _ID = re.compile(rb"[\x21-\x7e]{1,1024}")
-"""Ids that can go back in a header; any other is passed over."""
+"""Ids that can be sent back in a header; any other is ignored."""
 _RETRY = re.compile(rb"[0-9]{1,9}")
 
 
 @dataclass(slots=True)
 class Event:
-    """One event. `oversize` is the size of the data when it was over the cap."""
+    """One event. `oversize` is the size of data over the cap, otherwise 0."""
 
     name: str = "message"
     data: bytes = b""
@@ -31,12 +30,12 @@ class _Building:
     parts: list[bytes] = field(default_factory=list)
     size: int = 0
 
-    def add(self, line: bytes, left_out: int, max_bytes: int) -> None:
-        """A line, and how many bytes of it are not here."""
+    def add(self, line: bytes, dropped_bytes: int, max_bytes: int) -> None:
+        """Add a line of which `dropped_bytes` are missing."""
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self.size += len(value) + left_out
+            self.size += len(value) + dropped_bytes
             if self.size <= max_bytes:
                 self.parts.append(value)
             else:
@@ -55,12 +54,12 @@ class _Building:
 
 
 async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[Event]:
-    """Events of a body until its end. Linear in what is read; an event that is not finished when
-    the body ends is dropped, as the specification says."""
+    """The events of a body, in linear time. An event that is unfinished when the body ends is
+    dropped, as the specification demands."""
     building = _Building()
-    async for line, left_out in _lines(chunks, max_bytes):
+    async for line, dropped_bytes in _lines(chunks, max_bytes):
         if line:
-            building.add(line, left_out, max_bytes)
+            building.add(line, dropped_bytes, max_bytes)
             continue
         if building.parts or building.event.id is not None or building.event.retry_ms is not None:
             yield building.done(max_bytes)
@@ -68,16 +67,16 @@ async def read_events(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIter
 
 
 async def _lines(chunks: AsyncIterator[bytes], max_bytes: int) -> AsyncIterator[tuple[bytes, int]]:
-    """Lines without their ends, LF or CRLF; and of one that is far too long, how much was left
-    out."""
+    """Lines without their ends, LF or CRLF, and the number of bytes dropped from each: a line over
+    the cap is not kept whole."""
     parts: list[bytes] = []
-    size = kept = 0
+    size = retained_bytes = 0
     async for chunk in chunks:
         pieces = chunk.split(b"\n")
         for piece in pieces[:-1]:
-            yield b"".join([*parts, piece]).removesuffix(b"\r"), size - kept
-            parts, size, kept = [], 0, 0
+            yield b"".join([*parts, piece]).removesuffix(b"\r"), size - retained_bytes
+            parts, size, retained_bytes = [], 0, 0
         size += len(pieces[-1])
         if size <= max_bytes + _HEAD_BYTES or not parts:
             parts.append(pieces[-1])
-            kept += len(pieces[-1])
+            retained_bytes += len(pieces[-1])

@@ -1,8 +1,8 @@
-"""Who ends what our children started, when we are ended by `kill -9`.
+"""Ends the processes that our children started, even after `kill -9` of the gateway.
 
-The kernel can end a child with us (`wire/child.py`), but not what that child started. So a shell
-holds the end of a pipe (1.7 MB resident): it is told of every process group that we start and end,
-and when the pipe closes, as it does however we end, it kills the groups that are left.
+The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
+started. So a shell (1.7 MB resident) reads the process groups that we start and end from a pipe.
+The pipe closes however the gateway ends, and then the shell kills the groups that are left.
 """
 
 import os
@@ -26,16 +26,16 @@ for group in $groups; do kill -9 "-$group"; done
 
 
 class Watcher:
-    """One shell for a whole process, started with the first group that it is told of."""
+    """One shell for a process, started with the first group to watch."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
         self.shell = 0
-        """Its process; 0: there is none."""
+        """The process id of the shell; 0 without one."""
         self._pipe = -1
 
     def watch(self, group: int) -> None:
-        """Have this process group ended with us."""
+        """End this process group with the gateway."""
         self._groups.add(group)
         if self.shell:
             self._tell("+", [group])
@@ -43,13 +43,13 @@ class Watcher:
             self._begin()
 
     def release(self, group: int) -> None:
-        """It is gone: its number may soon be another's."""
+        """Stop watching a group that has ended: its number may soon be reused."""
         if group in self._groups:
             self._groups.discard(group)
             self._tell("-", [group])
 
     def close(self) -> None:
-        """As when we end: the groups that are left are ended, and so is the shell."""
+        """End the shell, and with it the groups that are left."""
         if self.shell:
             os.close(self._pipe)
             os.waitpid(self.shell, 0)
@@ -70,7 +70,7 @@ class Watcher:
                 setsid=True,
             )
         except OSError as error:
-            LOG.warning("nobody watches what servers start: %s", error)
+            LOG.warning("the processes that servers start are not watched: %s", error)
             os.close(self._pipe)
             return
         finally:
@@ -78,15 +78,15 @@ class Watcher:
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:
-        """A shell that somebody ended is replaced, and told everything."""
+        """Write to the shell. A shell that was killed is replaced, and gets all groups again."""
         if not self.shell:
             return
         try:
-            os.write(self._pipe, b"".join(b"%b %d\n" % (verb.encode(), one) for one in groups))
+            os.write(self._pipe, b"".join(b"%b %d\n" % (verb.encode(), group) for group in groups))
         except BrokenPipeError:
             self.close()
             self._begin()
 
 
 WATCHER = Watcher()
-"""The one of this process: what it started is its own, whoever asked for it."""
+"""The watcher of this process, shared by everything that starts children."""

@@ -59,8 +59,8 @@ def test_an_address_is_reached_with_its_headers(
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"TRANSPORT": "sse"}, "there is no ltm.url"),
-        ({"PROFILE": "generic"}, "there is no ltm.tool"),
+        ({"TRANSPORT": "sse"}, "needs ltm.url"),
+        ({"PROFILE": "generic"}, "needs ltm.tool"),
     ],
 )
 def test_keys_that_belong_together_are_asked_for(

@@ -10,10 +10,10 @@ import pytest
 from upwell.capture.entries import MAX_BYTES
 from upwell.capture.git import proposals_from
 from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.rules import gives_reasons, said_by_agent, said_by_user
+from upwell.capture.rules import agent_findings, gives_reasons, user_findings
 from upwell.capture.transcript import proposals_in
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.types import Trust
+from upwell.ground.types.memory import Trust
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ from upwell.ground.types import Trust
     ],
 )
 def test_what_a_user_lays_down_is_found(said: str, why: str) -> None:
-    assert [found.why for found in said_by_user(said)] == [why]
+    assert [found.why for found in user_findings(said)] == [why]
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_what_a_user_lays_down_is_found(said: str, why: str) -> None:
     ],
 )
 def test_what_is_no_rule_is_left(said: str) -> None:
-    assert list(said_by_user(said)) == []
+    assert list(user_findings(said)) == []
 
 
 def test_an_agents_findings_are_found_and_its_chatter_is_not() -> None:
     said = "I will look. The root cause was a stale lock in the cache folder. Let me fix that now."
-    assert [one.text for one in said_by_agent(said)] == [
+    assert [one.text for one in agent_findings(said)] == [
         "The root cause was a stale lock in the cache folder."
     ]
 
@@ -225,7 +225,7 @@ def test_no_message_can_pass_for_another_commit(tmp_path: Path) -> None:
 
 
 def test_no_repository_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no git repository"):
+    with pytest.raises(UsageError, match="in no git repository"):
         proposals_from(tmp_path, 10, os.environ)
 
 

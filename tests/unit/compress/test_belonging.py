@@ -1,4 +1,4 @@
-"""What is kept says what it belongs to: a record its name, a changed line its file."""
+"""Retained parts name their context: a record its name, a changed line its file."""
 
 import json
 
@@ -7,18 +7,18 @@ from tests.tables import expand
 from upwell.compress import compress
 
 
-def test_an_answer_from_a_record_comes_with_its_name():
+def test_an_answer_from_a_record_has_the_name_of_the_record():
     orders = [
         {"id": n, "error": None if n % 40 else "card_declined", "total": n * 3} for n in range(900)
     ]
-    kept = expand(
+    retained = expand(
         json.loads(
             compress(
                 json.dumps(orders), max_tokens=400, query="which failed with card_declined?"
             ).text
         )
     )
-    declined = [item for item in kept if item.get("error") == "card_declined"]
+    declined = [item for item in retained if item.get("error") == "card_declined"]
     assert len(declined) >= 5
     assert all("id" in item for item in declined)
 
@@ -46,7 +46,7 @@ def shown(files: int) -> str:
     return "\n".join(parts)
 
 
-def test_a_changed_line_comes_with_its_file_also_under_a_commit():
+def test_a_changed_line_has_its_file_also_under_a_commit():
     text = compress(shown(12), max_tokens=500, query="value_7_3").text
     assert "value_7_3 = compute(3)" in text
     before = text[: text.index("value_7_3 =")]

@@ -1,4 +1,4 @@
-"""Noise, kind by kind: what goes, what is marked, and what never goes."""
+"""Noise by kind: what is removed, what is marked, and what always stays."""
 
 import base64
 import json
@@ -9,10 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upwell.compress import compress
-from upwell.compress.clean import STEPS, clean
-from upwell.compress.clean.screen import redrawn, struck, tidy
-from upwell.compress.clean.unseen import seen
-from upwell.ground.types import Kind, Passage
+from upwell.compress.clean import (
+    STEPS,
+    clean,
+    without_extra_blanks,
+    without_invisible,
+    without_overstrikes,
+    without_redraws,
+)
+from upwell.ground.types.compression import Kind, Passage
 
 PICTURE = base64.b64encode(bytes(range(256)) * 12).decode()
 BARS = "\r".join(
@@ -25,8 +30,8 @@ def cleaned(text, kind):
     return clean(Passage(text=text, kind=kind)).passage.text
 
 
-def test_a_line_that_was_drawn_again_stays_as_it_was_at_last():
-    text, omitted = redrawn(f"start\n{BARS}\n{SPINNER}\rInstalled 4 packages\ndone\n")
+def test_a_redrawn_line_keeps_its_last_state():
+    text, omitted = without_redraws(f"start\n{BARS}\n{SPINNER}\rInstalled 4 packages\ndone\n")
     assert text == (
         "start\nDownloading tide.bin 100% |██████████| 14.3MB/s […100 redrawn]\n"
         "⠴ Installing packages […5 redrawn]\rInstalled 4 packages\ndone\n"
@@ -44,24 +49,24 @@ def test_a_line_that_was_drawn_again_stays_as_it_was_at_last():
         "10% of hosts are down\r20% of disks are full\n",
     ],
 )
-def test_what_may_be_lines_of_their_own_stays(text):
-    assert redrawn(text) == (text, ())
+def test_lines_that_may_be_separate_stay(text):
+    assert without_redraws(text) == (text, ())
 
 
-def test_windows_line_ends_stay_behind_a_line_that_was_drawn_again():
-    text, _ = redrawn("10% done\r20% done\r\nnext\r\n")
+def test_a_redrawn_line_keeps_its_windows_line_end():
+    text, _ = without_redraws("10% done\r20% done\r\nnext\r\n")
     assert text == "20% done […1 redrawn]\r\nnext\r\n"
 
 
-def test_letters_struck_twice_are_read_once():
+def test_overstruck_letters_are_written_once():
     bold = "".join(f"{char}\b{char}" for char in "NAME")
-    assert struck(f"{bold}\n  _\bf_\bi_\bl_\be\n") == "NAME\n  file\n"
-    assert struck("working |\b/\b-\b\\\bdone") == "working done"
-    assert struck("snake_case stays") == "snake_case stays"
+    assert without_overstrikes(f"{bold}\n  _\bf_\bi_\bl_\be\n") == "NAME\n  file\n"
+    assert without_overstrikes("working |\b/\b-\b\\\bdone") == "working done"
+    assert without_overstrikes("snake_case stays") == "snake_case stays"
 
 
-def test_what_nobody_sees_goes_and_what_means_something_stays():
-    assert seen("\ufeffti\u200bde\u2060 \x07out\x00\x1b(B") == "tide out"
+def test_invisible_characters_go_unless_they_mean_something():
+    assert without_invisible("\ufeffti\u200bde\u2060 \x07out\x00\x1b(B") == "tide out"
     for text in (
         "👩\u200d💻",
         "می\u200cخواهم",
@@ -70,15 +75,15 @@ def test_what_nobody_sees_goes_and_what_means_something_stays():
         "1\x1f2\x1e3",
         "\x1b[1m",
     ):
-        assert seen(text) == text
-    assert seen("a\u200b\n```\nb\u200b\n```\nc\u200b") == "a\n```\nb\u200b\n```\nc"
+        assert without_invisible(text) == text
+    assert without_invisible("a\u200b\n```\nb\u200b\n```\nc\u200b") == "a\n```\nb\u200b\n```\nc"
 
 
-def test_logs_lose_blanks_at_the_ends_of_lines_and_gaps():
-    assert tidy("a  \t\r\nb \n\n\n\n\nc  ") == "a\r\nb\n\nc"
+def test_logs_lose_trailing_blanks_and_gaps():
+    assert without_extra_blanks("a  \t\r\nb \n\n\n\n\nc  ") == "a\r\nb\n\nc"
 
 
-def test_pictures_in_a_page_are_said_with_their_size():
+def test_embedded_pictures_are_replaced_by_their_size():
     page = f"# Tide\n\n![chart](data:image/png;base64,{PICTURE})\n\nHigh water.\n"
     found = clean(Passage(text=page, kind=Kind.MARKDOWN))
     assert f"(data:image/png;base64,[…{len(PICTURE):,} chars])" in found.passage.text
@@ -99,7 +104,7 @@ def test_code_and_data_are_left_alone(kind):
     assert clean(passage).passage is passage
 
 
-def test_the_kinds_that_are_cleaned_are_named():
+def test_only_the_listed_kinds_are_cleaned():
     assert {Kind.CODE, Kind.DIFF, Kind.CSV, Kind.GREP, Kind.GIT_LOG} <= set(UNTOUCHED)
     assert {kind for kind in Kind if kind.startswith("json")} <= set(UNTOUCHED)
 
@@ -110,7 +115,7 @@ def test_markdown_keeps_the_blanks_that_break_its_lines():
 
 @pytest.mark.parametrize("kind", sorted(STEPS))
 @given(text=st.text("ab1 \t\r\n\b|%\u200b\ufeff`~\x1b[(BK", max_size=40))
-def test_every_letter_is_kept_or_its_loss_is_marked(kind, text):
+def test_every_letter_stays_or_its_loss_is_marked(kind, text):
     found = clean(Passage(text=text, kind=kind))
     if not found.omitted and "\b" not in text and "\x1b" not in text:
         letters = [char for char in text if char in "ab1|%`~"]
@@ -121,7 +126,7 @@ LONG = ["1", "a\b", "_\b", "\r", "```\n", "```\n~~~~\n", "data:image/png;base64,
 
 
 @pytest.mark.parametrize("unit", [*LONG, " " * 1_000 + "x", "10% " + "x" * 40 + "\r", "\u200b"])
-def test_the_time_grows_with_the_text_only(unit):
+def test_the_time_is_linear_in_the_text(unit):
     text = unit * (500_000 // len(unit)) + "\n\r%"
     began = time.process_time()
     for kind in (Kind.LOG, Kind.MARKDOWN):
@@ -143,7 +148,7 @@ def test_over_budget_noise_goes_first_and_is_counted():
     assert result.omitted[0].what == "states of lines that were redrawn"
 
 
-def test_blanks_that_go_cost_nothing():
+def test_removed_blanks_are_not_counted_as_omissions():
     log = "".join(f"2026-01-01 10:00:{n:02} INFO step {n * n}{' ' * 60}\n" for n in range(20))
     result = compress(log, max_chars=1_000)
     assert result.lossless

@@ -1,4 +1,4 @@
-"""Shorter forms that say the same."""
+"""Lossless forms have the same content."""
 
 import json
 from typing import Any
@@ -23,7 +23,7 @@ records = st.fixed_dictionaries(
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(records, min_size=4, max_size=9))
-def test_tables_expand_to_what_they_were(rows: list[dict[str, Any]]) -> None:
+def test_tables_expand_to_the_original(rows: list[dict[str, Any]]) -> None:
     text = json.dumps({"total": len(rows), "items": rows}, ensure_ascii=False)
     root = parse(text)
     assert root is not None
@@ -32,7 +32,7 @@ def test_tables_expand_to_what_they_were(rows: list[dict[str, Any]]) -> None:
         assert expand(json.loads(table)) == json.loads(text)
 
 
-def test_a_table_is_used_where_it_fits_and_the_rows_do_not() -> None:
+def test_a_table_is_used_if_only_the_table_fits() -> None:
     rows = [{"identifier": n, "description": "same", "enabled": True} for n in range(40)]
     text = json.dumps(rows, indent=2)
     result = compress(text, max_chars=1000)
@@ -40,7 +40,7 @@ def test_a_table_is_used_where_it_fits_and_the_rows_do_not() -> None:
     assert expand(json.loads(result.text)) == rows
 
 
-def test_compact_keeps_strings_and_the_blank_behind_a_colon() -> None:
+def test_compact_keeps_strings_and_the_blank_after_a_colon() -> None:
     assert compact('{ "a" : "b  c" ,\n "d": [1,  2] }') == '{"a":"b  c","d": [1,2]}'
     assert compact('{"a" :1,"n":  NaN}') == '{"a":1,"n":null}'
 
@@ -71,7 +71,7 @@ def test_colours_go_first() -> None:
     assert "\x1b" not in compress(text, max_chars=400).text
 
 
-def test_equal_lines_of_a_log_are_said_once_and_counted() -> None:
+def test_equal_log_lines_are_written_once_and_counted() -> None:
     line = "2026-01-01 10:00:00 WARN retrying\n"
     text = "2026-01-01 10:00:00 INFO start\n" + line * 50 + "2026-01-01 10:01:00 INFO stop\n"
     result = compress(text, max_chars=300)
@@ -112,7 +112,7 @@ lines = st.lists(
 
 @settings(max_examples=100, deadline=None)
 @given(lines, st.lists(st.text("ab:{}[] \t", max_size=6), min_size=3, max_size=3))
-def test_folds_unfold_to_what_they_were(shapes: list[str], words: list[str]) -> None:
+def test_folds_unfold_to_the_original(shapes: list[str], words: list[str]) -> None:
     rows = [
         shape.replace("{}", f"{words[n % 3]}{n}", 1).replace("{}", str(n * 7))
         for n, shape in enumerate(shapes)
@@ -123,7 +123,7 @@ def test_folds_unfold_to_what_they_were(shapes: list[str], words: list[str]) -> 
         assert unfold(folded) == text
 
 
-def test_lines_that_are_alike_are_said_once_and_what_differs_is_listed() -> None:
+def test_similar_lines_are_folded_and_their_differences_listed() -> None:
     rows = [f"test suite::case_{n} ... ignored, needs a database" for n in range(30)]
     result = compress("\n".join(["running 30 tests", *rows, "test result: ok"]), max_chars=700)
     assert "[30 lines like: test {} ... ignored, needs a database]" in result.text

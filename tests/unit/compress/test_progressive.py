@@ -1,9 +1,9 @@
-"""Chunks: the canonical footer, offsets, safe edges, and rejoining whatever the content."""
+"""Chunks: the canonical footer, offsets, safe cuts, and joining."""
 
 import pytest
 
+from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
-from upwell.compress.fitted import Room
 from upwell.compress.progressive import (
     PROGRESSIVE_FOOTER_TOKEN,
     chunk,
@@ -12,16 +12,16 @@ from upwell.compress.progressive import (
     within,
 )  # fmt: skip
 from upwell.ground.errors import UsageError
-from upwell.ground.types import Budget, Passage
+from upwell.ground.types.compression import Budget, Passage
 
 NASTY = "a\n---\n[progressive: chars=3]\r\n\0é👩‍👩‍👧‍👦🇩🇪\n---\n[progressive: chars="
 
 
-def test_the_token_is_the_seeds() -> None:
+def test_the_footer_token_is_that_of_the_seed() -> None:
     assert PROGRESSIVE_FOOTER_TOKEN == "\n---\n[progressive: chars="
 
 
-def test_every_chunk_ends_with_the_footer_the_last_too() -> None:
+def test_every_chunk_ends_with_the_footer() -> None:
     assert chunk("abcdef", 0, 3) == "abc\n---\n[progressive: chars=3]"
     assert chunk("abcdef", 3, 30) == "def\n---\n[progressive: chars=3]"
     assert chunk("", 0) == "\n---\n[progressive: chars=0]"
@@ -40,24 +40,24 @@ def test_chunks_rejoin(text: str, limit: int) -> None:
     assert rejoin(chunks) == text
 
 
-def test_edges_fall_on_lines_where_they_can_and_never_inside_a_grapheme() -> None:
+def test_chunks_end_at_lines_if_possible_and_never_inside_a_grapheme() -> None:
     assert content(chunk("first line\nsecond line\n", 0, 15)) == "first line\n"
     assert content(chunk("ab👩‍👩‍👧‍👦cd", 0, 5)) == "ab"
     assert content(chunk("a\r\nb", 0, 2)) == "a"
 
 
-def test_an_offset_outside_of_the_text_is_an_error() -> None:
+def test_an_offset_outside_the_text_is_an_error() -> None:
     with pytest.raises(UsageError):
         chunk("abc", 4)
 
 
-def test_a_chunk_fits_its_room_in_characters_and_tokens() -> None:
+def test_a_chunk_fits_its_budget_in_characters_and_tokens() -> None:
     text = "some words on a line\n" * 500
-    assert len(within(text, 0, Room(chars=300))) <= 300
-    assert Room(tokens=60).holds(within(text, 21, Room(tokens=60)))
+    assert len(within(text, 0, RemainingBudget(chars=300))) <= 300
+    assert RemainingBudget(tokens=60).holds(within(text, 21, RemainingBudget(tokens=60)))
 
 
-def test_without_a_key_there_is_nothing_to_read_on_with() -> None:
+def test_without_a_key_the_strategy_does_not_fit() -> None:
     passage = Passage(text="words\n" * 400)
     result = Compressor().compress(passage, Budget(max_chars=200, floor=0.65), "progressive")
     assert result.strategy != "progressive" or result.key == ""

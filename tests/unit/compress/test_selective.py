@@ -1,11 +1,11 @@
-"""The table of contents and the sections behind it."""
+"""The table of contents and the sections that it lists."""
 
 import json
 
+from upwell.compress.base import RemainingBudget
 from upwell.compress.compressor import Compressor
-from upwell.compress.fitted import Room
 from upwell.compress.selective import MAX_ENTRIES, select, table
-from upwell.ground.types import Budget, Kind, Passage
+from upwell.ground.types.compression import Budget, Kind, Passage
 
 DOC = "\n".join(f"## Part {n}\n\nBody of part {n} with words. " * 3 for n in range(30))
 
@@ -15,7 +15,7 @@ def passage(text: str, kind: Kind = Kind.MARKDOWN, query: str = "") -> Passage:
 
 
 def test_the_envelope() -> None:
-    toc = json.loads(table(passage(DOC), Room()))
+    toc = json.loads(table(passage(DOC), RemainingBudget()))
     assert toc["type"] == "toc"
     assert toc["selection_key"] == "k1"
     assert toc["total_chars"] == len(DOC)
@@ -23,55 +23,55 @@ def test_the_envelope() -> None:
     assert len({entry["key"] for entry in toc["entries"]}) == len(toc["entries"])
 
 
-def test_previews_shrink_and_vanish_but_no_entry_does() -> None:
-    whole = json.loads(table(passage(DOC), Room()))
-    tight = json.loads(table(passage(DOC), Room(chars=100)))
+def test_previews_shrink_and_every_entry_stays() -> None:
+    whole = json.loads(table(passage(DOC), RemainingBudget()))
+    tight = json.loads(table(passage(DOC), RemainingBudget(chars=100)))
     assert [e["key"] for e in tight["entries"]] == [e["key"] for e in whole["entries"]]
     assert not any("preview" in entry for entry in tight["entries"])
 
 
 def test_entries_are_ranked_by_the_question() -> None:
-    toc = json.loads(table(passage(DOC, query="what does part 17 say"), Room()))
+    toc = json.loads(table(passage(DOC, query="what does part 17 say"), RemainingBudget()))
     assert toc["entries"][0]["key"].startswith("Part 17")
 
 
-def test_sections_come_back_verbatim_in_the_order_asked() -> None:
+def test_sections_are_verbatim_and_in_the_requested_order() -> None:
     text = json.dumps({"a": [1, 2], "b": {"c": 1.10}})
-    chosen = select(passage(text, Kind.JSON_OBJECT), ["b", "a", "zz"], Room())
+    chosen = select(passage(text, Kind.JSON_OBJECT), ["b", "a", "zz"], RemainingBudget())
     assert chosen.text == '{"c": 1.1}\n[1, 2]'
     assert chosen.unknown == ("zz",)
     assert chosen.next_offset is None
 
 
-def test_a_selection_over_budget_goes_on_where_it_stopped() -> None:
+def test_a_selection_over_budget_continues_at_its_offset() -> None:
     parts, offset = [], 0
     while True:
-        chosen = select(passage(DOC), ["Part 1", "Part 2"], Room(chars=50), offset)
+        chosen = select(passage(DOC), ["Part 1", "Part 2"], RemainingBudget(chars=50), offset)
         parts.append(chosen.text)
         if chosen.next_offset is None:
             break
         offset = chosen.next_offset
-    assert "".join(parts) == select(passage(DOC), ["Part 1", "Part 2"], Room()).text
+    assert "".join(parts) == select(passage(DOC), ["Part 1", "Part 2"], RemainingBudget()).text
 
 
-def test_tiny_paragraphs_give_a_small_table_and_all_are_within_reach() -> None:
+def test_many_tiny_paragraphs_are_grouped_and_reachable() -> None:
     text = "\n".join(f"# {n}" for n in range(3_000))
     document = passage(text)
-    toc = json.loads(table(document, Room()))
+    toc = json.loads(table(document, RemainingBudget()))
     assert len(toc["entries"]) <= MAX_ENTRIES
     assert len(json.dumps(toc)) < 60_000
     group = toc["entries"][-1]["key"]
-    inner = json.loads(select(document, [group], Room()).text)
+    inner = json.loads(select(document, [group], RemainingBudget()).text)
     assert any(entry["key"] == "2999" for entry in inner["entries"])
-    assert select(document, ["2999"], Room()).text == "# 2999"
+    assert select(document, ["2999"], RemainingBudget()).text == "# 2999"
 
 
 def test_one_character_paragraphs() -> None:
     document = passage("a\n\n" * 20_000, Kind.TEXT)
-    assert len(table(document, Room())) < 60_000
+    assert len(table(document, RemainingBudget())) < 60_000
 
 
-def test_the_strategy_needs_a_key_to_be_useful() -> None:
+def test_the_strategy_needs_a_key() -> None:
     result = Compressor().compress(passage(DOC), Budget(max_chars=400), "selective")
     assert result.strategy == "selective"
     assert json.loads(result.text)["entries"]

@@ -1,4 +1,4 @@
-"""What each strategy promises, and which one `auto` picks."""
+"""The promises of each strategy, and the choices of `auto`."""
 
 import json
 from typing import Any
@@ -36,7 +36,7 @@ TABLE = {
 
 
 @pytest.mark.parametrize("case", TABLE)
-def test_auto_picks_by_the_table_of_the_seed(case: str) -> None:
+def test_auto_chooses_by_the_table_of_the_seed(case: str) -> None:
     text, strategy = TABLE[case]
     assert compress(text, max_chars=len(text) // 4).strategy == strategy
     assert compress(text, max_chars=len(text)).strategy == "none"
@@ -49,18 +49,18 @@ def test_within_budget_the_bytes_are_the_same() -> None:
 
 def test_number_lexemes_and_duplicate_keys_survive() -> None:
     text = '{"a": 1.10, "a": 123456789012345678901234567890, "b": 1E400, "c": "%s"}' % ("x" * 900)
-    kept = compress(text, max_chars=300).text
-    assert '"a": 1.10' in kept
-    assert "123456789012345678901234567890" in kept
-    assert "1E400" in kept
+    retained = compress(text, max_chars=300).text
+    assert '"a": 1.10' in retained
+    assert "123456789012345678901234567890" in retained
+    assert "1E400" in retained
 
 
 def test_non_finite_numbers_become_null() -> None:
     text = '{"a": NaN, "b": [Infinity, -Infinity], "c": "NaN %s"}' % ("y" * 900)
-    kept = json.loads(
+    retained = json.loads(
         compress(text, max_chars=400).text, parse_constant=lambda _: pytest.fail("not JSON")
     )
-    assert kept["a"] is None
+    assert retained["a"] is None
 
 
 def test_extract_fields_keeps_every_top_level_key() -> None:
@@ -102,7 +102,7 @@ def test_every_strategy_loads_under_its_name() -> None:
     assert [load(name).name for name in STRATEGIES] == list(STRATEGIES)
 
 
-def test_a_summary_without_a_model_falls_down_the_ladder() -> None:
+def test_a_summary_without_a_model_falls_back() -> None:
     result = compress("some words\n" * 200, max_chars=200, strategy="llm_summary")
     assert result.strategy == "truncate"
     assert result.tried[0].strategy == "llm_summary"

@@ -1,8 +1,8 @@
 """Servers with tools, as the catalog sees them, and our own tools beside them."""
 
-from upwell.gateway.catalog import Catalog
 from upwell.gateway.eras import Introduction
-from upwell.gateway.upstream import State
+from upwell.gateway.routing.tools import Catalog
+from upwell.gateway.upstreams.supervisor import State
 from upwell.wire.rawjson import RawObject, dumps, loads
 
 UP = Introduction(version="2025-11-25")

@@ -1,14 +1,14 @@
 """What a schema certainly refuses, and that what it takes is never refused."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from upwell.gateway.arguments import fault
-from upwell.gateway.definitions import loosest
+from upwell.gateway.routing.definitions import argument_fault, loosest
 from upwell.wire.rawjson import RawObject, dumps
 
 EDITS = {
@@ -34,7 +34,7 @@ EDIT = {"old": "a", "new": "b"}
 
 
 def wrong(schema, arguments):
-    return fault(RawObject.parse(dumps(schema)), arguments)
+    return argument_fault(RawObject.parse(dumps(schema)), arguments)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +120,96 @@ def test_what_is_refused_the_schema_refuses(schema, arguments):
 @given(schemas(ANY))
 def test_the_short_schema_is_a_schema(schema):
     Draft202012Validator.check_schema(loosest(schema))
+
+
+def doubling(levels):
+    """A schema of `levels` definitions, each of which refers to the next one twice."""
+    definitions = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(levels)}
+    return {"$defs": {**definitions, f"d{levels}": {"type": "object"}}, "$ref": "#/$defs/d0"}
+
+
+HOSTILE = {
+    "backtracking": {"properties": {"a": {"pattern": "^(a+)+$"}}},
+    "backtracking names": {"patternProperties": {"^(a+)+$": {"type": "array"}}},
+    "another dialect": {
+        "properties": {
+            "a": {"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}
+        }
+    },
+    "a dialect behind a reference": {
+        "enum": [{"$schema": "http://json-schema.org/draft-07/schema#", "pattern": "^(a+)+$"}, {}],
+        "properties": {"a": {"$ref": "#/enum/0"}},
+    },
+    "a doubling reference": doubling(40),
+    "deep": json.loads('{"properties":{"a":' * 500 + "{}" + "}}" * 500),
+    "unique items": {"properties": {"list": {"uniqueItems": True}}},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_hangs_nothing(name):
+    arguments = {"a": "a" * 60 + "!", "a" * 60 + "!": 1, "list": [[n] for n in range(20_000)]}
+    began = time.monotonic()
+    assert wrong(HOSTILE[name], arguments) in ("", "arguments must be one of " + ENUMERATED)
+    assert time.monotonic() - began < 5
+
+
+ENUMERATED = repr(HOSTILE["a dialect behind a reference"]["enum"])[1:-1]
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["http://127.0.0.1:9/x", "file:///etc/passwd", "other.json#/a", "#anchor", "https://x.invalid"],
+)
+def test_no_document_is_ever_fetched(reference, monkeypatch):
+    def fetch(*args, **options):
+        raise AssertionError(args)
+
+    monkeypatch.setattr("urllib.request.urlopen", fetch)
+    monkeypatch.setattr("socket.socket.connect", fetch)
+    schema = {"properties": {"a": {"$ref": reference}}, "$id": "http://127.0.0.1:9/base"}
+    assert wrong(schema, {"a": [1]}) == ""
+    assert wrong({**schema, "required": ["b"]}, {"a": [1]}) == "b is missing", "the rest holds"
+
+
+def test_a_schema_with_embedded_documents_refuses_nothing():
+    schema = {
+        "$defs": {"a": {"$id": "http://x/a", "properties": {"b": {"$ref": "#/$defs/c"}}}},
+        "properties": {"a": {"$ref": "#/$defs/a"}},
+        "required": ["z"],
+    }
+    assert wrong(schema, {"a": {"b": 1}}) == ""
+
+
+def test_a_limit_is_checked_only_for_values_of_its_type():
+    schema = {"properties": {"n": {"type": "integer", "maximum": 5}}}
+    assert wrong(schema, {"n": 7}) == "n must satisfy maximum 5"
+    assert wrong(schema, {"n": "7"}) == ""
+
+
+@pytest.mark.parametrize("name", ["pattern", "$schema", "format", "properties", "enum"])
+def test_a_property_may_be_named_like_a_keyword(name):
+    schema = {"properties": {name: {"type": "object"}}, "additionalProperties": False}
+    assert wrong(schema, {name: {}}) == ""
+    assert wrong(schema, {name: [1]}) == f"{name} must be object"
+
+
+MALFORMED = [
+    {"type": 5},
+    {"properties": []},
+    {"required": "a"},
+    {"required": [["a"]]},
+    {"items": [{"type": "object"}], "type": "array"},
+    {"anyOf": {}},
+    {"allOf": "a"},
+    {"enum": {}},
+    {"minimum": "1"},
+    {"$ref": 1},
+    {"$defs": 1},
+    {"additionalProperties": 1},
+]
+
+
+@pytest.mark.parametrize("schema", MALFORMED)
+def test_a_malformed_keyword_refuses_nothing_by_itself(schema):
+    assert wrong({"properties": {"v": schema}}, {"v": {"a": 1}}) in ("", "v must be array")

@@ -5,13 +5,13 @@ from dataclasses import fields, replace
 
 import pytest
 
-from upwell.gateway.cache import Cache
-from upwell.gateway.client import Nobody
+from upwell.gateway.calls.cache import Cache
+from upwell.gateway.clients import Nobody
 from upwell.gateway.options import Auth, CacheOptions, ServerOptions, Transport
-from upwell.ground.principal import Principal
-from upwell.ground.redact import has_secret
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Reply, ToolCall
+from upwell.ground.secrets.redact import has_secret
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Reply, ToolCall
 
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}]}'
 SERVER = ServerOptions(name="fs", command="fs", env={"REGION": "eu"})
@@ -47,7 +47,7 @@ class Server:
 @pytest.fixture
 def cache():
     options = CacheOptions(tools=("fs__*",))
-    return Cache(MemoryShelf(), b"s" * 32, options, has_secret)
+    return Cache(MemoryTtlStore(), b"s" * 32, options, has_secret)
 
 
 async def asked(cache, server, call=CALL, options=SERVER, client=None):

@@ -5,10 +5,9 @@ import json
 import pytest
 from tests.unit.gateway.offered import Server, catalog_of, names_of, tools_of
 
-from upwell.gateway.definitions import Definitions, loosest, one_line
-from upwell.gateway.guidance import explained
+from upwell.gateway.routing.definitions import Definitions, loosest, one_line, with_schema
 from upwell.ground.text.tokens import count
-from upwell.ground.types import Reply
+from upwell.ground.types.rpc import Reply
 from upwell.tools.base import Toolbox
 from upwell.tools.describe import describe_tool
 from upwell.wire.rawjson import dumps
@@ -49,7 +48,7 @@ def test_a_list_within_the_size_is_whole_and_nothing_is_to_be_described():
     catalog, _, _ = lazy_catalog(EDIT, CLOCK, most=100_000)
     assert tools_of(catalog)[0] == {**EDIT, "name": "fs__edit_file"}
     assert names_of(catalog) == ["fs__edit_file", "fs__now", "upwell__read_more"]
-    assert catalog.hidden("fs__edit_file") == b""
+    assert catalog.hidden_schema("fs__edit_file") == b""
 
 
 def test_a_tool_that_changed_is_listed_anew():
@@ -91,7 +90,7 @@ def test_of_a_long_list_every_tool_keeps_its_name_and_what_rules_go_by():
         "_meta": {"ui": "ui://edit"},
     }
     assert b'"x":1.1' in catalog.listing
-    assert json.loads(catalog.hidden("fs__edit_file")) == EDIT["inputSchema"]
+    assert json.loads(catalog.hidden_schema("fs__edit_file")) == EDIT["inputSchema"]
 
 
 def test_a_schema_that_has_arguments_in_headers_stays():
@@ -108,7 +107,7 @@ def test_a_list_gets_whole_again_when_it_has_become_small():
     server.has(CLOCK)
     catalog.rebuild()
     assert tools_of(catalog)[0] == {**CLOCK, "name": "fs__now"}
-    assert catalog.hidden("fs__now") == b""
+    assert catalog.hidden_schema("fs__now") == b""
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": 3}, [1], "x"])
@@ -162,7 +161,7 @@ async def test_what_is_not_there_is_told_with_what_is_near():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK)
     assert await ask(definitions, names=["fs__edit_files"]) == (
         True,
-        "no tool is called fs__edit_files (there is fs__edit_file)",
+        "no tool is called fs__edit_files (did you mean fs__edit_file?)",
     )
     assert (await ask(definitions, query="xyzzy"))[0]
     assert (await ask(definitions))[0]
@@ -179,7 +178,7 @@ async def test_an_answer_to_a_query_stays_within_bounds():
 
 def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
     error = {"code": -32602, "message": "bad", "data": {"n": 1}}
-    told = json.loads(explained("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
+    told = json.loads(with_schema("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
     assert told["message"].startswith("bad\n")
     assert '{"type":"object"}' in told["message"]
     assert {**told, "message": "bad"} == error
@@ -194,7 +193,7 @@ def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
 )
 def test_what_the_sdks_say_of_arguments_gets_the_schema(said):
     result = {"content": [{"type": "text", "text": said}], "isError": True}
-    told = json.loads(explained("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
+    told = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
     assert told["content"][0]["text"] == said
     assert '{"a":1}' in told["content"][1]["text"]
 
@@ -210,4 +209,4 @@ def test_what_the_sdks_say_of_arguments_gets_the_schema(said):
     ],
 )
 def test_every_other_reply_stays_as_it_is(reply):
-    assert explained("fs__x", b"{}", reply) is reply
+    assert with_schema("fs__x", b"{}", reply) is reply

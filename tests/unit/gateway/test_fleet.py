@@ -3,8 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-from upwell.gateway.fleet import Fleet
 from upwell.gateway.options import ServerOptions
+from upwell.gateway.upstreams.fleet import Fleet
 
 UP = ServerOptions(name="up", command="up", env={"round": "0"})
 OTHER = ServerOptions(name="other", command="other")
@@ -55,7 +55,7 @@ async def test_a_hundred_exchanges_under_load():
         calling = [asyncio.create_task(load()) for _ in range(8)]
         other = fleet.upstreams[1]
         for number in range(100):
-            assert await fleet.exchange([replace(UP, env={"round": str(number)}), OTHER]) is (
+            assert await fleet.replace([replace(UP, env={"round": str(number)}), OTHER]) is (
                 number > 0
             )
         over.set()
@@ -72,7 +72,7 @@ async def test_what_is_gone_finishes_its_calls():
         await up.settled()
         calling = asyncio.create_task(up.call())
         await asyncio.sleep(0)
-        await fleet.exchange([OTHER])
+        await fleet.replace([OTHER])
         assert [one.name for one in fleet.upstreams] == ["other"]
         assert await calling == "0"
 
@@ -80,6 +80,6 @@ async def test_what_is_gone_finishes_its_calls():
 async def test_the_order_is_that_of_the_configuration():
     fleet = Fleet([UP, OTHER], Server)
     async with fleet.running():
-        assert await fleet.exchange([OTHER, replace(UP, enabled=False)])
-        assert await fleet.exchange([OTHER, UP])
+        assert await fleet.replace([OTHER, replace(UP, enabled=False)])
+        assert await fleet.replace([OTHER, UP])
         assert [one.name for one in fleet.upstreams] == ["other", "up"]

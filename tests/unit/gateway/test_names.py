@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.gateway.offered import Server, catalog_of, names_of
 
-from upwell.gateway.names import MAX_NAME_CHARS, front_name, may_be_alias, server_of
-from upwell.gateway.upstream import State
+from upwell.gateway.routing.tools import MAX_NAME_CHARS, front_name, may_be_alias, server_of
+from upwell.gateway.upstreams.supervisor import State
 
 TAKEN_BY_HOSTS = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LONG = "a" * 200
@@ -53,7 +53,9 @@ def test_two_tools_never_get_one_name(one, other):
 
 
 def test_an_alias_is_the_same_in_another_process():
-    code = "from upwell.gateway.names import front_name; print(front_name('fs', 'read.file'))"
+    code = (
+        "from upwell.gateway.routing.tools import front_name; print(front_name('fs', 'read.file'))"
+    )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == front_name("fs", "read.file")
 

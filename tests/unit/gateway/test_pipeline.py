@@ -4,21 +4,23 @@ import asyncio
 
 import pytest
 
-from upwell.gateway.client import NOBODY, Nobody
-from upwell.gateway.pipeline import Pipeline
-from upwell.gateway.workshop import HEAVY_BYTES
+from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
+from upwell.gateway.calls.worker_pool import HEAVY_BYTES
+from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.errors import UsageError
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Hit, Memory, Reply, ToolCall
-from upwell.surface.engine import Surfacer
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.options import InjectionMode, Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.testing import FakeRecall
 
 CALL = ToolCall(server="fs", tool="read", params=b"{}")
 ANSWER = b'{"content":[{"type":"text","text":"1.10"}],"x":1.10}'
 
 
 class Upstream:
-    async def call(self, method, params, client, *, again):
+    async def call(self, method, params, client, *, idempotent):
         return Reply(result=ANSWER)
 
 
@@ -31,17 +33,17 @@ class Broken:
         raise RuntimeError("a bug")
 
 
-class SlowRecall:
+class SlowRecall(FakeRecall):
     """Finds one memory, and takes its time."""
 
     def __init__(self):
-        self.asked = 0
-        self.memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
+        memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
+        super().__init__([Hit(memory=memory, score=0.9)])
 
     async def search(self, query, deadline):
-        self.asked += 1
+        found = await super().search(query, deadline)
         await asyncio.sleep(0.2)
-        return [Hit(memory=self.memory, score=0.9)]
+        return found
 
 
 class Stuck:
@@ -49,19 +51,25 @@ class Stuck:
         await asyncio.Event().wait()
 
 
-async def as_it_is(call, result):
+async def unchanged(call, result):
     return result
+
+
+def never_paused(session):
+    return False
+
+
+def pipeline_of(surfacing, fit=unchanged):
+    return Pipeline(Fitting(fit, fit), surfacing, paused=never_paused)
+
+
+def hurried(server, tool):
+    return SurfaceOptions(race_ms=20)
 
 
 @pytest.mark.parametrize("surfacer", [Broken(), Stuck()])
 async def test_the_reply_arrives_as_it_was_sent(surfacer):
-    pipeline = Pipeline(
-        surfacer,
-        as_it_is,
-        as_it_is,
-        lambda server, tool: SurfaceOptions(race_ms=20),
-        paused=lambda session: False,
-    )
+    pipeline = pipeline_of(CallSurfacing(surfacer, hurried))
     async with asyncio.timeout(5):
         reply = await pipeline.call(CALL, Upstream(), NOBODY)
     assert reply.result == ANSWER
@@ -69,21 +77,16 @@ async def test_the_reply_arrives_as_it_was_sent(surfacer):
 
 async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file():
     recall = SlowRecall()
-    surfacer = Surfacer(recall.search, MemoryShelf(), Options())
-    pipeline = Pipeline(
-        surfacer,
-        as_it_is,
-        as_it_is,
-        lambda server, tool: SurfaceOptions(race_ms=20),
-        paused=lambda session: False,
-    )
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
+    surfacing = CallSurfacing(surfacer, hurried)
+    pipeline = pipeline_of(surfacing)
     call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
     first = await pipeline.call(call, Upstream(), Somebody())
     assert first.result == ANSWER
-    await asyncio.gather(*pipeline._behind)
+    await surfacing.returns.drain()
     second = await pipeline.call(call, Upstream(), Somebody())
     assert b"SIGHUP" in second.result
-    assert recall.asked == 1
+    assert len(recall.asked) == 1
     third = await pipeline.call(call, Upstream(), Somebody())
     assert third.result == ANSWER
     await surfacer.aclose()
@@ -93,16 +96,14 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
     ("mode", "said"), [("prepend", False), ("append", True), ("section", True)]
 )
 async def test_nothing_is_put_before_what_is_read_on_by_offsets(mode: str, said: bool) -> None:
-    surface = SurfaceOptions(race_ms=5_000, injection_mode=InjectionMode(mode))
-    surfacer = Surfacer(SlowRecall().search, MemoryShelf(), Options(surface=surface))
-    pipeline = Pipeline(
+    surface = SurfaceOptions(moments="all", race_ms=5_000, injection_mode=InjectionMode(mode))
+    surfacer = Surfacer(SlowRecall(), MemoryTtlStore(), Options(surface=surface))
+    surfacing = CallSurfacing(
         surfacer,
-        as_it_is,
-        as_it_is,
         lambda server, tool: surface,
-        paused=lambda session: False,
         progressive=lambda server, tool: (server, tool) == ("fs", "read"),
     )
+    pipeline = pipeline_of(surfacing)
     for tool, speaks in (("read", said), ("open", True)):
         call = ToolCall(server="fs", tool=tool, params=b"{}", args={"path": f"src/{tool}.py"})
         reply = await pipeline.call(call, Upstream(), NOBODY)
@@ -123,18 +124,12 @@ class OutOfReach:
 async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
     """Nor does it let a later call overtake: each is with its server before anything is awaited."""
     recall = SlowRecall()
-    pipeline = Pipeline(
-        Surfacer(recall.search, MemoryShelf(), Options()),
-        as_it_is,
-        as_it_is,
-        lambda server, tool: SurfaceOptions(race_ms=20),
-        paused=lambda session: False,
-        sessions=OutOfReach(),
-    )
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
+    pipeline = pipeline_of(CallSurfacing(surfacer, hurried, sessions=OutOfReach()))
     arrived: list[str] = []
 
     class Noting(Upstream):
-        async def call(self, method, params, client, *, again):
+        async def call(self, method, params, client, *, idempotent):
             arrived.append(params.encode().decode())
             return Reply(result=ANSWER)
 
@@ -156,15 +151,9 @@ async def test_what_goes_wrong_in_fitting_never_costs_the_result(size):
     answer = b'{"content":[{"type":"text","text":"%b"}]}' % (b"x" * size)
 
     class Long(Upstream):
-        async def call(self, method, params, client, *, again):
+        async def call(self, method, params, client, *, idempotent):
             return Reply(result=answer)
 
-    pipeline = Pipeline(
-        Broken(),
-        broken,
-        broken,
-        lambda server, tool: SurfaceOptions(race_ms=20),
-        paused=lambda session: False,
-    )
+    pipeline = pipeline_of(CallSurfacing(Broken(), hurried), fit=broken)
     reply = await pipeline.call(CALL, Long(), NOBODY)
     assert (reply.result, reply.error) == (answer, b"")

@@ -17,13 +17,13 @@ def test_a_stamp_differs_when_a_file_was_written(tmp_path: Path) -> None:
     assert None is not first != stamp(path)
 
 
-def test_a_lock_that_is_held_is_a_clear_error(
+def test_a_lock_of_another_process_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(files, "LOCK_SECONDS", 0.05)
     with (
         exclusively(tmp_path / "file"),
-        pytest.raises(StoreUnwritable, match="held by another process"),
+        pytest.raises(StoreUnwritable, match="locked by another process"),
         exclusively(tmp_path / "file"),
     ):
         pytest.fail("two at once")
@@ -35,7 +35,7 @@ def test_a_lock_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
         pytest.fail("without a lock")
 
 
-def test_what_the_system_refuses_is_said_in_our_words(tmp_path: Path) -> None:
+def test_system_errors_become_our_errors(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "file"
     with pytest.raises(StoreUnwritable, match=r"cannot write .*nowhere"), writing(path):
         write_whole(path, "text")

@@ -1,7 +1,8 @@
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from upwell.ground.limits import Breaker, BreakerState, Deadline, RateLimit
+from upwell.ground.clock import Deadline
+from upwell.ground.limits import Breaker, BreakerState
 from upwell.testing import ManualClock
 
 
@@ -77,18 +78,7 @@ TestBreakerAgainstModel = BreakerAgainstModel.TestCase
 TestBreakerAgainstModel.settings = settings(max_examples=40, deadline=None)
 
 
-def test_the_rate_counts_what_was_taken_in_the_last_minute():
-    clock = ManualClock()
-    rate = RateLimit(2, clock)
-    rate.take()
-    clock.advance(30.0)
-    rate.take()
-    assert not rate.allow()
-    clock.advance(30.0)
-    assert rate.allow()
-
-
-def test_a_deadline_only_gets_nearer():
+def test_sooner_never_extends_a_deadline():
     clock = ManualClock()
     deadline = Deadline.after(3.0, clock)
     assert deadline.sooner(10.0).remaining() == 3.0

@@ -1,4 +1,4 @@
-"""Which files a repository brings with it."""
+"""The files that a repository tracks."""
 
 import subprocess
 from pathlib import Path

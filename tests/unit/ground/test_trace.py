@@ -1,4 +1,4 @@
-"""Spans say what happened, never what was said."""
+"""Spans carry outcomes and never content."""
 
 import contextlib
 import logging
@@ -11,11 +11,13 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from upwell.app.learning import Traces
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.shelf import MemoryShelf
 from upwell.ground.trace import LOG, export_spans, log_to
-from upwell.ground.types import Cue, Feedback, Hit, Memory, Rating
-from upwell.surface.engine import Surfacer
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Feedback, Rating
 from upwell.surface.options import Options
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
 
@@ -28,10 +30,10 @@ def spans(monkeypatch):
     return exporter
 
 
-async def test_a_surfacing_is_a_span_without_its_text(spans):
+async def test_the_span_of_a_surfacing_has_no_text(spans):
     memory = Memory(id="m1", text="the vault code is hidden", content_hash="h")
     recall = FakeRecall([Hit(memory=memory, score=0.9)])
-    surfacer = Surfacer(recall.search, MemoryShelf(), Options())
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options())
     await surfacer.surface(Cue(door="prompt", text="where is the vault code hidden?"))
     await surfacer.aclose()
     (span,) = spans.get_finished_spans()
@@ -39,9 +41,9 @@ async def test_a_surfacing_is_a_span_without_its_text(spans):
     assert dict(span.attributes) == {"door": "prompt", "outcome": "surfaced 1"}
 
 
-async def test_what_follows_a_call_carries_its_trace(spans):
+async def test_later_spans_of_a_call_carry_its_trace(spans):
     recall = FakeRecall([Hit(memory=Memory(id="m1", text="the vault is hidden"), score=0.9)])
-    surfacer = Surfacer(recall.search, MemoryShelf(), Options())
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options())
     trace_id = "4bf92f3577b34da6a3ce929d0e0e4736"
     cue = Cue(door="prompt", text="where is the vault hidden?", trace_id=trace_id)
     outcome = await surfacer.surface(cue)
@@ -59,15 +61,15 @@ async def test_what_follows_a_call_carries_its_trace(spans):
         ("upwell.read_on", trace_id),
         ("upwell.read_on", ""),
     }
-    said = str([dict(span.attributes) for span in spans.get_finished_spans()])
-    assert "vault" not in said
+    attributes = str([dict(span.attributes) for span in spans.get_finished_spans()])
+    assert "vault" not in attributes
 
 
 def test_nothing_is_exported_unless_an_endpoint_is_named():
     assert export_spans({}) is False
 
 
-def test_the_log_is_private_and_a_folder_that_cannot_be_written_costs_only_the_log(tmp_path):
+def test_the_log_is_private_and_an_unwritable_folder_only_loses_the_log(tmp_path):
     try:
         log_to(tmp_path / "log")
         LOG.info("hello")

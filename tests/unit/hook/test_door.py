@@ -8,20 +8,21 @@ from typing import Any, get_args
 
 import pytest
 
-from upwell.ground.limits import Deadline
+from upwell.ground.clock import Deadline
+from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
-from upwell.ground.sessions import HostSessions, agent_of
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Door, Hit, Memory, Query, Scope
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import EVENTS, IGNORED_TOOLS
 from upwell.hook.door import HookDoor
-from upwell.hook.events import HOSTS, Event, EventKind
-from upwell.hook.events.base import plain_args, size_of
 from upwell.hook.options import HookOptions, Replacing
-from upwell.hook.replies import Shorten, texts_in, with_texts
-from upwell.surface.engine import Surfacer
-from upwell.surface.gate import writes
-from upwell.surface.options import Options
+from upwell.hook.tool_output import Shorten, texts_in, with_texts
+from upwell.hosts import HOSTS
+from upwell.hosts.events import Event, EventKind, plain_args, size_of
+from upwell.surface.filters import writes
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
 SAID = "The mooring winch needs grease every 40 hours"
@@ -37,19 +38,19 @@ def hits(*texts: str) -> list[Hit]:
 class SlowRecall(FakeRecall):
     """Takes its time."""
 
-    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+    async def search(self, query: Query, deadline: Deadline) -> Found:
         await asyncio.sleep(0.2)
         return await super().search(query, deadline)
 
 
 def door_over(
     recall: FakeRecall, clock: ManualClock | None = None, **options: Any
-) -> tuple[HookDoor, MemoryShelf]:
-    shelf = MemoryShelf()
-    surfacer = Surfacer(recall.search, shelf, Options())
-    sessions = HostSessions(shelf)
+) -> tuple[HookDoor, MemoryTtlStore]:
+    ttl_store = MemoryTtlStore()
+    surfacer = Surfacer(recall, ttl_store, Options(surface=SurfaceOptions(moments="all")))
+    sessions = HostSessions(ttl_store)
     made = HookDoor(surfacer, sessions, HookOptions(**options), clock=clock or ManualClock())
-    return made, shelf
+    return made, ttl_store
 
 
 def prompt(said: str = "How often does the winch need grease?", **more: Any) -> bytes:
@@ -77,11 +78,11 @@ async def test_switched_off_it_is_neutral() -> None:
 
 async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
     recall = SlowRecall(hits(SAID))
-    door, shelf = door_over(recall, prompt_ms=50)
+    door, ttl_store = door_over(recall, prompt_ms=50)
     assert await door.answer("claude", "", prompt()) == b"{}"
     assert door.outcomes["claude", "late"] == 1
     await door.aclose()
-    assert not await shelf.scan("seen")
+    assert not await ttl_store.scan("seen")
     patient, _ = door_over(FakeRecall(hits(SAID)))
     assert SAID.encode() in await patient.answer("claude", "", prompt("Which winch needs grease?"))
 
@@ -96,8 +97,8 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     texts = [f"Note {n}: " + "grease of the winch " * 9 for n in range(5)]
-    monkeypatch.setattr(type(HOSTS["cursor"]), "max_bytes", 700)
-    door, shelf = door_over(FakeRecall(hits(*texts)))
+    monkeypatch.setattr(type(HOSTS["cursor"].events), "max_bytes", 700)
+    door, ttl_store = door_over(FakeRecall(hits(*texts)))
     event = {"conversation_id": "s", "hook_event_name": "beforeSubmitPrompt"}
     body = json.dumps({**event, "prompt": "How often does the winch need grease?"}).encode()
     said = json.loads(await door.answer("cursor", "", body))["additional_context"]
@@ -106,7 +107,7 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     await door.aclose()
     kept = said.count("\n- [")
     assert 0 < kept < 5
-    assert len(await shelf.scan("seen")) == kept
+    assert len(await ttl_store.scan("seen")) == kept
 
 
 async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
@@ -142,17 +143,17 @@ ODD: Sequence[bytes] = (
 @pytest.mark.parametrize("host", [*HOSTS, "nobody"])
 async def test_odd_events_are_answered_by_every_host(host: str, body: bytes) -> None:
     door, _ = door_over(FakeRecall())
-    for name in ["", *(HOSTS[host].events if host in HOSTS else ["Stop"])]:
+    for name in ["", *(HOSTS[host].events.kinds if host in HOSTS else ["Stop"])]:
         assert json.loads(await door.answer(host, name, body)) == {}
     await door.aclose()
 
 
 async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
-    door, shelf = door_over(FakeRecall())
+    door, ttl_store = door_over(FakeRecall())
     me = agent_of(1)
     await door.answer("claude", "", prompt(), parent=4_000_000)
     await door.aclose()
-    sessions = HostSessions(shelf)
+    sessions = HostSessions(ttl_store)
     assert await sessions.joined(4_000_000, "/elsewhere") == "s"
     assert await sessions.joined(4_000_001, "/p") == "s"
     assert await sessions.joined(4_000_001, "/q") == ""
@@ -167,10 +168,10 @@ def bash(out: str = "x" * 500) -> bytes:
 
 
 def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
-    shelf, recall = MemoryShelf(), FakeRecall(hits(SAID))
-    surfacer = Surfacer(recall.search, shelf, Options())
+    ttl_store, recall = MemoryTtlStore(), FakeRecall(hits(SAID))
+    surfacer = Surfacer(recall, ttl_store, Options(surface=SurfaceOptions(moments="all")))
     chosen = HookOptions(compress=("claude",), **options)
-    return HookDoor(surfacer, HostSessions(shelf), chosen, shorten=shorten)
+    return HookDoor(surfacer, HostSessions(ttl_store), chosen, shorten=shorten)
 
 
 async def test_an_answer_is_shortened_beside_what_is_said() -> None:
@@ -207,10 +208,14 @@ def test_the_hosts_that_compress_are_those_that_can() -> None:
     }
     can = set()
     for name, host in HOSTS.items():
-        for event in (event for event, kind in host.events.items() if kind is EventKind.TOOL):
+        for event in (event for event, kind in host.events.kinds.items() if kind is EventKind.TOOL):
             for tool in ("Bash", "bash", "MCP:list"):
-                read = host.read(event, {"tool_name": tool, "toolName": tool, **replies})
-                if read and read.reply is not None and host.replaced(read, read.reply):
+                read = host.events.read(event, {"tool_name": tool, "toolName": tool, **replies})
+                if (
+                    read
+                    and read.reply is not None
+                    and host.events.replacement_output(read, read.reply)
+                ):
                     can.add(name)
     assert can == set(get_args(Replacing))
 
@@ -240,16 +245,16 @@ def test_texts_are_found_and_put_back_in_place(reply: Any, texts: list[str]) -> 
 
 
 def test_the_client_lets_every_event_of_every_host_through() -> None:
-    answered = {name for host in HOSTS.values() for name in host.events}
+    answered = {name for host in HOSTS.values() for name in host.events.kinds}
     assert answered == set(EVENTS)
 
 
 def test_the_client_stops_no_tool_that_a_host_would_answer() -> None:
     for host in HOSTS.values():
-        for name, kind in host.events.items():
+        for name, kind in host.events.kinds.items():
             for tool in IGNORED_TOOLS if kind is EventKind.TOOL else ():
                 event = {"hook_event_name": name, "tool_name": tool, "toolName": tool}
-                read = host.read(name, event)
+                read = host.events.read(name, event)
                 said = Cue(door=Door.TOOL, tool=read.tool) if read else None
                 assert said is None or writes(said), (host.name, tool)
 
@@ -277,7 +282,7 @@ async def test_what_hooks_said_before_is_no_part_of_a_prompt() -> None:
         ("What is <hook_context>?</hook_context>", "What is <hook_context>?</hook_context>"),
         (told, ""),
     ):
-        event = host.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
+        event = host.events.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
         assert event is not None
         assert event.text == asked
 
@@ -292,12 +297,11 @@ def called(tool: str = "Read", session: str = "s") -> bytes:
 
 
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
-    async def pinned(_: Scope) -> Sequence[Memory]:
-        return [RULE]
-
-    shelf = MemoryShelf()
-    surfacer = Surfacer(FakeRecall().search, shelf, Options(), pinned=pinned)
-    sessions = HostSessions(shelf)
+    ttl_store = MemoryTtlStore()
+    surfacer = Surfacer(
+        FakeRecall(rules=[RULE]), ttl_store, Options(surface=SurfaceOptions(moments="all"))
+    )
+    sessions = HostSessions(ttl_store)
     return HookDoor(surfacer, sessions, HookOptions()), sessions
 
 
@@ -347,8 +351,12 @@ async def test_what_a_subagent_is_told_its_parent_may_hear_and_the_other_way_rou
 async def test_a_pause_holds_for_subagents(tmp_path: Path) -> None:
     pause = Pause(tmp_path / "paused")
     pause.begin("s")
-    shelf = MemoryShelf()
-    surfacer = Surfacer(FakeRecall(hits(SAID)).search, shelf, Options(), paused=pause.holds)
-    door = HookDoor(surfacer, HostSessions(shelf), HookOptions())
+    ttl_store = MemoryTtlStore()
+    surfacer = Surfacer(
+        FakeRecall(hits(SAID)),
+        ttl_store,
+        Options(surface=SurfaceOptions(moments="all"), is_paused=pause.holds),
+    )
+    door = HookDoor(surfacer, HostSessions(ttl_store), HookOptions())
     assert await door.answer("claude", "", prompt(agent_id="a1")) == b"{}"
     assert door.outcomes["claude", "paused"] == 1

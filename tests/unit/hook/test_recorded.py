@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from tests.doors.hook_events import RECORDED, recorded, recordings
 
-from upwell.ground.sessions import outermost, within
+from upwell.ground.host_sessions import outermost, within
 from upwell.hook.client import IGNORED_TOOLS
-from upwell.hook.events import HOSTS, Event, EventKind
+from upwell.hosts import HOSTS
+from upwell.hosts.events import Event, EventKind
 
 CWD = "/home/ada/tide"
 ALL = [
@@ -19,14 +20,14 @@ ALL = [
 
 
 def read(host: str, name: str, event: Mapping[str, Any]) -> Event | None:
-    return HOSTS[host].read(name, event)
+    return HOSTS[host].events.read(name, event)
 
 
 @pytest.mark.parametrize(("host", "name", "event"), ALL)
 def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str, Any]) -> None:
     found = read(host, name, event)
     called = event.get("tool_name") or event.get("toolName")
-    if name not in HOSTS[host].events:
+    if name not in HOSTS[host].events.kinds:
         assert found is None
     elif found is None:
         announced = event.get("trigger") == "auto"
@@ -35,7 +36,7 @@ def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str
     else:
         assert found.session
         assert found.cwd == CWD
-        assert found.kind is HOSTS[host].events[name]
+        assert found.kind is HOSTS[host].events.kinds[name]
         if found.kind is EventKind.TOOL:
             assert found.tool in ("Read", "Bash", "Grep", "Glob", "LS")
             assert found.args
@@ -116,7 +117,7 @@ def test_gemini_announces_compressions_and_repeats_what_hooks_said() -> None:
     assert triggers == ["auto", "auto", "manual"]
     assert sum(one.kind is EventKind.COMPACT for one in found if one) == 1
     over = next(one for one in found if one and one.kind is EventKind.STOP)
-    assert not over.tells_compactions
+    assert not over.reports_compactions
     resumed = read("gemini", "SessionStart", {**events[0][1], "source": "resume"})
     assert resumed
     assert resumed.text == "startup", "what began it is not restored"

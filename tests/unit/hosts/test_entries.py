@@ -5,7 +5,16 @@ from typing import Any
 
 import pytest
 
-from upwell.hosts.entries import is_upwell, read_entry
+from upwell.hosts import server_files
+from upwell.hosts.entries import Entry, is_upwell, read_entry
+
+
+def entry_of(agent: str, raw: Any, folder: Path | None = None) -> Entry:
+    """Read as in the file of that agent."""
+    file = server_files()[agent]
+    return read_entry(
+        "s", raw, folder=folder, placeholders=file.placeholders, plain_url=file.plain_url
+    )
 
 
 @pytest.mark.parametrize(
@@ -26,7 +35,7 @@ from upwell.hosts.entries import is_upwell, read_entry
     ],
 )
 def test_taken_over(agent: str, raw: Any, table: Any) -> None:
-    assert read_entry("s", raw, agent).table == table
+    assert entry_of(agent, raw).table == table
 
 
 @pytest.mark.parametrize(
@@ -48,19 +57,19 @@ def test_taken_over(agent: str, raw: Any, table: Any) -> None:
     ],
 )
 def test_left_with_the_agent(agent: str, raw: Any, why: str) -> None:
-    entry = read_entry("s", raw, agent)
+    entry = entry_of(agent, raw)
     assert not entry.table
     assert why in entry.left
 
 
 def test_a_dollar_is_only_geminis() -> None:
-    assert read_entry("s", {"command": "a", "args": ["$5"]}, "claude").table
+    assert entry_of("claude", {"command": "a", "args": ["$5"]}).table
 
 
 def test_a_projects_server_runs_in_its_folder(tmp_path: Path) -> None:
     raw = {"command": "./a", "cwd": "sub"}
-    assert read_entry("s", raw, "claude", tmp_path).table["cwd"] == str(tmp_path / "sub")
-    assert "cwd" not in read_entry("s", {"url": "https://h"}, "claude", tmp_path).table
+    assert entry_of("claude", raw, tmp_path).table["cwd"] == str(tmp_path / "sub")
+    assert "cwd" not in entry_of("claude", {"url": "https://h"}, tmp_path).table
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.hosts.agents import AGENTS
-from upwell.hosts.base import Where, is_ours
-from upwell.hosts.install import Hooks
+from upwell.hosts import HOSTS, claude
+from upwell.hosts.install import Installer
+from upwell.hosts.installation import Installation
 from upwell.hosts.jsonc import parse
+from upwell.hosts.settings import runs_our_hook
 
 COMMAND = ("/opt/my tools/python", "-I", "-S", "/opt/lib/upwell/hook/client.py")
-JSON_AGENTS = [name for name in AGENTS if name != "opencode"]
+JSON_HOSTS = [name for name in HOSTS if name != "opencode"]
 FOREIGN = {
     "claude": """{
     // my own settings
@@ -37,26 +38,32 @@ FOREIGN = {
 }
 
 
-@pytest.fixture
-def where(tmp_path: Path) -> Where:
-    return Where(folder=tmp_path / "me", environment={}, command=COMMAND, socket="/tmp/s.sock")
+def installer(where: Installation, record: Path) -> Installer:
+    return Installer(where, record, {name: host.hooks for name, host in HOSTS.items()})
 
 
 @pytest.fixture
-def hooks(where: Where, tmp_path: Path) -> Hooks:
+def where(tmp_path: Path) -> Installation:
+    return Installation(
+        user_folder=tmp_path / "me", environment={}, command=COMMAND, socket="/tmp/s.sock"
+    )
+
+
+@pytest.fixture
+def hooks(where: Installation, tmp_path: Path) -> Installer:
     (tmp_path / "home").mkdir()
-    return Hooks(where, tmp_path / "home" / "hooks.json")
+    return installer(where, tmp_path / "home" / "hooks.json")
 
 
-def put(hooks: Hooks, host: str, text: str) -> Path:
+def put(hooks: Installer, host: str, text: str) -> Path:
     path = hooks.path_of(host)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
 
 
-@pytest.mark.parametrize("host", AGENTS)
-def test_from_nothing_and_back(hooks: Hooks, host: str) -> None:
+@pytest.mark.parametrize("host", HOSTS)
+def test_from_nothing_and_back(hooks: Installer, host: str) -> None:
     plan = hooks.installing(host)
     assert plan.changes
     assert not plan.path.exists()
@@ -64,14 +71,14 @@ def test_from_nothing_and_back(hooks: Hooks, host: str) -> None:
     assert hooks.apply(plan) == ""
     assert hooks.installed().keys() == {host}
     assert not hooks.installing(host).changes
-    assert plan.todo
+    assert plan.next_step
     hooks.apply(hooks.uninstalling(host))
     assert not plan.path.exists()
     assert not hooks.installed()
 
 
-@pytest.mark.parametrize("host", JSON_AGENTS)
-def test_a_file_of_others_gets_its_bytes_back(hooks: Hooks, host: str) -> None:
+@pytest.mark.parametrize("host", JSON_HOSTS)
+def test_a_file_of_others_gets_its_bytes_back(hooks: Installer, host: str) -> None:
     path = put(hooks, host, FOREIGN[host])
     before = parse(FOREIGN[host]).value
     copy = hooks.apply(hooks.installing(host))
@@ -85,8 +92,8 @@ def test_a_file_of_others_gets_its_bytes_back(hooks: Hooks, host: str) -> None:
     assert path.read_text() == FOREIGN[host]
 
 
-@pytest.mark.parametrize("host", JSON_AGENTS)
-def test_a_file_changed_since_loses_our_entries_only(hooks: Hooks, host: str) -> None:
+@pytest.mark.parametrize("host", JSON_HOSTS)
+def test_a_file_changed_since_loses_our_entries_only(hooks: Installer, host: str) -> None:
     path = put(hooks, host, FOREIGN[host])
     hooks.apply(hooks.installing(host))
     path.write_text(path.read_text().rstrip().removesuffix("}") + ', "later": true}')
@@ -100,24 +107,26 @@ def test_a_file_changed_since_loses_our_entries_only(hooks: Hooks, host: str) ->
     assert not hooks.installed()
 
 
-def test_an_entry_of_an_older_place_is_replaced(hooks: Hooks, where: Where, tmp_path: Path) -> None:
-    old = Where(
-        folder=where.folder,
+def test_an_entry_of_an_older_place_is_replaced(
+    hooks: Installer, where: Installation, tmp_path: Path
+) -> None:
+    old = Installation(
+        user_folder=where.user_folder,
         environment={},
         command=("/old/python", "-I", "-S", "/old/upwell/hook/client.py"),
     )
-    hooks_of_old = Hooks(old, tmp_path / "home" / "hooks.json")
+    hooks_of_old = installer(old, tmp_path / "home" / "hooks.json")
     hooks_of_old.apply(hooks_of_old.installing("claude"))
     hooks.apply(hooks.installing("claude"))
     text = hooks.path_of("claude").read_text()
     assert "/old/" not in text
-    assert text.count("client.py") == len(AGENTS["claude"].events)  # type: ignore[attr-defined]
+    assert text.count("client.py") == len(claude.HOOKS.matchers)
     hooks.apply(hooks.uninstalling("claude"))
     assert not hooks.path_of("claude").exists()
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": 1}}', "\xff"])
-def test_what_cannot_be_read_is_not_touched(hooks: Hooks, text: str) -> None:
+def test_what_cannot_be_read_is_not_touched(hooks: Installer, text: str) -> None:
     path = put(hooks, "claude", "")
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError):
@@ -125,13 +134,13 @@ def test_what_cannot_be_read_is_not_touched(hooks: Hooks, text: str) -> None:
     assert path.read_bytes() == text.encode("latin-1")
 
 
-def test_a_plugin_that_is_not_ours_is_not_touched(hooks: Hooks) -> None:
+def test_a_plugin_that_is_not_ours_is_not_touched(hooks: Installer) -> None:
     put(hooks, "opencode", "export const Mine = 1\n")
     with pytest.raises(ConfigError):
         hooks.installing("opencode")
 
 
-def test_a_link_stays_a_link_and_a_mode_its_mode(hooks: Hooks, tmp_path: Path) -> None:
+def test_a_link_stays_a_link_and_a_mode_its_mode(hooks: Installer, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.json"
     real.write_text("{}")
     real.chmod(0o640)
@@ -144,7 +153,7 @@ def test_a_link_stays_a_link_and_a_mode_its_mode(hooks: Hooks, tmp_path: Path) -
     assert stat.S_IMODE(real.stat().st_mode) == 0o640
 
 
-def test_copies_never_replace_copies(hooks: Hooks) -> None:
+def test_copies_never_replace_copies(hooks: Installer) -> None:
     path = put(hooks, "claude", '{"a": 1}')
     first = hooks.apply(hooks.installing("claude"))
     path.write_text('{"a": 2}')
@@ -155,7 +164,7 @@ def test_copies_never_replace_copies(hooks: Hooks) -> None:
     assert path.read_text() == '{"a": 2}'
 
 
-def test_a_change_in_between_is_noticed(hooks: Hooks) -> None:
+def test_a_change_in_between_is_noticed(hooks: Installer) -> None:
     path = put(hooks, "claude", "{}")
     plan = hooks.installing("claude")
     path.write_text('{"new": 1}')
@@ -175,15 +184,19 @@ def test_a_change_in_between_is_noticed(hooks: Hooks) -> None:
         ("opencode", "XDG_CONFIG_HOME", "x/opencode/plugins/upwell.js"),
     ],
 )
-def test_the_hosts_own_variables_count(where: Where, host: str, variable: str, end: str) -> None:
-    moved = Where(folder=where.folder, environment={variable: "/x"}, command=COMMAND)
-    assert str(AGENTS[host].path(moved)).endswith(end)
+def test_the_hosts_own_variables_count(
+    where: Installation, host: str, variable: str, end: str
+) -> None:
+    moved = Installation(
+        user_folder=where.user_folder, environment={variable: "/x"}, command=COMMAND
+    )
+    assert str(HOSTS[host].hooks.path(moved)).endswith(end)
 
 
 def test_an_unknown_host_is_named() -> None:
-    where = Where(folder=Path("/nowhere"), environment={}, command=COMMAND)
+    where = Installation(user_folder=Path("/nowhere"), environment={}, command=COMMAND)
     with pytest.raises(UsageError, match="claude"):
-        Hooks(where, Path("/nowhere/hooks.json")).installing("emacs")
+        installer(where, Path("/nowhere/hooks.json")).installing("emacs")
 
 
 @pytest.mark.parametrize(
@@ -201,10 +214,10 @@ def test_an_unknown_host_is_named() -> None:
     ],
 )
 def test_our_entries_are_known_by_their_words(handler: object, ours: bool) -> None:
-    assert is_ours(handler) is ours
+    assert runs_our_hook(handler) is ours
 
 
-def test_the_shell_cannot_make_a_failing_hook_block(hooks: Hooks) -> None:
+def test_the_shell_cannot_make_a_failing_hook_block(hooks: Installer) -> None:
     hooks.apply(hooks.installing("claude"))
     written = json.loads(hooks.path_of("claude").read_text())["hooks"]
     for groups in written.values():
@@ -212,7 +225,7 @@ def test_the_shell_cannot_make_a_failing_hook_block(hooks: Hooks) -> None:
             assert [h["command"].endswith(" || true") for h in group["hooks"]] == [True]
 
 
-def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Hooks) -> None:
+def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Installer) -> None:
     if os.getuid() == 0:
         pytest.skip("root may write everywhere")
     path = put(hooks, "claude", "{}")
@@ -226,15 +239,15 @@ def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Hooks) -> None:
 
 
 def test_installed_twice_with_a_change_between_leaves_none_of_ours(
-    where: Where, tmp_path: Path
+    where: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()
     notes = tmp_path / "home" / "hooks.json"
-    old = Hooks(dataclasses.replace(where, command=(*COMMAND[:3], "/old" + COMMAND[3])), notes)
+    old = installer(dataclasses.replace(where, command=(*COMMAND[:3], "/old" + COMMAND[3])), notes)
     path = put(old, "claude", FOREIGN["claude"])
     old.apply(old.installing("claude"))
     path.write_text(path.read_text().replace('"opus"', '"sonnet"'))
-    new = Hooks(where, notes)
+    new = installer(where, notes)
     new.apply(new.installing("claude"))
     new.apply(new.uninstalling("claude"))
     left = parse(path.read_text()).value
@@ -242,9 +255,9 @@ def test_installed_twice_with_a_change_between_leaves_none_of_ours(
     assert left["hooks"] == {"PostToolUse": parse(FOREIGN["claude"]).value["hooks"]["PostToolUse"]}
 
 
-def test_gemini_is_asked_for_real_compressions_only_and_shows_a_name(where: Where) -> None:
+def test_gemini_is_asked_for_real_compressions_only_and_shows_a_name(where: Installation) -> None:
     """It announces one before every request; a handler without a name is shown by its command."""
-    hooks = json.loads(AGENTS["gemini"].added("", where))["hooks"]
+    hooks = json.loads(HOSTS["gemini"].hooks.with_ours("", where))["hooks"]
     assert [group["matcher"] for group in hooks["PreCompress"]] == ["manual"]
     assert {handler["name"] for groups in hooks.values() for handler in groups[0]["hooks"]} == {
         "upwell"

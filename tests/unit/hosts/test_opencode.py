@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.hosts.base import Where
+from upwell.hosts.installation import Installation
 from upwell.hosts.opencode import HOST
 
 DRIVER = """
@@ -76,9 +76,11 @@ def listener(tmp_path: Path) -> Iterator[Listener]:
 
 
 def driven(tmp_path: Path, path: Path, script: str) -> str:
-    where = Where(folder=tmp_path, environment={}, command=("/bin/false",), socket=str(path))
+    where = Installation(
+        user_folder=tmp_path, environment={}, command=("/bin/false",), socket=str(path)
+    )
     plugin, driver = tmp_path / "plugin.mjs", tmp_path / "driver.mjs"
-    plugin.write_text(HOST.added("", where))
+    plugin.write_text(HOST.hooks.with_ours("", where))
     driver.write_text(script.replace("PLUGIN", json.dumps(str(plugin))))
     done = subprocess.run([str(NODE), str(driver)], capture_output=True, timeout=60, check=True)
     return done.stdout.decode().strip()

@@ -1,10 +1,11 @@
 import pytest
 
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Memory, Surfacing
-from upwell.learn.implicit import LOOKS, Watching, spoken
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Surfacing
+from upwell.learn.implicit import LOOKS, Uses, Watching, spoken
 from upwell.learn.thresholds import Use
-from upwell.learn.uses import Uses
 from upwell.testing import ManualClock
 
 TEXT = "The settlement job must run before midnight on host heron, port 7431"
@@ -15,8 +16,8 @@ class Stage:
 
     def __init__(self):
         self.clock = ManualClock()
-        self.shelf = MemoryShelf(clock=self.clock)
-        self.uses = Uses(self.shelf)
+        self.ttl_store = MemoryTtlStore(clock=self.clock)
+        self.uses = Uses(self.ttl_store)
         self.told = []
         self.common = {"must", "before"}
 
@@ -27,7 +28,7 @@ class Stage:
         async def tell(verdicts):
             self.told += [(one.watched.memory, one.use) for one in verdicts]
 
-        return Watching(self.shelf, self.uses, rare, tell, self.clock)
+        return Watching(self.ttl_store, self.uses, rare, tell, self.clock)
 
     async def verdicts(self):
         return [(one.tool, one.sample.verdict) for one in await self.uses.all()]
@@ -64,7 +65,7 @@ async def test_two_distinctive_words_in_a_later_call_are_use(stage):
     await watching.flush()
     assert stage.told == [("m1", Use.USED)]
     assert await stage.verdicts() == [("fs__read", Use.USED)]
-    assert await stage.shelf.scan("watched") == []
+    assert await stage.ttl_store.scan("watched") == []
 
 
 async def test_a_word_with_a_digit_is_enough(stage):
@@ -117,12 +118,12 @@ async def test_reading_the_whole_of_it_is_use(stage):
 async def test_what_did_not_reach_the_agent_is_not_watched(stage):
     watching = stage.watching()
     watching.noticed(call(path="a.py"), said())
-    watching.unsaid(said())
+    watching.undo(said())
     watching.noticed(call(command="heron midnight"), None)
     await watching.flush()
     assert stage.told == []
     again = await surfaced(stage)
-    again.unsaid(said())
+    again.undo(said())
     again.noticed(call(command="heron midnight"), None)
     await again.flush()
     assert stage.told == []
@@ -131,7 +132,7 @@ async def test_what_did_not_reach_the_agent_is_not_watched(stage):
 async def test_rules_and_what_was_asked_for_are_not_watched(stage):
     await surfaced(stage, what=said(pinned=True))
     await surfaced(stage, Cue(door="ask", text="settlement?", session="s"))
-    assert await stage.shelf.scan("watched") == []
+    assert await stage.ttl_store.scan("watched") == []
 
 
 async def test_a_session_that_ends_says_nothing(stage):
@@ -147,7 +148,7 @@ async def test_nothing_of_a_cue_is_kept(stage):
     watching = await surfaced(stage, call(query="zanzibar quokka"))
     watching.noticed(call(command="wombat heron"), None)
     await watching.flush()
-    (item,) = await stage.shelf.scan("watched")
+    (item,) = await stage.ttl_store.scan("watched")
     for word in (b"zanzibar", b"quokka", b"wombat"):
         assert word not in item.value
 
@@ -189,7 +190,7 @@ async def test_a_session_that_ends_settles_what_it_had_time_to_use(stage, calls,
     watching.ended("s")
     await watching.flush()
     assert stage.told == told
-    assert await stage.shelf.scan("watched") == []
+    assert await stage.ttl_store.scan("watched") == []
 
 
 async def test_a_session_that_ends_with_its_use_in_the_last_words(stage):

@@ -1,14 +1,15 @@
 import pytest
 
-from upwell.ground.db import open_database
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Rating
-from upwell.learn.feedback import KEPT_SECONDS, OWNER, Rated, Ratings
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.surfacing import Rating
+from upwell.learn.budgets import LearnOptions
+from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
+from upwell.learn.implicit import Sighting as SeenLog
+from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
-from upwell.learn.ratios import LearnOptions
 from upwell.learn.thresholds import MIN_SAMPLES, STEP, Sample, Use, shifted
-from upwell.learn.uses import Seen, Uses
 from upwell.testing import ManualClock
 
 
@@ -18,14 +19,14 @@ class House:
     def __init__(self, path):
         self.path = path
         self.clock = ManualClock()
-        self.shelf = MemoryShelf(clock=self.clock)
+        self.ttl_store = MemoryTtlStore(clock=self.clock)
         self.databases = []
 
     def learned(self, **options):
         database = open_database(self.path / "memory.db", [OWNER], synchronous="FULL")
         self.databases.append(database)
         return Learned(
-            Ratings(database), Uses(self.shelf), LearnOptions(**options), Limits(), self.clock
+            Ratings(database), Uses(self.ttl_store), LearnOptions(**options), Limits(), self.clock
         )
 
     def rated(self, rating, number, *, memory="m", tool="fs__read"):
@@ -96,25 +97,25 @@ async def test_three_surfacings_rated_down_demote(house):
 
 async def test_being_ignored_counts_weakly_against_a_memory(house):
     learned = house.learned()
-    uses = Uses(house.shelf)
+    uses = Uses(house.ttl_store)
     for n in range(4):
         sample = Sample(surfacing=f"i{n}", memory="m", verdict=Use.IGNORED, score=0.7, at=0.0)
-        await uses.add([Seen(tool="fs__read", sample=sample)])
-    await learned.take_up()
+        await uses.add([SeenLog(tool="fs__read", sample=sample)])
+    await learned.load_learned()
     assert not learned.is_demoted("m")
     await rate(learned, house, Rating.NOT_RELEVANT, 2)
     assert learned.is_demoted("m")
     deaf = house.learned(implicit_signals=False)
-    await deaf.take_up()
+    await deaf.load_learned()
     assert not deaf.is_demoted("m")
 
 
 async def test_what_one_process_learns_another_uses(house):
     one, two = house.learned(), house.learned()
-    await two.take_up()
+    await two.load_learned()
     await rate(one, house, Rating.NOT_RELEVANT, 12)
     assert two.min_score("fs__read") == 0.5
-    await two.take_up()
+    await two.load_learned()
     assert two.min_score("fs__read") == one.min_score("fs__read") > 0.5
     assert two.is_demoted("m")
 
@@ -136,32 +137,32 @@ async def test_apply_and_reset(house):
 async def test_switched_off_nothing_is_moved_or_used(house):
     on, off = house.learned(), house.learned(auto_tune=False)
     await rate(on, house, Rating.NOT_RELEVANT, 12)
-    await off.take_up()
+    await off.load_learned()
     assert on.min_score("fs__read") > off.min_score("fs__read") == 0.5
     await rate(off, house, Rating.NOT_RELEVANT, 5, first=50)
-    await on.take_up()
+    await on.load_learned()
     assert (await on.thresholds())[0].samples == 17
 
 
 async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
     learned = house.learned()
-    uses = Uses(house.shelf)
+    uses = Uses(house.ttl_store)
     for n in range(12):
         now = house.clock.now()
         sample = Sample(surfacing=f"u{n}", memory="m", verdict=Use.USED, score=0.6, at=now)
-        await uses.add([Seen(tool="prompt", sample=sample)])
+        await uses.add([SeenLog(tool="prompt", sample=sample)])
     await learned.tune()
-    await learned.take_up()
+    await learned.load_learned()
     first = learned.min_score("prompt")
     assert shifted(0.5, -0.3) - 1e-9 <= first < 0.5
     await learned.tune()
-    await learned.take_up()
+    await learned.load_learned()
     assert learned.min_score("prompt") == first, "not twice within the hour"
     house.clock.advance(130 * 86_400)
     for _ in range(5):
         house.clock.advance(3601)
         await learned.tune()
-    await learned.take_up()
+    await learned.load_learned()
     assert learned.min_score("prompt") == pytest.approx(0.5, abs=0.01)
 
 
@@ -169,15 +170,15 @@ async def test_what_is_older_than_a_year_goes(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 3)
     assert learned.is_demoted("m")
-    house.clock.advance(KEPT_SECONDS + 10)
+    house.clock.advance(RETENTION_SECONDS + 10)
     await learned.tune()
-    await learned.take_up()
+    await learned.load_learned()
     assert not learned.is_demoted("m")
 
 
 async def test_without_a_memory_nothing_is_learned_and_feedback_says_so(house):
-    learned = Learned(None, Uses(house.shelf), LearnOptions(), Limits())
-    await learned.take_up()
+    learned = Learned(None, Uses(house.ttl_store), LearnOptions(), Limits())
+    await learned.load_learned()
     assert learned.min_score("x") == 0.5
-    with pytest.raises(StoreUnwritable, match="cannot be kept"):
+    with pytest.raises(StoreUnwritable, match="cannot be stored"):
         await learned.rate([house.rated(Rating.HELPFUL, 1)])

@@ -1,15 +1,13 @@
 """What agents say was missing: kept in their words, without secrets, bounded."""
 
-from upwell.ground.shelf import MemoryShelf
-from upwell.learn.budgets import Budgets
-from upwell.learn.missing import MAX_CHARS, SHOWN
-from upwell.learn.ratios import Report
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.learn.budgets import MAX_CHARS, SHOWN, Budgets, Report
 
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 async def said(*texts: str) -> Budgets:
-    budgets = Budgets(MemoryShelf(), enabled=True)
+    budgets = Budgets(MemoryTtlStore(), enabled=True)
     for text in texts:
         await budgets.report("fs__read", Report.MISSING_EXAMPLE, text)
     return budgets

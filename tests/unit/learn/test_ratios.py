@@ -1,7 +1,7 @@
 """Budgets learned from feedback: bounded, slow to move, forgettable."""
 
-from upwell.ground.shelf import MemoryShelf
-from upwell.learn.ratios import LEAST, MOST, Report, forget, ratio_of, ratios, record
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.learn.budgets import LEAST, MOST, Report, forget, ratio_of, ratios, record
 
 
 def test_few_reports_change_nothing() -> None:
@@ -21,11 +21,11 @@ def test_coming_back_says_that_too_little_was_shown_when_it_is_frequent() -> Non
 
 
 async def test_reports_are_counted_by_tool_and_forgotten() -> None:
-    shelf = MemoryShelf()
+    ttl_store = MemoryTtlStore()
     for _ in range(4):
-        await record(shelf, "fs__read", Report.TRUNCATED)
-        await record(shelf, "gh__list", Report.TOO_LONG)
-    learned = {ratio.tool: ratio for ratio in await ratios(shelf)}
+        await record(ttl_store, "fs__read", Report.TRUNCATED)
+        await record(ttl_store, "gh__list", Report.TOO_LONG)
+    learned = {ratio.tool: ratio for ratio in await ratios(ttl_store)}
     assert learned["fs__read"].ratio > 1.0 > learned["gh__list"].ratio
-    assert await forget(shelf) == 2
-    assert await ratios(shelf) == []
+    assert await forget(ttl_store) == 2
+    assert await ratios(ttl_store) == []

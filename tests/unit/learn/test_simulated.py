@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from upwell.ground.types import Rating
-from upwell.learn.thresholds import Sample, Use, shifted, stepped, wanted_shift
+from upwell.ground.types.surfacing import Rating
+from upwell.learn.thresholds import Sample, Use, shifted, stepped, target_shift
 
 HOUR = 3600.0
 
@@ -37,7 +37,7 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
                 verdict = Rating.HELPFUL if relevant else Rating.NOT_RELEVANT
             at = call * HOUR
             samples.append(Sample(surfacing=str(call), memory="m", verdict=verdict, score=p, at=at))
-            shift = stepped(shift, wanted_shift(samples, at))
+            shift = stepped(shift, target_shift(samples, at))
         ends.append(shifted(0.5, shift))
     return plain, tuned, sum(ends) / len(ends)
 

@@ -1,8 +1,8 @@
 import pytest
 
-from upwell.ground.types import Rating
-from upwell.learn.demotion import negatives
-from upwell.learn.thresholds import HALF_LIFE_SECONDS, Sample, Use, shifted, wanted_shift
+from upwell.ground.types.surfacing import Rating
+from upwell.learn.feedback import negatives
+from upwell.learn.thresholds import HALF_LIFE_SECONDS, Sample, Use, shifted, target_shift
 
 NOW = 1_000_000_000.0
 
@@ -15,7 +15,7 @@ def said(verdict, number, *, score=0.7, at=NOW, first=0):
 
 
 def threshold(samples, base=0.5, now=NOW):
-    return shifted(base, wanted_shift(samples, now))
+    return shifted(base, target_shift(samples, now))
 
 
 @pytest.mark.parametrize("verdict", [*Rating, *Use])

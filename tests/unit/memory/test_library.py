@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import open_database
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
-from upwell.ground.types import Memory, Trust
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Memory, Query, Scope, Trust
 from upwell.memory.library import Library
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -164,3 +164,26 @@ async def test_what_it_supersedes_must_be_there(library: Library) -> None:
     await library.add({"text": "port 8080", "id": "a"})
     await library.add(Memory(text="port 9090", id="b", supersedes="a"))
     assert [hit.memory.id for hit in await library.search("port 8080")] == ["b", "a"]
+
+
+async def test_a_reader_reads_the_library_it_was_made_from(library: Library) -> None:
+    await library.add({"id": "kettle", "text": "The kettle boils in four minutes"})
+    await library.store.add([Memory(id="rule", text="Never push to main", pinned=True)])
+    reader = library.reader
+    found = await reader.search(Query(texts=("kettle boils",)), Deadline.after(5))
+    assert [hit.memory.id for hit in found.hits] == ["kettle"]
+    assert found.missing == ()
+    assert [memory.id for memory in await reader.pinned(Scope())] == ["rule"]
+    assert {memory.id for memory in await reader.latest(Scope())} == {"rule", "kettle"}
+    kettle = await reader.known("kettle")
+    assert kettle
+    assert kettle.text.startswith("The kettle")
+    assert await reader.known("unknown") is None
+
+
+async def test_the_token_of_a_reader_differs_after_a_deletion(library: Library) -> None:
+    await library.add({"id": "kettle", "text": "The kettle boils in four minutes"})
+    before = await library.reader.changes()
+    assert await library.reader.changes() == before
+    await library.delete("kettle")
+    assert await library.reader.changes() != before

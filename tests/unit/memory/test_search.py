@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Query, Scope
-from upwell.memory import background
-from upwell.memory.calibrate import probability
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Query, Scope
 from upwell.memory.library import Library
-from upwell.memory.query import ROW_BUDGET, corpus, read
-from upwell.memory.rows import visible_scopes
-from upwell.memory.schema import OWNER
-from upwell.memory.signals import SIGNALS
-from upwell.memory.sqlite import SqliteStore
-from upwell.memory.terms import names_in, query_words, speaker, stemmer
+from upwell.memory.ranking import null_scores as background
+from upwell.memory.ranking.calibrate import probability
+from upwell.memory.ranking.signals import SIGNALS
+from upwell.memory.ranking.terms import names_in, query_words, speaker
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.lookup import ROW_BUDGET, corpus_seen_by, read
+from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 KNOWN = [
     "We pinned urllib3 below 2 because botocore breaks with 2.x behind our proxies",
@@ -66,7 +66,9 @@ async def test_a_readme_says_nothing_and_a_file_of_its_own_everything(library: L
     scores = []
     for path in ("/home/x/repo/README.md", "/home/x/repo/src/billing/webhooks.py"):
         query = Query(texts=(), paths=(path,))
-        scores.append((await library.store.search(query, Deadline.after(5)))[0].score)
+        scores.append(
+            (await StoreRecall(library.store).search(query, Deadline.after(5))).hits[0].score
+        )
     assert scores[0] < 0.5 < scores[1]
 
 
@@ -76,7 +78,7 @@ async def test_thirty_common_words_stay_within_the_row_budget(library: Library) 
     database = library.database  # type: ignore[attr-defined]
 
     def reading(db):
-        return read(db, " ".join(common) + " rare", corpus(db, visible_scopes(db, Scope())))
+        return read(db, " ".join(common) + " rare", corpus_seen_by(db, Scope()))
 
     expression = (await database.read(reading)).match
     assert expression == '"word0"'
@@ -153,7 +155,7 @@ async def test_a_file_of_data_brings_up_no_code_of_its_name(
     await library.add_many([{"text": known} for known in KNOWN])
     await library.add({"text": "The parser gives up after tries", "paths": ["src/nothere.py"]})
     query = Query(texts=(), paths=(path,), limit=5)
-    hits = await library.store.search(query, Deadline.after(5))
+    hits = (await StoreRecall(library.store).search(query, Deadline.after(5))).hits
     assert any("parser" in hit.memory.text and hit.score >= 0.5 for hit in hits) is speaks
 
 

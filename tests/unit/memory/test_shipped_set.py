@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from benchmarks.shipped import KINDS, load
 
-from upwell.ground.db import open_database
-from upwell.ground.limits import Deadline
-from upwell.ground.types import Hit
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Hit
 from upwell.memory.library import Library
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.surface.options import SurfaceOptions
 
 FLOORS = {"exact": 0.98, "paraphrased": 0.95, "path": 0.98, "identifier": 0.98, "spanish": 0.95}
@@ -27,7 +27,7 @@ async def found(tmp_path: Path) -> dict[str, list[tuple[frozenset[str], list[Hit
     await library.add_many(memories)
     by_kind = defaultdict(list)
     for question in questions:
-        hits = await library.store.search(question.query(), Deadline.after(60))
+        hits = (await StoreRecall(library.store).search(question.query(), Deadline.after(60))).hits
         by_kind[question.kind].append((question.gold, hits))
     await database.aclose()
     return by_kind

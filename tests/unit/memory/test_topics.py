@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import Database, open_database
-from upwell.ground.types import Memory
+from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.types.memory import Memory
 from upwell.memory.library import Library
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
-from upwell.memory.topics import Topics, normal, words_of
+from upwell.memory.ranking.terms import EVERYDAY_WORDS
+from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.topics import Rarity, Topics, normal, words_of
 from upwell.testing import ManualClock
 
 WORDS = """kettle harbour lantern orchard quarry saddle thicket vessel walnut bramble cinder drizzle
@@ -33,7 +33,7 @@ def library(database: Database) -> Library:
 
 @pytest.fixture
 def topics(database: Database) -> Topics:
-    return Topics([database])
+    return Topics([SqliteStore(database)])
 
 
 async def named(topics: Topics, project: str | None = None) -> dict[str, int]:
@@ -121,7 +121,7 @@ async def test_who_sees_some_namespaces_sees_their_topics(library: Library, topi
 async def test_what_has_expired_is_no_topic(database: Database) -> None:
     clock = ManualClock()
     store = SqliteStore(database, clock=clock)
-    topics = Topics([database], clock=clock)
+    topics = Topics([store], clock=clock)
     await store.add([Memory(id="a", text="x", tags=("sea",), expires_at=clock.now() + 10)])
     assert await topics.about("sea") == ["a"]
     clock.advance(11)
@@ -158,3 +158,23 @@ async def test_it_is_quick(library: Library, topics: Topics) -> None:
     print(f"built in {built * 1000:.1f} ms, looked up in {looked_up * 1000:.2f} ms")
     assert built < 0.3
     assert looked_up < 0.015
+
+
+async def test_a_word_that_few_memories_of_any_store_have_is_rare(tmp_path: Path) -> None:
+    databases = [
+        open_database(tmp_path / f"{name}.db", [OWNER], synchronous="NORMAL") for name in "ab"
+    ]
+    for number, database in enumerate(databases):
+        store = SqliteStore(database)
+        await store.add(
+            [
+                Memory(text=f"settlement of kind {number} {n} runs on herons", project=f"/p{n % 3}")
+                for n in range(3)
+            ]
+        )
+    await SqliteStore(databases[0]).add([Memory(text="only the quokka knows")])
+    words = ["settlement", "herons", "quokka", "wombat", min(EVERYDAY_WORDS)]
+    assert await Rarity(list(map(SqliteStore, databases))).rare(words) == {"quokka", "wombat"}
+    assert await Rarity([]).rare(["settlement"]) == {"settlement"}
+    for database in databases:
+        await database.aclose()

@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.db import open_database
 from upwell.ground.errors import UsageError
-from upwell.ground.types import Memory, Provenance, Trust
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory import transfer
 from upwell.memory.library import Library
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.transfer import bring_in, exported, format_of, to_line, to_markdown
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -114,7 +113,7 @@ async def test_a_bad_line_is_named_and_its_batch_is_not_kept(
         await take(library, path)
     assert f"{path}:2" in caught.value.message
     assert said in caught.value.message
-    assert "nothing was kept" in caught.value.hint
+    assert "nothing was stored" in caught.value.hint
     assert await everything(library) == []
 
 
@@ -126,7 +125,7 @@ async def test_batches_before_a_bad_line_are_kept_and_counted(
     with pytest.raises(UsageError) as caught:
         await take(library, path)
     assert f"{path}:6" in caught.value.message
-    assert "4 memories before it were kept" in caught.value.hint
+    assert "4 earlier memories stored" in caught.value.hint
     assert len(await everything(library)) == 4
 
 

@@ -1,9 +1,11 @@
-"""What a person is told about a decision."""
+"""The account of a decision for a person."""
 
 import pytest
 
-from upwell.ground.types import Door, Hit, Intent, IntentKind, Memory, Skip, SkipReason, Surfacing
-from upwell.surface.account import REASONS, account_of, in_words
+from upwell.ground.types.cue import Door
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
+from upwell.surface.explain import REASONS, account_of, in_words
 
 WORDS = {
     "informative_words": 4.0,
@@ -27,7 +29,7 @@ def test_every_reason_has_words() -> None:
 @pytest.mark.parametrize("reason", list(SkipReason))
 def test_silence_names_its_gate(reason: SkipReason) -> None:
     (line,) = account_of(Skip(reason=reason, detail="why"), 0.5, Door.PROMPT)
-    assert line == f"upwell kept silent: {REASONS[reason]} ({reason}, why)"
+    assert line == f"upwell stayed silent: {REASONS[reason]} ({reason}, why)"
 
 
 def test_what_was_close_is_shown_with_its_score_against_the_threshold() -> None:
@@ -39,13 +41,13 @@ def test_what_was_close_is_shown_with_its_score_against_the_threshold() -> None:
         held_back=(hit("low", 0.2), hit("near", 0.46, **WORDS), hit("lowest", 0.1)),
     )
     assert account_of(skip, 0.5, Door.PROMPT)[1:] == [
-        "  not said, 0.46 is under 0.50: near text",
-        "     [upwell://memory/near] 3 of 4 words that say something (a rare one), "
-        "more than chance",
-        "  not said, 0.20 is under 0.50: low text",
-        "     [upwell://memory/low] nothing in particular",
-        "  looked for: why no Elasticsearch? | Elasticsearch",
-        "  intent: explanation, 0.65 by keyword",
+        "  not shown, 0.46 is below 0.50: near text",
+        "     [upwell://memory/near] shares 3 of 4 informative words (one of them rare), "
+        "a better match than chance",
+        "  not shown, 0.20 is below 0.50: low text",
+        "     [upwell://memory/low] no specific match",
+        "  searched for: why no Elasticsearch? | Elasticsearch",
+        "  intent: explanation, confidence 0.65, from keyword",
     ]
 
 
@@ -56,11 +58,11 @@ def test_speaking_says_by_what() -> None:
     )
     lines = account_of(surfacing, 0.5, Door.TOOL)
     assert lines[0] == (
-        "upwell spoke: 1 memory likely enough to be relevant (at least 0.50, surface.min_score)"
+        "upwell spoke: 1 memory likely enough to be relevant (surface.min_score 0.50)"
     )
-    assert lines[1] == "  1. 0.97: the same file, which many memories are about"
+    assert lines[1] == "  1. 0.97: about the same file, like many memories"
     assert lines[2] == "  2. a standing rule"
-    assert lines[3].startswith("  not said, 0.10")
+    assert lines[3].startswith("  not shown, 0.10")
     assert len(lines) == 5
 
 
@@ -68,11 +70,11 @@ def test_a_session_says_what_speaks_for_a_note() -> None:
     note = hit("a", 0.7, kind=1.0, recency=0.9, used=1.0, touched=0.4)
     surfacing = Surfacing(id="s_1", hits=(note,), text="", confidence=0.7)
     assert account_of(surfacing, 0.5, Door.SESSION) == [
-        "upwell spoke: 1 memory for this session to begin with",
-        "  1. 0.70: recent, looked up since, about a file that was changed lately",
+        "upwell spoke: 1 memory to open this session",
+        "  1. 0.70: recent, read since, about a file that changed lately",
     ]
     empty = account_of(Skip(reason=SkipReason.NO_CANDIDATES), 0.5, Door.SESSION)
-    assert "nothing of this project is recent" in empty[0]
+    assert "no recent notes" in empty[0]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_session_says_what_speaks_for_a_note() -> None:
         ({"path_join": 0.5, "path_rarity": 1.0}, "a file of that name"),
         ({"path_join": 0.35, "path_rarity": 1.0}, "a related file"),
         ({"symbol_join": 1.0}, "the same name in code"),
-        ({**WORDS, "telling_words": 0.0, "bm25": 2.0}, "(everyday ones), as by chance"),
+        ({**WORDS, "telling_words": 0.0, "bm25": 2.0}, "(everyday words), no better than chance"),
         ({"cosine": 0.61}, "similar in meaning (0.61)"),
     ],
 )

@@ -12,11 +12,13 @@ import pytest
 
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Intent, IntentKind, Memory, Skip, SkipReason, Surfacing
-from upwell.surface.classify import COUNTS, MAX_PROMPT_CHARS, Classifier, merged, parsed, question
-from upwell.surface.engine import Surfacer
+from upwell.ground.ttl_store import Kind, MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
+from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
 from upwell.surface.options import IntentOptions, Options
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
 GOOD = '{"type": "troubleshoot", "confidence": 0.9, "topics": ["cache", "reload"]}'
@@ -98,12 +100,12 @@ def chat(address: str, mood: str) -> OpenAIChat:
 
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
     """What a classifier makes of `KEYWORD`, and what it counted."""
-    shelf = MemoryShelf()
+    ttl_store = MemoryTtlStore()
     chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 3000} | options))
-    asking = Classifier(chat(address, mood), shelf, chosen, is_safe=lambda text: "ghp_" not in text)
-    intent = await asking.settled("why does it reload?", KEYWORD, 3.0)
+    asking = Classifier(chat(address, mood), ttl_store, chosen)
+    intent = await asking.refined("why does it reload?", KEYWORD, 3.0)
     asking.close()
-    return intent, {item.key: item.number for item in await shelf.scan(COUNTS)}
+    return intent, {item.key: item.number for item in await ttl_store.scan(Kind.INTENT)}
 
 
 @pytest.mark.parametrize("mood", ["good", "fenced", "prose"])
@@ -135,11 +137,11 @@ async def test_nobody_waits_longer_than_the_timeout(
 
 
 async def test_the_door_may_leave_less_time(address: str) -> None:
-    shelf = MemoryShelf()
+    ttl_store = MemoryTtlStore()
     options = IntentOptions(use_llm=True, llm_timeout_ms=10_000)
-    asking = Classifier(chat(address, "slow"), shelf, options, is_safe=lambda _: True)
+    asking = Classifier(chat(address, "slow"), ttl_store, options)
     began = time.monotonic()
-    assert await asking.settled("why does it reload?", KEYWORD, 0.1) == KEYWORD
+    assert await asking.refined("why does it reload?", KEYWORD, 0.1) == KEYWORD
     assert time.monotonic() - began < 0.8
     asking.close()
 
@@ -150,13 +152,14 @@ async def test_off_asks_nobody(address: str) -> None:
     assert len(Moods.asked) == before
 
 
+SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+
+
 async def test_a_prompt_with_a_secret_is_not_sent(address: str) -> None:
     before = len(Moods.asked)
     options = IntentOptions(use_llm=True)
-    asking = Classifier(
-        chat(address, "good"), MemoryShelf(), options, is_safe=lambda text: "ghp_" not in text
-    )
-    assert await asking.settled("why is ghp_x refused?", KEYWORD, 1.0) == KEYWORD
+    asking = Classifier(chat(address, "good"), MemoryTtlStore(), options)
+    assert await asking.refined(f"why is {SECRET} refused?", KEYWORD, 1.0) == KEYWORD
     assert len(Moods.asked) == before
 
 
@@ -244,44 +247,44 @@ def test_topics_of_the_keywords_stay_where_the_model_has_none() -> None:
     assert merged(KEYWORD, found, 0.5).topics == ("reload",)
 
 
-def surfacer(address: str, mood: str, shelf: MemoryShelf, **intent: object) -> Surfacer:
+def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: object) -> Surfacer:
     memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
     return Surfacer(
-        FakeRecall([Hit(memory=memory, score=0.9)]).search,
-        shelf,
+        FakeRecall([Hit(memory=memory, score=0.9)]),
+        ttl_store,
         Options(intent=IntentOptions(use_llm=True, llm_timeout_ms=2000, **intent)),
         chat=chat(address, mood),
     )
 
 
 async def test_the_decision_records_whose_intent_it_is(address: str) -> None:
-    shelf = MemoryShelf()
-    stage = surfacer(address, "good", shelf)
+    ttl_store = MemoryTtlStore()
+    stage = surfacer(address, "good", ttl_store)
     outcome = await stage.surface(Cue(door="prompt", text=STATEMENT, session="s"))
     assert isinstance(outcome, Surfacing)
     assert (outcome.intent.kind, outcome.intent.source) == (IntentKind.TROUBLESHOOT, "llm")
     await stage.aclose()
-    (decision,) = await shelf.scan("decision")
+    (decision,) = await ttl_store.scan("decision")
     assert b'["troubleshoot",0.9,"llm"]' in decision.value
 
 
 async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
     cue = Cue(door="prompt", text=STATEMENT, session="s")
     assert isinstance(
-        await surfacer(address, "good", MemoryShelf(), required=True).surface(cue), Surfacing
+        await surfacer(address, "good", MemoryTtlStore(), required=True).surface(cue), Surfacing
     )
-    shelf = MemoryShelf()
-    stage = surfacer(address, "nonsense", shelf, required=True)
+    ttl_store = MemoryTtlStore()
+    stage = surfacer(address, "nonsense", ttl_store, required=True)
     refused = await stage.surface(cue)
     assert isinstance(refused, Skip)
     assert refused.reason is SkipReason.LOW_INTENT
     await stage.aclose()
-    (decision,) = await shelf.scan("decision")
+    (decision,) = await ttl_store.scan("decision")
     assert b'["none",0.0,"keyword"]' in decision.value
 
 
 @pytest.mark.parametrize("text", ["thanks!", "/status", "ok"])
 async def test_nobody_is_asked_about_a_greeting(address: str, text: str) -> None:
     before = len(Moods.asked)
-    await surfacer(address, "good", MemoryShelf()).surface(Cue(door="prompt", text=text))
+    await surfacer(address, "good", MemoryTtlStore()).surface(Cue(door="prompt", text=text))
     assert len(Moods.asked) == before

@@ -5,13 +5,15 @@ from dataclasses import replace
 import pytest
 from tests.unit.surface.test_opening import NOW, Stage, note
 
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Memory, Skip, SkipReason, Surfacing
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.learn.implicit import Sighting as Verdict
+from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Sample, Use
-from upwell.learn.uses import Seen as Verdict
-from upwell.learn.uses import Uses
-from upwell.surface.engine import Surfacer
 from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import ManualClock
 
 READ = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s", cwd="/repo")
@@ -24,19 +26,13 @@ class Session(Stage):
     def __init__(self, *memories: Memory, **options: object) -> None:
         super().__init__(*memories, rules=[RULE], **options)
         self.clock = ManualClock(NOW)
-        self.shelf = MemoryShelf(clock=self.clock)
+        self.ttl_store = MemoryTtlStore(clock=self.clock)
         self.surfacer = Surfacer(
-            self.recall.search,
-            self.shelf,
-            Options(surface=SurfaceOptions(cooldown_seconds=0, **options)),
-            pinned=self._pinned,
-            latest=self._latest,
-            known=self._known,
+            self.reader(),
+            self.ttl_store,
+            Options(surface=SurfaceOptions(**{"moments": "all", "cooldown_seconds": 0, **options})),
             clock=self.clock,
         )
-
-    async def _known(self, identity: str) -> Memory | None:
-        return next((one for one in self.memories if one.id == identity), None)
 
     async def read(self, session: str = "s") -> list[str] | SkipReason:
         self.clock.advance(60)
@@ -77,13 +73,13 @@ async def test_a_session_that_goes_on_begins_with_rules_and_what_it_was_told(war
 
 async def test_used_first_then_the_latest_and_nothing_that_was_ignored() -> None:
     stage = Session(*(replace(OLD, id=one, text=f"About {one}") for one in "abcd"))
-    uses = Uses(stage.shelf)
+    uses = Uses(stage.ttl_store)
     for at, (one, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
         sample = Sample(surfacing="x", memory=one, verdict=verdict, score=0.9, at=at)
         await uses.add([Verdict(tool="Read", sample=sample)])
     for one in "abcd":
         stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == one] or [
-            replace(stage.recall.hits[0], memory=await stage._known(one))
+            replace(stage.recall.hits[0], memory=await stage.reader().known(one))
         ]
         assert await stage.read() == [one]
     assert ids(await stage.begin("compact")) == ["rule", "a", "d", "c"]

@@ -4,8 +4,9 @@ from time import process_time
 
 import pytest
 
-from upwell.ground.types import Cue, QuerySource
-from upwell.surface.context import CueReader
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import QuerySource
+from upwell.surface.query import CueReader
 
 
 def query_of(cue, limit=10, templates=None):

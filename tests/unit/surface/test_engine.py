@@ -4,12 +4,17 @@ from dataclasses import replace
 import pytest
 
 from upwell.ground.errors import RecallUnavailable, StoreUnwritable
-from upwell.ground.principal import Principal
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Memory, Skip, SkipReason, Surfacing, Trust
-from upwell.surface.engine import Surfacer
+from upwell.ground.session_state import LocalSessionState
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory, Trust
+from upwell.ground.types.principal import Principal
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import IntentOptions, Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
+
+EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
 
 
 def hit(identity="m1", score=0.9, text="the cache reloads on SIGHUP"):
@@ -21,13 +26,13 @@ class Stage:
     def __init__(self, *hits, error=None, **surface):
         self.clock = ManualClock()
         self.recall = FakeRecall(hits, error)
-        self.shelf = MemoryShelf(clock=self.clock)
+        self.ttl_store = MemoryTtlStore(clock=self.clock)
         self.intent = IntentOptions()
-        self.surface = SurfaceOptions(**surface)
+        self.surface = SurfaceOptions(**{"moments": "all", **surface})
 
     def surfacer(self):
         options = Options(surface=self.surface, intent=self.intent)
-        return Surfacer(self.recall.search, self.shelf, options, clock=self.clock)
+        return Surfacer(self.recall, self.ttl_store, options, clock=self.clock)
 
 
 def read(path="src/cache.py", session="s"):
@@ -178,6 +183,47 @@ async def test_the_rate_is_per_session_across_tools():
     assert isinstance(await surfacer.surface(other), Surfacing)
 
 
+async def test_a_surfacing_that_did_not_arrive_counts_neither_for_rate_nor_for_cooldown():
+    stage = Stage(hit(), rate_per_minute=1)
+    surfacer = stage.surfacer()
+    first = await surfacer.surface(read())
+    assert await reason(surfacer, read("src/other.py")) is SkipReason.RATE
+    await surfacer.take_back(first, read())
+    second = await surfacer.surface(read())
+    assert isinstance(second, Surfacing), "neither the rate nor the cooldown counts it"
+    stage.recall.hits = [hit("m2", text="another note")]
+    assert await reason(surfacer, read("src/other.py")) is SkipReason.RATE
+
+
+async def test_taking_one_surfacing_back_leaves_the_others_counted():
+    stage = Stage(rate_per_minute=2)
+    surfacer = stage.surfacer()
+    outcomes = []
+    for number in range(2):
+        stage.recall.hits = [hit(f"m{number}", text=f"note number {number}")]
+        outcomes.append(await surfacer.surface(read(f"src/file{number}.py")))
+    await surfacer.take_back(outcomes[0], read("src/file0.py"))
+    stage.recall.hits = [hit("m9", text="another note")]
+    assert await reason(surfacer, read("src/file1.py")) is SkipReason.COOLDOWN
+    assert isinstance(await surfacer.surface(read("src/file9.py")), Surfacing)
+    assert await reason(surfacer, read("src/last.py")) is SkipReason.RATE
+
+
+async def test_replicas_that_share_the_state_share_rate_cooldown_and_late_hits():
+    stage, state = Stage(hit(), rate_per_minute=1), LocalSessionState()
+    options = Options(surface=stage.surface)
+    one, other = (
+        Surfacer(stage.recall, stage.ttl_store, options, state=state, clock=stage.clock)
+        for _ in range(2)
+    )
+    first = await one.surface(read())
+    assert await reason(other, read("src/other.py")) is SkipReason.RATE
+    await one.take_back(first, read(), late=True)
+    searches = len(stage.recall.asked)
+    assert isinstance(await other.surface(read()), Surfacing)
+    assert len(stage.recall.asked) == searches, "the late hits answer, without a search"
+
+
 async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
     stage = Stage(error=RecallUnavailable("down", source="fake"))
     surfacer = stage.surfacer()
@@ -189,7 +235,7 @@ async def test_three_failures_open_the_breaker_and_a_probe_closes_it():
     assert isinstance(await surfacer.surface(read("src/f5.py")), Surfacing)
 
 
-class FullShelf(MemoryShelf):
+class FullTtlStore(MemoryTtlStore):
     """A ledger that can be read and not written: the disk is full."""
 
     async def put(self, kind, values, *, ttl_seconds):
@@ -197,17 +243,18 @@ class FullShelf(MemoryShelf):
 
 
 async def test_a_ledger_that_cannot_be_written_is_a_reason_and_no_fault_of_the_call():
-    surfacer = Surfacer(FakeRecall([hit()]).search, FullShelf(), Options())
+    surfacer = Surfacer(FakeRecall([hit()]), FullTtlStore(), EVERY_MOMENT)
     assert await reason(surfacer, read()) is SkipReason.FAULT
     await surfacer.aclose()
 
 
 async def test_a_slow_recall_ends_at_its_deadline():
-    async def forever(query, deadline):
-        await asyncio.Event().wait()
+    class Stuck(FakeRecall):
+        async def search(self, query, deadline):
+            await asyncio.Event().wait()
 
-    options = Options(surface=SurfaceOptions(timeout_seconds=0.05))
-    surfacer = Surfacer(forever, MemoryShelf(), options)
+    options = Options(surface=SurfaceOptions(moments="all", timeout_seconds=0.05))
+    surfacer = Surfacer(Stuck(), MemoryTtlStore(), options)
     assert await reason(surfacer, read()) is SkipReason.DEADLINE
 
 
@@ -225,11 +272,13 @@ async def test_decisions_reach_the_journal():
     surfacer = stage.surfacer()
     await surfacer.surface(read())
     await surfacer.aclose()
-    (kept,) = await stage.shelf.scan("decision")
+    (kept,) = await stage.ttl_store.scan("decision")
     assert b'"surfaced"' in kept.value
     assert b"cache" not in kept.value.replace(b"src/cache", b"")
-    (queries,) = await stage.shelf.scan("query")
+    (queries,) = await stage.ttl_store.scan("query")
     assert b"sha256:" in queries.value
     assert b"cache" not in queries.value
-    counts = {item.key.split("\t", 1)[1]: item.number for item in await stage.shelf.scan("count")}
+    counts = {
+        item.key.split("\t", 1)[1]: item.number for item in await stage.ttl_store.scan("count")
+    }
     assert counts == {"decision\ttool\tRead\tsurfaced": 1, "said\ttool\tRead\tmemories": 1}

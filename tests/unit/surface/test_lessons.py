@@ -5,19 +5,23 @@ import json
 
 import pytest
 
-from upwell.ground.db import open_database
 from upwell.ground.errors import UsageError
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Feedback, Hit, Memory, Rating, Skip, SkipReason, Surfacing
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
+from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import OWNER, Ratings
+from upwell.learn.implicit import Uses
 from upwell.learn.learned import Learned, Limits
-from upwell.learn.ratios import LearnOptions
-from upwell.learn.uses import Uses
-from upwell.surface.engine import Surfacer
-from upwell.surface.lessons import Lessons
+from upwell.surface.learning import Learning
 from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall, ManualClock
 from upwell.usage.counts import Event
+
+EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
 
 DAYS_8 = 8 * 86_400.0
 
@@ -25,28 +29,28 @@ DAYS_8 = 8 * 86_400.0
 class Stage:
     def __init__(self, path):
         self.clock = ManualClock()
-        self.shelf = MemoryShelf(clock=self.clock)
+        self.ttl_store = MemoryTtlStore(clock=self.clock)
         self.recall = FakeRecall([hit()])
         self.database = open_database(path / "memory.db", [OWNER], synchronous="FULL")
-        self.lessons = self.new_lessons()
+        self.learning = self.new_lessons()
         self.surfacer = self.new_surfacer()
 
     def new_lessons(self):
         learned = Learned(
-            Ratings(self.database), Uses(self.shelf), LearnOptions(), Limits(), self.clock
+            Ratings(self.database), Uses(self.ttl_store), LearnOptions(), Limits(), self.clock
         )
-        return Lessons(learned, self.shelf, LearnOptions(), clock=self.clock)
+        return Learning(learned, self.ttl_store, LearnOptions(), clock=self.clock)
 
     def new_surfacer(self, **surface):
-        options = Options(surface=SurfaceOptions(**surface))
+        options = Options(surface=SurfaceOptions(**{"moments": "all", **surface}))
         return Surfacer(
-            self.recall.search, self.shelf, options, lessons=self.lessons, clock=self.clock
+            self.recall, self.ttl_store, options, learning=self.learning, clock=self.clock
         )
 
     async def counts(self, event):
-        await self.lessons.counts.flush()
+        await self.learning.counts.flush()
         found = {}
-        for one in await self.lessons.counts.since(90):
+        for one in await self.learning.counts.since(90):
             if one.event is event:
                 found[one.kind] = found.get(one.kind, 0) + one.number
         return {kind: number for kind, number in found.items() if number}
@@ -204,10 +208,38 @@ async def test_what_came_late_is_looked_for_again_when_the_memory_was_changed(st
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
     stage.recall.hits = []
-    await stage.database.write(lambda db: db.execute("DELETE FROM feedback"))
-    await stage.database.write(lambda db: db.execute("CREATE TABLE forgotten (id TEXT)"))
+    stage.recall.version += 1
     assert isinstance(await stage.surfacer.surface(read()), Skip)
     assert len(stage.recall.asked) == 2
+
+
+async def test_what_was_deleted_before_it_came_late_is_not_offered(stage):
+    """The search took so long that its memory was deleted meanwhile."""
+    stage.recall.hits = [hit("m1"), hit("m2", text="the cache is sharded by tenant")]
+    late = await stage.surfacer.surface(read())
+    stage.recall.hits = [hit("m1")]
+    await stage.surfacer.take_back(late, read(), late=True)
+    outcome = await stage.surfacer.surface(read())
+    assert [memory.id for memory in outcome.memories] == ["m1"]
+
+
+async def test_what_came_late_is_offered_whatever_becomes_of_the_ratings(stage):
+    """Only the memory's own changes count, not what is written to the tables of feedback."""
+    late = await stage.surfacer.surface(read())
+    await stage.surfacer.take_back(late, read(), late=True)
+    await stage.database.write(lambda db: db.execute("CREATE TABLE unrelated (id TEXT)"))
+    searches = len(stage.recall.asked)
+    assert isinstance(await stage.surfacer.surface(read()), Surfacing)
+    assert len(stage.recall.asked) == searches
+
+
+@pytest.mark.parametrize("path", ["src/ca\udcffche.py", "src/caché.py"])
+async def test_a_late_hit_survives_any_name_of_a_file(stage, path):
+    late = await stage.surfacer.surface(read(path))
+    await stage.surfacer.take_back(late, read(path), late=True)
+    searches = len(stage.recall.asked)
+    assert isinstance(await stage.surfacer.surface(read(path)), Surfacing)
+    assert len(stage.recall.asked) == searches
 
 
 async def test_what_came_late_and_was_said_meanwhile_is_not_said_again(stage):
@@ -245,16 +277,12 @@ async def test_texts_of_before_are_cleared_when_none_may_be_kept(stage):
 
 async def test_secrets_do_not_reach_the_journal(stage):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
-    from upwell.ground.redact import redact
-
-    surfacer = Surfacer(
-        stage.recall.search, stage.shelf, Options(), mask=lambda text: redact(text)[0]
-    )
+    surfacer = Surfacer(stage.recall, stage.ttl_store, EVERY_MOMENT)
     cue = Cue(door="prompt", text=f"why does the cache say {secret}?", session=f"s {secret}")
     await surfacer.surface(cue)
     await surfacer.aclose()
     for kind in ("decision", "query", "count"):
-        for item in await stage.shelf.scan(kind):
+        for item in await stage.ttl_store.scan(kind):
             assert secret.encode() not in item.value + item.key.encode()
 
 
@@ -263,7 +291,7 @@ async def test_a_decision_that_says_less_can_be_explained_and_rated(stage):
     written = {"at": 1.0, "door": "tool", "tool": "Read", "session": "s", "trace_id": ""}
     written |= {"outcome": "surfaced", "memories": [["m1", 0.8]], "detail": "", "took_ms": 0.0}
     value = json.dumps(written).encode()
-    await stage.shelf.put("decision", {"s_cold": value}, ttl_seconds=60)
+    await stage.ttl_store.put("decision", {"s_cold": value}, ttl_seconds=60)
     (decision,) = await stage.surfacer.journal.recent()
     assert (decision["id"], decision["late"], decision["queries"]) == ("s_cold", False, [])
     (one,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))

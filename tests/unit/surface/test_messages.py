@@ -3,7 +3,7 @@
 import pytest
 
 from upwell.ground.text.lexicon import shipped
-from upwell.surface.messages import messages_of
+from upwell.surface.query import messages_of
 
 READ = messages_of(shipped())
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import StoreError
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing, Trust
-from upwell.surface.engine import Surfacer
-from upwell.surface.opening import PREVIEW_CHARS, standing
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Found, Hit, Memory, Query, Scope, Trust
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.session_start import PREVIEW_CHARS, standing
 from upwell.testing import FakeRecall, ManualClock
 
 DAY = 86_400.0
@@ -36,28 +39,44 @@ class Stage:
         self.error: StoreError | None = None
         self.recall = FakeRecall([Hit(memory=one, score=0.9) for one in memories])
         self.surfacer = Surfacer(
-            self.recall.search,
-            MemoryShelf(clock=ManualClock(NOW)),
-            Options(surface=SurfaceOptions(**options)),
-            pinned=self._pinned,
-            latest=self._latest,
+            self.reader(),
+            MemoryTtlStore(clock=ManualClock(NOW)),
+            Options(surface=SurfaceOptions(**{"moments": "all", **options})),
             clock=ManualClock(NOW),
         )
 
-    async def _pinned(self, scope: Scope) -> Sequence[Memory]:
-        return self.rules
-
-    async def _latest(self, scope: Scope) -> Sequence[Memory]:
-        if self.error is not None:
-            raise self.error
-        return [
-            one
-            for one in self.memories
-            if scope.project is None or one.project in (None, scope.project)
-        ]
+    def reader(self) -> "Reader":
+        return Reader(self)
 
     async def begin(self, why: str = "", session: str = "s", cwd: str | None = "/repo"):
         return await self.surfacer.surface(Cue(door="session", text=why, session=session, cwd=cwd))
+
+
+class Reader(FakeRecall):
+    """Reads a stage as it is now."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__()
+        self._stage = stage
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        return await self._stage.recall.search(query, deadline)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        return self._stage.rules[:limit]
+
+    async def latest(self, scope: Scope, *, limit: int = 100) -> Sequence[Memory]:
+        if self._stage.error is not None:
+            raise self._stage.error
+        return [
+            memory
+            for memory in self._stage.memories
+            if scope.project is None or memory.project in (None, scope.project)
+        ][:limit]
+
+    async def known(self, memory_id: str) -> Memory | None:
+        known = (memory for memory in self._stage.memories if memory.id == memory_id)
+        return next(known, None)
 
 
 def ids(outcome: Surfacing | Skip) -> list[str]:

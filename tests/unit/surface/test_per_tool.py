@@ -6,7 +6,8 @@ import pytest
 
 from upwell.app import Settings, build
 from upwell.config import load
-from upwell.ground.types import Cue, Door, Skip, SkipReason, Surfacing
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.learned import Limits
 
 FACTS = [
@@ -78,6 +79,50 @@ async def test_how_much_is_said_is_each_tools_own(told):
     assert isinstance(other, Surfacing)
 
 
+async def test_a_tool_has_a_cooldown_of_its_own(told):
+    toml = (
+        "[surface]\ndedup_ttl_seconds = 0\n"
+        '[tool."fs__*".surface]\ncooldown_seconds = 0\ncooldown_similarity = 0.5\n'
+    )
+    cues = [reading("fs__read_file"), reading("fs__read_file"), reading("git__show")]
+    first, again, other = await told(toml, *cues)
+    assert isinstance(first, Surfacing)
+    assert isinstance(again, Surfacing)
+    assert other.reason is SkipReason.COOLDOWN
+
+
+async def test_a_tool_has_a_rate_of_its_own(told):
+    toml = '[tool."fs__*".surface]\nrate_per_minute = 0\n'
+    first, other = await told(toml, reading("fs__read_file"), reading("git__show"))
+    assert first.reason is SkipReason.RATE
+    assert first.detail == "0 a minute"
+    assert isinstance(other, Surfacing)
+
+
+async def test_the_texts_of_one_tools_queries_may_be_kept_off_the_disk(tmp_path):
+    (tmp_path / "config.toml").write_text('[tool."fs__*".surface]\npersist_query_text = false\n')
+    app = await build(Settings(home=tmp_path, environment={}))
+    for tool in ("fs__read_file", "git__show"):
+        await app.surfacer.surface(reading(tool))
+    private, open_ = await app.decisions()
+    await app.aclose()
+    assert [text.partition(":")[0] for text in private["queries"]] == ["sha256"]
+    assert open_["queries"] == ["tide retry"]
+
+
+async def test_texts_of_a_tool_that_was_made_private_are_cleared(tmp_path):
+    app = await build(Settings(home=tmp_path, environment={}))
+    for tool in ("fs__read_file", "git__show"):
+        await app.surfacer.surface(reading(tool))
+    await app.aclose()
+    (tmp_path / "config.toml").write_text('[tool."fs__*".surface]\npersist_query_text = false\n')
+    app = await build(Settings(home=tmp_path, environment={}))
+    assert await app.surfacer.journal.clear_queries() == 1
+    texts = {decision["tool"]: decision["queries"] for decision in await app.decisions()}
+    await app.aclose()
+    assert texts == {"fs__read_file": [], "git__show": ["tide retry"]}
+
+
 async def test_a_door_is_no_tool(told):
     toml = '[tool."*".surface]\nmin_score = 1.0\n'
     prompt = Cue(door=Door.PROMPT, text="how often does src/tide/retry.py retry?", session="p")
@@ -94,14 +139,13 @@ MANY = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("toml", "said"), [("", [3, 2, 5]), ("[surface]\ntool_count = 4\n", [4, 4, 4])]
-)
+@pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("tool_count = 4\n", [4, 4, 4])])
 async def test_a_cue_that_says_its_window_gets_what_fits_it(told, toml, said):
     """Two memories in a small window, five in a large one, where the user set no number."""
     for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
         cue = replace(reading("fs__read_file"), window=window)
-        (outcome,) = await told(toml, cue, facts=MANY)
+        every_moment = f'[surface]\nmoments = "all"\n{toml}'
+        (outcome,) = await told(every_moment, cue, facts=MANY)
         assert len(outcome.hits) == number
 
 

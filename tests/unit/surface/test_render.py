@@ -1,6 +1,8 @@
 import pytest
 
-from upwell.ground.types import Door, Hit, Intent, Memory, Trust
+from upwell.ground.types.cue import Door
+from upwell.ground.types.memory import Hit, Memory, Trust
+from upwell.ground.types.surfacing import Intent
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.render import (
     EMPTY_DIGEST,
@@ -104,3 +106,13 @@ def test_a_size_of_nothing_breaks_nothing():
     said = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, 100)
     assert len(said) == 1
     assert "webhooks" in block(said, ("webhooks",), profile, "s_1")
+
+
+@pytest.mark.parametrize(
+    ("heading", "shown"),
+    [("Dogs:", "Cookie loves carrots"), ("Do not:", "Do not: Cookie loves carrots")],
+)
+def test_a_digest_has_the_words_of_the_file(heading: str, shown: str) -> None:
+    memory = Memory(text=f"{heading}\nCookie loves carrots", source="a.md", lines=(3, 3))
+    hit = Hit(memory=memory, score=0.9, signals={"passage": 1.0})
+    assert digest([hit], (), ASK).splitlines()[1] == f"- [a.md#L3-L3] {shown}"

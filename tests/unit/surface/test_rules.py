@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from upwell.ground.errors import StoreError
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Cue, Hit, Memory, Scope, Skip, SkipReason, Surfacing
-from upwell.surface.engine import Surfacer
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory, Scope
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.surface.moments import Moment
 from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
 from upwell.surface.rules import MAX_BYTES, MAX_RULES
 from upwell.testing import FakeRecall, ManualClock
 
@@ -17,34 +21,38 @@ RULE = Memory(id="r1", text="Never force-push to main", pinned=True)
 FOUND = Hit(memory=Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h"), score=0.9)
 
 
-class Pinned:
-    """The rules of a store, and whose were asked for."""
+class Pinned(FakeRecall):
+    """A reader that records whose rules were read; `pinned_error` is raised instead, when given."""
 
-    def __init__(self, *rules: Memory, error: StoreError | None = None) -> None:
-        self.rules = rules
-        self.error = error
-        self.asked: list[Scope] = []
+    def __init__(self, *rules: Memory, error: Exception | None = None) -> None:
+        super().__init__(rules=rules)
+        self.pinned_error = error
+        self.scopes: list[Scope] = []
 
-    async def __call__(self, scope: Scope) -> Sequence[Memory]:
-        self.asked.append(scope)
-        if self.error is not None:
-            raise self.error
-        return self.rules
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        self.scopes.append(scope)
+        if self.pinned_error is not None:
+            raise self.pinned_error
+        return await super().pinned(scope, limit=limit)
 
 
-def surfacer(pinned: Pinned, *hits: Hit, **options: bool) -> Surfacer:
+def surfacer(reader: Pinned, *hits: Hit, **options: Any) -> Surfacer:
     clock = ManualClock()
+    reader.hits = list(hits)
     return Surfacer(
-        FakeRecall(hits).search,
-        MemoryShelf(clock=clock),
-        Options(surface=SurfaceOptions(**options)),
-        pinned=pinned,
+        reader,
+        MemoryTtlStore(clock=clock),
+        Options(surface=SurfaceOptions(**{"moments": "all", **options})),
         clock=clock,
     )
 
 
 def prompt(text: str = "how does the cache reload?", session: str = "s") -> Cue:
     return Cue(door="prompt", text=text, session=session, cwd="/repo")
+
+
+def tool(name: str) -> Cue:
+    return Cue(door="tool", tool=name, args={"text": "x"}, session="s", cwd="/repo")
 
 
 async def told(stage: Surfacer, cue: Cue) -> list[str]:
@@ -63,7 +71,7 @@ async def test_the_first_prompt_of_a_session_brings_the_rules_after_what_was_fou
     assert outcome.text.count("</upwell-memories>") == 1
     assert outcome.text.endswith("</upwell-memories>")
     assert outcome.id in outcome.text
-    assert pinned.asked == [Scope(project="/repo")]
+    assert pinned.scopes == [Scope(project="/repo")]
     assert await told(stage, prompt("what else is there to know?")) == []
     assert await told(stage, prompt("what else is there to know?", "another")) == ["m1", "r1"][1:]
 
@@ -164,3 +172,24 @@ async def test_rules_that_the_host_had_no_room_for_are_told_again() -> None:
     assert isinstance(said, Surfacing)
     await stage.take_back(replace(said, hits=said.hits[-1:]), session="s")
     assert await told(stage, prompt("what else is there to know?")) == ["r1"]
+
+
+@pytest.mark.parametrize(
+    ("options", "cue", "reason"),
+    [
+        ({"enabled": False}, prompt("please refactor that module now"), SkipReason.DISABLED),
+        ({}, prompt("thanks!"), SkipReason.NOT_APPLICABLE),
+        ({"exclude_tools": ("*fetch*",)}, tool("web__fetch"), SkipReason.EXCLUDED_TOOL),
+        ({}, tool("fs__write_file"), SkipReason.WRITE_TOOL),
+        ({}, tool("fs__list"), SkipReason.ROUTINE),
+    ],
+    ids=lambda value: str(value) if isinstance(value, SkipReason) else "",
+)
+async def test_at_a_routine_moment_the_other_checks_hold(
+    options: dict[str, Any], cue: Cue, reason: SkipReason
+) -> None:
+    moments = (Moment.QUESTION,)
+    stage = surfacer(Pinned(RULE), FOUND, **{"moments": moments, **options})
+    outcome = await stage.surface(cue)
+    assert isinstance(outcome, Skip)
+    assert outcome.reason is reason

@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable, UpwellError
-from upwell.ground.limits import Deadline
-from upwell.ground.shelf import MemoryShelf
 from upwell.ground.text.lexicon import shipped
-from upwell.ground.types import Cue, Hit, Intent, IntentKind, Memory, Query, Skip, Surfacing
-from upwell.memory.recalls import Recalls
-from upwell.surface.engine import Surfacer
-from upwell.surface.messages import messages_of, word_count
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Found, Hit, Memory, Query
+from upwell.ground.types.surfacing import Intent, IntentKind, Skip, Surfacing
+from upwell.memory.recall import Recalls
+from upwell.surface.filters import ranked, recency
 from upwell.surface.options import ContextOptions, Options
-from upwell.surface.rank import ranked, recency
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.query import messages_of, word_count
 from upwell.surface.render import EMPTY_DIGEST, digest, preview, profile_of
 from upwell.testing import FakeRecall, ManualClock
 
@@ -177,7 +179,7 @@ def test_21_entries_of_a_digest(asked: int, shown: int) -> None:
 
 
 async def test_22_nothing_found_is_the_neutral_digest() -> None:
-    stage = Surfacer(FakeRecall().search, MemoryShelf(), Options(), clock=ManualClock())
+    stage = Surfacer(FakeRecall(), MemoryTtlStore(), Options(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     assert isinstance(outcome, Skip)
     assert digest((), (), profile_of("ask", Intent(), Options())) == EMPTY_DIGEST
@@ -190,10 +192,21 @@ class Place:
         self.name = name
         self._found = found
 
-    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+    async def search(self, query: Query, deadline: Deadline) -> Found:
         if isinstance(self._found, UpwellError):
             raise self._found
-        return [self._found]
+        return Found((self._found,))
+
+
+class Reader(FakeRecall):
+    """Reads nothing but what `recalls` finds."""
+
+    def __init__(self, recalls: Recalls) -> None:
+        super().__init__()
+        self._recalls = recalls
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        return await self._recalls.search(query, deadline)
 
 
 DOWN = RecallUnavailable("down", source="x")
@@ -207,7 +220,7 @@ async def test_23_a_search_that_fails_costs_its_own_results_only(
     places: Sequence[Hit | UpwellError], found: list[str]
 ) -> None:
     recalls = Recalls([Place(str(n), place) for n, place in enumerate(places)])
-    stage = Surfacer(recalls.search, MemoryShelf(), Options(), clock=ManualClock())
+    stage = Surfacer(Reader(recalls), MemoryTtlStore(), Options(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
     said = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
     assert said == found

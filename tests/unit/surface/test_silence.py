@@ -9,10 +9,11 @@ import pytest
 
 from upwell import Cue, Surfacing
 from upwell.app import App, Settings, build
-from upwell.ground.types import Skip, SkipReason
+from upwell.ground.types.surfacing import Skip, SkipReason
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "own"
 ALL_AT_ONCE = {
+    "surface.moments": "all",
     "surface.dedup_ttl_seconds": 0,
     "surface.rate_per_minute": 1_000_000,
     "surface.cooldown_seconds": 0,
@@ -68,8 +69,26 @@ async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> No
         assert tallies[wanted].useful >= 0.85 * tallies[wanted].asked, wanted
 
 
+async def test_by_default_it_speaks_at_telling_moments_only(tmp_path: Path) -> None:
+    unlimited = {key: value for key, value in ALL_AT_ONCE.items() if key != "surface.moments"}
+    app = await build(Settings(home=tmp_path, flags=unlimited, environment={}))
+    await app.memory.add_many(lines("memories.jsonl"))
+    spoke: dict[str, list[bool]] = {}
+    for place, row in enumerate(CUES):
+        outcome = await app.surfacer.surface(cue_of(row, place))
+        assert not isinstance(outcome, Surfacing) or len(outcome.memories) <= 2
+        spoke.setdefault(row["class"], []).append(isinstance(outcome, Surfacing))
+    await app.aclose()
+    unwanted = [
+        answer for kind, answers in spoke.items() if kind[:3] == "neg" for answer in answers
+    ]
+    assert sum(unwanted) <= 0.03 * len(unwanted)
+    assert sum(spoke["pos_tool"]) >= 0.7 * len(spoke["pos_tool"])
+    assert sum(spoke["pos_prompt"]) >= 0.5 * len(spoke["pos_prompt"])
+
+
 async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
-    app = await build(Settings(home=tmp_path, environment={}))
+    app = await build(Settings(home=tmp_path, flags={"surface.moments": "all"}, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     heard: set[str] = set()
     for row in (row for row in CUES if row["class"] == "repeat"):

@@ -3,10 +3,14 @@
 import pytest
 
 from upwell.ground.text.lexicon import shipped
-from upwell.ground.types import Cue, QuerySource
-from upwell.surface.context import CueReader
-from upwell.surface.engine import Surfacer
-from upwell.surface.spoken import speech_of
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import QuerySource
+from upwell.surface.argument_text import speech_of
+from upwell.surface.options import Options, SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.query import CueReader
+
+EVERY_MOMENT = Options(surface=SurfaceOptions(moments="all"))
 
 SPEECH = speech_of(shipped())
 
@@ -173,10 +177,9 @@ def test_known_tools_have_templates(tool: str, args: dict, text: str) -> None:
     ],
 )
 async def test_what_every_tool_does_is_not_looked_up(cue: Cue) -> None:
-    from upwell.ground.shelf import MemoryShelf
-    from upwell.surface.options import Options
+    from upwell.ground.ttl_store import MemoryTtlStore
     from upwell.testing import FakeRecall
 
     recall = FakeRecall()
-    await Surfacer(recall.search, MemoryShelf(), Options()).surface(cue)
+    await Surfacer(recall, MemoryTtlStore(), EVERY_MOMENT).surface(cue)
     assert recall.asked == []

@@ -1,12 +1,14 @@
 """Reading on, choosing, searching, and saying what was missing: through the toolbox of an app."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from upwell.app import Settings, build
 from upwell.compress.progressive import rejoin
-from upwell.ground.types import ToolCall
+from upwell.ground.text.tokens import count
+from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import RawObject, dumps
 
 CALL = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "guide.md"})
@@ -28,6 +30,14 @@ async def key(app):
     result = RawObject.parse(dumps({"content": [{"type": "text", "text": GUIDE}]}))
     fitted = json.loads((await app.fitter.fit(CALL, result)).encode())
     return fitted["content"][-1]["text"].partition('key="')[2].partition('"')[0]
+
+
+async def fitted(app, tool="read"):
+    """The text of a guide of 100 000 characters, as a call of `fs__{tool}` delivers it."""
+    long_guide = "\n\n".join(f"## Part {n}\n\n" + "filler words " * 75 for n in range(100))
+    result = RawObject.parse(dumps({"content": [{"type": "text", "text": long_guide}]}))
+    reply = json.loads((await app.fitter.fit(replace(CALL, tool=tool), result)).encode())
+    return reply["content"][0]["text"]
 
 
 async def call(app, name, **args):
@@ -79,9 +89,18 @@ async def test_what_cannot_be_is_an_error_that_says_so(app, name, args):
 
 
 async def test_an_offset_past_the_end_and_an_unknown_section(app, key):
-    assert (await call(app, "read_more", key=key, offset=len(GUIDE) + 1))[0]
-    assert (await call(app, "read_more", key=key, offset=-1))[0]
-    assert (await call(app, "select_sections", key=key, sections=["No such part"]))[0]
+    for name, args, complaint in (
+        ("read_more", {"offset": len(GUIDE) + 1}, f"the text has {len(GUIDE):,} characters"),
+        ("read_more", {"offset": -1}, "offset must be 0 or more"),
+        ("select_sections", {"sections": ["No such part"]}, "Part 7"),
+    ):
+        failed, (text,) = await call(app, name, key=key, **args)
+        assert failed
+        assert complaint in text
+    last = len(GUIDE) - 1
+    failed, (text,) = await call(app, "read_more", key=key, offset=last)
+    assert not failed
+    assert rejoin([text]) == GUIDE[last:]
 
 
 async def test_feedback_changes_the_next_session_within_bounds(app):
@@ -90,24 +109,27 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
             app, "compression_feedback", server="fs", tool="read", kind="truncated"
         )
         assert not failed
-    before = app.fitter.budget_of(app.config.compress)
-    await app.budgets.take_up()
     (ratio,) = await app.budgets.learned()
-    assert ratio.ratio == 3.0
-    assert before.max_tokens == 4000
-    assert await app.budgets.missed() == {}
+    assert ratio.ratio == 3.0, "40 reports would ask for far more"
+    before = await fitted(app)
+    assert await fitted(app) == before, "nothing changes within a session"
+    await app.budgets.load_learned()
+    after = await fitted(app)
+    assert count(before) <= 4_000 < count(after) <= 12_000
     assert await app.budgets.forget() == 1
     assert await app.budgets.learned() == []
+    await app.budgets.load_learned()
+    assert await fitted(app) == before
 
 
 async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
-    await app.budgets.take_up()
+    await app.budgets.load_learned()
     for _ in range(3):
         await call(app, "compression_feedback", server="fs", tool="read", kind="too_long")
-    await app.budgets.take_up_if_asked()
+    await app.budgets.load_learned_if_requested()
     assert app.budgets.ratios == {}
     await app.budgets.ask()
-    await app.budgets.take_up_if_asked()
+    await app.budgets.load_learned_if_requested()
     assert 0.5 <= app.budgets.ratios["fs__read"] < 1.0
 
 
@@ -115,7 +137,7 @@ async def test_coming_back_is_counted_once_a_delivery(app, key):
     for _ in range(3):
         await call(app, "read_more", key=key)
     await app.keep_house()
-    counts = {item.key: item.number for item in await app._shelf.scan("compression_feedback")}
+    counts = {item.key: item.number for item in await app._ttl_store.scan("compression_feedback")}
     assert counts == {"fs__read|served": 1, "fs__read|came_back": 1}
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from upwell.memory.origins import Origins
-from upwell.memory.stm import ShortTerm
+from upwell.memory.notes.file import Origins
+from upwell.memory.notes.stm import ShortTerm
 from upwell.tools.base import Toolbox
 from upwell.tools.notes import add_tool, delete_tool, search_tool
 

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 import pytest
 
 from upwell.ground.errors import UsageError
-from upwell.ground.types import Hit, Memory
+from upwell.ground.types.memory import Found, Memory
 from upwell.tools.base import Toolbox
 from upwell.tools.recall import MAX_READ_CHARS, get_tool, numbered, search_tool
 
 ROWS = [f"line {n}" for n in range(1, 201)]
 
 
-class Shelf:
-    async def search(self, text: str, *, limit: int = 10, project: str | None = None) -> list[Hit]:
-        return []
+class FakeLibrary:
+    async def find(self, text: str, *, limit: int = 10, project: str | None = None) -> Found:
+        return Found()
 
     async def get(self, memory_id: str) -> Memory | None:
         known = {"m1": None, "m2": "/other"}
@@ -31,7 +31,7 @@ async def document(path: str, project: str | None, namespaces: Sequence[str]) ->
 
 
 async def get(**args: object) -> str:
-    box = Toolbox([get_tool(Shelf(), document, "/mine")])
+    box = Toolbox([get_tool(FakeLibrary(), document, "/mine")])
     reply = json.loads((await box.call("memory_get", args, "")).result)
     return reply["content"][0]["text"]
 
@@ -67,7 +67,7 @@ async def test_an_id_gives_the_whole_text_of_what_may_be_seen():
 
 async def test_what_is_missing_is_said():
     assert "needs a path or an id" in await get()
-    assert "has 200 lines" in await get(path="memory/a.md", **{"from": 201})
+    assert "has only 200 lines" in await get(path="memory/a.md", **{"from": 201})
     assert "no imported document" in await get(path="memory/b.md")
 
 
@@ -76,7 +76,7 @@ def test_a_long_document_says_where_to_read_on():
     shown = numbered("a.md", rows, None, None)
     assert len(shown) <= MAX_READ_CHARS + 100
     last = shown.split("\n")[-1]
-    assert last == "… 40 lines in all; from=17 reads on"
+    assert last == "… 40 lines in total; continue with from=17"
     assert numbered("a.md", rows, 17, None).startswith("## a.md\n17\t")
 
 
@@ -86,6 +86,6 @@ def test_what_acts_on_a_terminal_is_made_harmless():
 
 @pytest.mark.parametrize("most", [0, -3])
 async def test_a_search_for_nothing_is_refused(most: int):
-    box = Toolbox([search_tool(Shelf(), "/mine")])
+    box = Toolbox([search_tool(FakeLibrary(), "/mine")])
     reply = await box.call("memory_search", {"query": "x", "max_results": most}, "")
-    assert b"give 1 or more" in reply.result
+    assert b"pass 1 or more" in reply.result

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from upwell.ground.db import open_database
 from upwell.ground.errors import UsageError
+from upwell.ground.sqlite.database import open_database
 from upwell.memory.library import Library
-from upwell.memory.schema import OWNER
-from upwell.memory.sqlite import SqliteStore
+from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.topics import Topics
 from upwell.tools.resources import Resources
 
@@ -33,7 +32,7 @@ async def resources(tmp_path: Path) -> AsyncIterator[Resources]:
             {"id": "theirs", "text": "the tide of another project", "project": "/other"},
         ]
     )
-    yield Resources(library, Topics([database]), "/repo")
+    yield Resources(library, Topics([library.store]), "/repo")
     await database.aclose()
 
 

@@ -1,5 +1,5 @@
-from upwell.ground.shelf import MemoryShelf
-from upwell.ground.types import Rating, SkipReason
+from upwell.ground.ttl_store import MemoryTtlStore
+from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.counts import Counts, Event
 from upwell.usage.stats import stats_of
@@ -9,8 +9,8 @@ DAY = 86_400.0
 
 async def test_what_is_counted_is_added_up():
     clock = ManualClock()
-    shelf = MemoryShelf(clock=clock)
-    one, two = Counts(shelf, clock), Counts(shelf, clock)
+    ttl_store = MemoryTtlStore(clock=clock)
+    one, two = Counts(ttl_store, clock), Counts(ttl_store, clock)
     one.add(Event.DECISION, "surfaced", door="tool", tool="fs__read")
     one.add(Event.SAID, "memories", door="tool", tool="fs__read", by=3)
     two.add(Event.DECISION, "repeated", door="tool", tool="fs__read", by=2)
@@ -35,7 +35,7 @@ async def test_what_is_counted_is_added_up():
 
 async def test_only_the_days_that_were_asked_for():
     clock = ManualClock()
-    counts = Counts(MemoryShelf(clock=clock), clock)
+    counts = Counts(MemoryTtlStore(clock=clock), clock)
     for _ in range(5):
         counts.add(Event.DECISION, "rate", door="tool")
         await counts.flush()
@@ -46,7 +46,7 @@ async def test_only_the_days_that_were_asked_for():
 
 
 async def test_a_name_cannot_forge_another_counter():
-    counts = Counts(MemoryShelf())
+    counts = Counts(MemoryTtlStore())
     counts.add(Event.DECISION, "surfaced", door="tool", tool="a\ttool\nb\ud800" + "x" * 999)
     await counts.flush()
     (count,) = await counts.since(1)

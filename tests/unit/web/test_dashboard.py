@@ -11,7 +11,7 @@ import pytest
 from tests.unit.web.test_guard import GOOD, TOKEN, asked
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.web.dashboard import Shown, dashboard_routes
+from upwell.web.dashboard import PageData, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.tokens import Tokens
 
@@ -31,7 +31,7 @@ async def memories(query: str, limit: int) -> Mapping[str, Any]:
 
 
 def application() -> Any:
-    routes = dashboard_routes(Shown(stats=stats, lately=lately, memories=memories))
+    routes = dashboard_routes(PageData(stats=stats, lately=lately, memories=memories))
     return http_app(routes, Tokens(TOKEN, Path("/nonexistent/tokens.json")).principal_of)
 
 

@@ -9,12 +9,12 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.principal import IN_SCOPE, OWNER, Principal
+from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.token import token_of
-from upwell.web.tokens import Tokens, give
+from upwell.web.tokens import Tokens, issue
 
 TOKEN = "t" * 43
 NOWHERE = Path("/nonexistent/tokens.json")
@@ -141,7 +141,7 @@ async def test_health_needs_no_token_and_figures_do() -> None:
 
 async def test_whom_the_owner_gave_a_token_comes_in_at_mcp_only(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
-    token = give(path, "ada", ["decisions"])
+    token = issue(path, "ada", ["decisions"])
     came: list[Any] = []
 
     async def mcp(request: Any) -> Any:

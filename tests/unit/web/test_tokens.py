@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from upwell.ground.errors import StoreCorrupt, UsageError
-from upwell.ground.principal import OWNER, Principal
-from upwell.web.tokens import Tokens, give, given_in, take_back
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.web.tokens import Tokens, issue, revoke, tokens_in
 
 OWN = "o" * 43
 
@@ -20,7 +20,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_a_token_says_who_has_it_and_what_they_see(path: Path) -> None:
     tokens = Tokens(OWN, path)
-    ada, bob = give(path, "ada", ["Decisions", "decision"]), give(path, "bob")
+    ada, bob = issue(path, "ada", ["Decisions", "decision"]), issue(path, "bob")
     assert tokens.principal_of(OWN) == OWNER
     assert tokens.principal_of(ada) == Principal("ada", ("decisions",))
     assert tokens.principal_of(bob) == Principal("bob")
@@ -31,9 +31,9 @@ def test_a_token_says_who_has_it_and_what_they_see(path: Path) -> None:
 
 def test_what_is_taken_back_holds_at_once(path: Path) -> None:
     tokens = Tokens(OWN, path)
-    ada, bob = give(path, "ada"), give(path, "bob")
+    ada, bob = issue(path, "ada"), issue(path, "bob")
     assert tokens.principal_of(ada)
-    take_back(path, "ada")
+    revoke(path, "ada")
     assert tokens.principal_of(ada) is None
     assert tokens.principal_of(bob)
     path.unlink()
@@ -42,36 +42,36 @@ def test_what_is_taken_back_holds_at_once(path: Path) -> None:
 
 
 def test_no_token_is_kept_and_nobody_else_reads_the_file(path: Path) -> None:
-    token = give(path, "ada")
+    token = issue(path, "ada")
     assert token not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_file_that_is_wrong_lets_nobody_in_but_the_owner(path: Path) -> None:
-    token = give(path, "ada")
+    token = issue(path, "ada")
     tokens = Tokens(OWN, path)
     assert tokens.principal_of(token)
     path.write_text(json.dumps({"tokens": [{"name": "ada"}]}))
     assert tokens.principal_of(token) is None
     assert tokens.principal_of(OWN) == OWNER
     with pytest.raises(StoreCorrupt):
-        given_in(path)
+        tokens_in(path)
     with pytest.raises(StoreCorrupt):
-        give(path, "bob")
+        issue(path, "bob")
 
 
 @pytest.mark.parametrize("name", ["", "ada ", "a/b", "upwell", "x" * 33])
 def test_names_are_narrow(path: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        give(path, name)
+        issue(path, name)
 
 
 def test_a_name_has_one_token(path: Path) -> None:
-    give(path, "ada")
+    issue(path, "ada")
     with pytest.raises(UsageError, match="already"):
-        give(path, "ada")
-    with pytest.raises(UsageError, match="nobody"):
-        take_back(path, "bob")
+        issue(path, "ada")
+    with pytest.raises(UsageError, match="no token for"):
+        revoke(path, "bob")
     with pytest.raises(UsageError, match="namespace"):
-        give(path, "bob", ["not a name"])
-    assert [one.principal.name for one in given_in(path)] == ["ada"]
+        issue(path, "bob", ["not a name"])
+    assert [one.principal.name for one in tokens_in(path)] == ["ada"]

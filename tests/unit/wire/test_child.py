@@ -18,7 +18,7 @@ async def test_who_waits_for_the_last_words_is_told_though_it_is_stopped_meanwhi
     """What it started holds its stderr open: the last words may still come, until the stop."""
     command = Command(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
     child = await start(command, os.environ)
-    waiting = asyncio.create_task(child.obituary(20.0))
+    waiting = asyncio.create_task(child.exit_reason(20.0))
     await asyncio.sleep(0.3)
     await child.stop()
     assert await waiting == "it ended with exit code 3; its stderr ended: oh"

@@ -2,12 +2,11 @@
 
 import asyncio
 
-from upwell.wire.inbox import Inbox
-from upwell.wire.lines import Line
+from upwell.wire.lines import Inbox, Line
 
 
 async def test_who_puts_waits_while_there_is_too_much() -> None:
-    inbox, taken = Inbox(most_bytes=10), []
+    inbox, taken = Inbox(max_bytes=10), []
 
     async def put_all() -> None:
         for number in range(20):
@@ -26,7 +25,7 @@ async def test_who_puts_waits_while_there_is_too_much() -> None:
 
 
 async def test_one_that_is_too_large_alone_passes_and_our_own_never_wait() -> None:
-    inbox = Inbox(most_bytes=10)
+    inbox = Inbox(max_bytes=10)
     await asyncio.wait_for(inbox.put(Line(b"x" * 100)), 5)
     inbox.add(Line(b"last word"))
     inbox.end()

@@ -12,7 +12,7 @@ import pytest
 
 from upwell.ground.errors import StoreCorrupt
 from upwell.testing import ManualClock
-from upwell.wire.logins import NEEDED, WANTS, Login, LoginNeeded, Logins
+from upwell.wire.logins import NEEDED, REQUIREMENT, Login, LoginNeeded, Logins
 from upwell.wire.oauth import LoginAuth
 
 URL = "https://example.org/mcp"
@@ -102,7 +102,7 @@ async def test_a_login_that_cannot_be_renewed_is_over(path: Path) -> None:
     auth = LoginAuth(logins, "x", URL, ManualClock())
     transport = httpx2.MockTransport(lambda _: httpx2.Response(401))
     async with httpx2.AsyncClient(transport=transport, auth=auth) as client:
-        with pytest.raises(LoginNeeded, match="over"):
+        with pytest.raises(LoginNeeded, match="expired"):
             await client.post(URL)
     found = logins.get("x", URL)
     assert found
@@ -111,7 +111,8 @@ async def test_a_login_that_cannot_be_renewed_is_over(path: Path) -> None:
 
 def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
     code = (
-        "import sys, upwell.app, upwell.gateway.connection, upwell.wire.http, upwell.wire.oauth;"
+        "import sys, upwell.app, upwell.gateway.upstreams.connection;"
+        "import upwell.wire.http, upwell.wire.oauth;"
         "sys.exit('mcp' in sys.modules or 'pydantic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
@@ -138,7 +139,7 @@ async def test_what_a_login_lacks_is_noted_for_the_next(path: Path, said: str, w
     response = httpx2.Response(403, headers={"www-authenticate": said})
     with pytest.raises(StopAsyncIteration):
         await flow.asend(response)
-    assert (WANTS in response.extensions) == bool(wanted)
+    assert (REQUIREMENT in response.extensions) == bool(wanted)
     login = logins.get("x", URL)
     assert login is not None
     assert login.wanted.split() == list(dict.fromkeys(["b", *wanted.split()]))

@@ -12,7 +12,7 @@ from mcp.shared.inbound import (
     x_mcp_header_map,
 )
 
-from upwell.wire.mirrors import BadMirror, decoded, differing, encoded, mirrors_of, said
+from upwell.wire.mirrors import BadMirror, argument_headers, decoded, differing, encoded, mirrors_of
 
 
 def argument(name: object = "Region", kind: object = "string") -> dict[str, Any]:
@@ -84,7 +84,7 @@ def test_declarations_that_are_forbidden(bad: dict[str, Any]) -> None:
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda a: json.dumps(a)[:40])
 def test_headers_are_those_of_the_sdk_and_both_take_them(arguments: dict[str, Any]) -> None:
     mirrors = mirrors_of(GOOD)
-    ours = said(mirrors, raw(arguments))
+    ours = argument_headers(mirrors, raw(arguments))
     theirs = mcp_param_headers(x_mcp_header_map(GOOD), arguments)
     assert {name: decoded(value) for name, value in ours.items()} == {
         name.lower(): decoded(value) for name, value in theirs.items()
@@ -129,7 +129,7 @@ def test_integers_are_compared_as_numbers(lexeme: bytes, header: str) -> None:
 
 @pytest.mark.parametrize("lexeme", [b"1e999999999", b"1.5e0", b'"\\ud800"', b"{}", b"null"])
 def test_what_no_header_can_say_is_not_said(lexeme: bytes) -> None:
-    assert said(mirrors_of(GOOD), b'{"count":%b,"region":%b}' % (lexeme, lexeme)) == {}
+    assert argument_headers(mirrors_of(GOOD), b'{"count":%b,"region":%b}' % (lexeme, lexeme)) == {}
 
 
 @pytest.mark.parametrize("value", ["", "a", "a b", " a", "é", "=?base64?eA==?=", "\x7f", "\t"])

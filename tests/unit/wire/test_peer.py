@@ -2,9 +2,9 @@ import asyncio
 
 import pytest
 
-from upwell.ground.types import Reply
+from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line
-from upwell.wire.peer import LARGE_BYTES, Message, Peer, PeerBabbled, PeerGone, read_message
+from upwell.wire.peer import LARGE_BYTES, Message, Peer, PeerGone, ProtocolError, read_message
 from upwell.wire.rawjson import NotJson
 
 
@@ -72,7 +72,7 @@ async def test_an_error_is_handed_on_as_it_came(wire, peer):
 async def test_neither_result_nor_error_is_said_so(wire, peer):
     task = await asking(peer)
     wire.says(b'{"id":1}')
-    with pytest.raises(PeerBabbled):
+    with pytest.raises(ProtocolError):
         await task
 
 
@@ -115,7 +115,7 @@ async def test_a_cancelled_wait_is_told_to_the_other_side(wire, peer):
 async def test_an_oversize_answer_fails_its_own_request_only(wire, peer):
     first, second = await asking(peer), await asking(peer)
     wire.says(b'{"jsonrpc":"2.0","id":2,"result":"xxxx', oversize=99_000_000)
-    with pytest.raises(PeerBabbled, match="99,000,000"):
+    with pytest.raises(ProtocolError, match="99,000,000"):
         await second
     wire.says(b'{"id":1,"result":{}}')
     assert (await first).result == b"{}"

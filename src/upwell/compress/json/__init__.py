@@ -1,0 +1,1 @@
+"""JSON: parse, split, score, select, and write documents that stay valid."""

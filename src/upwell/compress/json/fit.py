@@ -1,87 +1,304 @@
-"""A JSON document fitted to a budget: still valid JSON, whatever the budget."""
+"""Fit a JSON document into a budget: select the values that matter most and write valid JSON.
 
+Units are bought in an order that does not depend on the budget, until one does not fit. The cost of
+a unit is an overestimate; the remainder is spent in further rounds.
+"""
+
+import math
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from math import log2
+from statistics import fmean
 from typing import Literal
 
-from upwell.compress.fitted import Fitted, Room
-from upwell.compress.json.fill import Basket
+from upwell.compress.assemble import order
+from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.json.outline import Outline, outline
-from upwell.compress.json.records import together
-from upwell.compress.json.rows import Tables
+from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
-from upwell.compress.json.tree import OBJECT, Node
-from upwell.compress.json.write import Style, Writer
-from upwell.compress.meaning import Meaning
-from upwell.compress.relevance import Question
-from upwell.compress.spend import order
-from upwell.ground.types import Omission
+from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node
+from upwell.compress.json.write import Style, Writer, is_brief
+from upwell.compress.relevance import Meaning, Question
+from upwell.ground.text.tokens import weigh
+from upwell.ground.types.compression import Omission
+
+MANY = 20
+"""An array with this many objects is represented by some of them."""
+_LONGEST = 60
+"""A record with more values than this is not selected as a whole."""
+_LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
+"""`_LATER`: what a record loses with each doubling of its position. `_ENDS`: what the first and the
+last record gain. `_ODDNESS`: the weight of the amount by which its oddest value stands out."""
+_TIE = 1e-6
+
+
+def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables) -> None:
+    """Give all values of a record the same salience, so that records are bought one by one.
+
+    The first and the last record rank high, and those with a value unlike the others. Changes
+    `saliences`.
+    """
+    for array in _arrays(doc, tables):
+        first, after = bisect_left(doc.starts, array.start), bisect_left(doc.starts, array.end)
+        if after - first > _LONGEST * len(array.items):
+            continue
+        by_path: dict[int, list[float]] = defaultdict(list)
+        for unit in range(first, after):
+            by_path[doc.nodes[unit].path].append(saliences[unit])
+        typical = {path: fmean(worth) for path, worth in by_path.items()}
+        average = fmean(saliences[first:after])
+        for place, record in enumerate(array.items):
+            units = range(
+                bisect_left(doc.starts, record.start), bisect_left(doc.starts, record.end)
+            )
+            oddness = max(
+                (saliences[unit] - typical[doc.nodes[unit].path] for unit in units), default=0.0
+            )
+            last = place == len(array.items) - 1
+            position = _ENDS if last or not place else -_LATER * log2(1 + place)
+            worth = average + _ODDNESS * oddness + position
+            for rank, unit in enumerate(units):
+                saliences[unit] = worth - _TIE * (place + rank / 1e3)
+
+
+def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
+    """Yield the arrays of many objects that are not tables, outer ones first."""
+    end = -1
+    for box in doc.boxes:
+        if box.kind != ARRAY or len(box.items) < MANY or box.start < end:
+            continue
+        if tables.of(box) is None and all(item.kind == OBJECT for item in box.items):
+            yield box
+            end = box.end
+
+
+_SHORT = 32
+_MARK_CHARS, _MARK_TOKENS = 56, 18.0
+_CUT_CHARS, _CUT_TOKENS = 14, 7.0
+_SMALL_MARK_CHARS, _SMALL_MARK_TOKENS = 20, 8.0
+
+
+class Basket:
+    """The units bought so far, and an estimate of their cost in `chars` and `tokens`."""
+
+    def __init__(
+        self, doc: Outline, text: str, style: Style, remaining: RemainingBudget, tables: Tables
+    ) -> None:
+        self._doc = doc
+        self._tables = tables
+        self._text = text
+        self._style = style
+        self._remaining = remaining
+        self._counts_tokens = remaining.tokens < math.inf
+        self.chars = 0.0
+        self.tokens = 0.0
+        self._open(doc.root)
+        self._pay(style.note)
+
+    def settle(self, text: str) -> None:
+        """Replace the estimate by the real cost of `text`, the document written so far."""
+        self.chars = self.tokens = 0.0
+        self._pay(text)
+
+    def buy(self, order: Sequence[int]) -> list[int]:
+        """Buy units in this order until one does not fit. Returns those bought."""
+        taken = []
+        for unit in order:
+            chars, tokens = self.chars, self.tokens
+            opened = self._add(unit)
+            if self._is_over():
+                self._undo(unit, opened)
+                self.chars, self.tokens = chars, tokens
+                break
+            taken.append(unit)
+        return taken
+
+    def give_back(self, unit: int) -> None:
+        """Undo the last purchase, that of `unit`."""
+        node = self._doc.nodes[unit]
+        node.units.remove(unit)
+        node = self._tables.put_back(unit) or node
+        while self._is_empty(node) and node.parent is not None:
+            assert node.parent.selected is not None
+            node.parent.selected.remove(node)
+            node = node.parent
+
+    def _is_empty(self, node: Node) -> bool:
+        return not node.units and not node.selected and not self._tables.row(node)
+
+    def _add(self, unit: int) -> list[Node]:
+        """Buy a unit and open the containers around it. Returns the nodes that were opened."""
+        doc, node = self._doc, self._doc.nodes[unit]
+        piece = self._text[doc.starts[unit] : doc.ends[unit]]
+        cell = self._tables.take(unit, doc.nodes)
+        if cell is not None:
+            self._head(cell)
+            opened = self._open_all(cell.record)
+            self._pay(", " + GAP * self._tables.gaps_before(cell))
+        else:
+            opened = [] if node.units else self._open_all(node)
+        if node.units:
+            node.units.append(unit)
+        else:
+            node.units = [unit]
+        self._pay(piece)
+        if node.end - node.start > len(piece) and len(node.units) == 1:
+            self.chars += _CUT_CHARS
+            self.tokens += _CUT_TOKENS
+        return opened
+
+    def _head(self, cell: Cell) -> None:
+        """Pay for the name of a column in the head of its table."""
+        table = cell.table
+        if table.depth[cell.column] == MIN_ROWS:
+            self._pay(f'"{table.columns[cell.column]}", ')
+            if cell.column == 0:
+                self._pay(HEAD)
+
+    def _open_all(self, node: Node) -> list[Node]:
+        """Open `node` and the containers around it that are not open. Returns them."""
+        opened = []
+        ancestor = node
+        while ancestor.parent is not None and (
+            ancestor.kind == SCALAR or ancestor.selected is None
+        ):
+            opened.append(ancestor)
+            ancestor = ancestor.parent
+        if ancestor.selected is None:
+            opened.append(ancestor)
+        for box in reversed(opened):
+            self._open(box)
+            if self._is_over():
+                break
+        return opened
+
+    def _is_over(self) -> bool:
+        return self.chars > self._remaining.chars or self.tokens > self._remaining.tokens
+
+    def _undo(self, unit: int, opened: list[Node]) -> None:
+        self._doc.nodes[unit].units.pop()
+        self._tables.put_back(unit)
+        for box in opened:
+            siblings = box.parent.selected if box.parent is not None else None
+            if siblings and siblings[-1] is box:
+                siblings.pop()
+            if box.kind != SCALAR:
+                box.selected = None
+
+    def _open(self, node: Node) -> None:
+        """Pay for a container or a value: its name, its brackets, and space for its mark."""
+        if node.parent is not None:
+            if node.parent.selected is None:
+                node.parent.selected = []
+            node.parent.selected.append(node)
+        if node.key:
+            self._pay(node.key + self._style.colon)
+        self._pay(", ")
+        if not node.items:
+            return
+        node.selected = []
+        self._pay("{}" if node.kind == OBJECT else "[]")
+        if node.parent is not None and self._tables.of(node.parent):
+            self._pay("[], ")
+        if node.nested and node.kind == OBJECT:
+            return
+        brief = is_brief(node)
+        self.chars += _SMALL_MARK_CHARS if brief else _MARK_CHARS
+        self.tokens += _SMALL_MARK_TOKENS if brief else _MARK_TOKENS
+
+    def _pay(self, text: str) -> None:
+        self.chars += len(text)
+        if self._counts_tokens:
+            self.tokens += _weigh_short(text) if len(text) < _SHORT else weigh(text)
+
+
+@lru_cache(maxsize=4096)
+def _weigh_short(text: str) -> float:
+    """Weigh a name or bracket. Cached, because the same ones repeat."""
+    return weigh(text)
+
 
 Emphasis = Literal["values", "fields", "schema"]
-"""What comes before all where nobody asked: nothing in particular, a value for every top-level
-key, or one value of every key path."""
+"""What to select first without a question: nothing in particular, a value of each top-level key, or
+one value of each key path."""
 
 _TIER = 100.0
 _SMALL_SCHEMA = 1_500
 _LIFT = 2.5
-"""What shows the schema comes first where it takes no more than so many characters; else it comes
-before others like it, but not before the names of records."""
+"""Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
+they are raised by `_LIFT`, which keeps them behind the names of records."""
 _DEEPER = 2.0
-"""What a level costs a value that is to stand for its top-level key: each needs its brackets."""
+"""What each level costs a value that represents its top-level key: every level needs brackets."""
 _ROUNDS = 6
-"""Costs are estimated from above; what is left over is spent in further rounds. Since no unit
-ever costs more than its estimate, a larger budget still gets at least as far."""
+"""No unit costs more than its estimate, so a larger budget always gets at least as far."""
 
 
 def fit(
     root: Node,
     text: str,
     question: Question,
-    room: Room,
+    remaining: RemainingBudget,
     emphasis: Emphasis,
     style: Style,
     meaning: Meaning | None = None,
 ) -> Fitted:
-    """Keep the values that matter most, within `room`."""
+    """Select the values that matter most within `remaining`.
+
+    `root` is the tree of `text`; the selection is recorded in its nodes. Values that answer
+    `question`, or are close to its `meaning`, compete with those that `emphasis` raises.
+    """
     if not root.items:
         return Fitted(
-            _scalar_within(root, text, room), (Omission(what="characters", count=1, total=1),)
+            _scalar_within(root, text, remaining), (Omission(what="characters", count=1, total=1),)
         )
     doc = outline(root, text)
-    needed = salience(doc, text)
+    saliences = salience(doc, text)
     tables = Tables()
     if not style.lines:
-        tables.find(doc, text, needed)
-    together(doc, needed, tables)
-    _emphasise(doc, needed, emphasis)
-    asked, coverage = relevance(doc, text, question) if question else ({}, 0.0)
+        tables.find(doc, text, saliences)
+    rank_records(doc, saliences, tables)
+    _emphasise(doc, saliences, emphasis)
+    relevances, coverage = relevance(doc, text, question) if question else ({}, 0.0)
     if meaning is not None:
-        meaning.add_to(asked, needed, lambda unit: described(doc, text, unit))
+        meaning.add_to(relevances, saliences, lambda unit: described(doc, text, unit))
     costs = [end - start + 8.0 for start, end in zip(doc.starts, doc.ends, strict=True)]
-    share = 0.5 + 0.4 * coverage
-    limit = min(room.chars, room.tokens * 8.0) * 1.5
-    basket = Basket(doc, text, style, room, tables)
-    wanted = with_identities(doc, order(asked, needed, costs, share, limit), asked)
-    wanted = [unit for unit in wanted if unit not in tables.implied or unit in asked]
-    bought = basket.buy(wanted)
-    writer = Writer(doc, text, style, tables)
-    result = writer.write()
+    limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
+    ranked = order(relevances, saliences, costs, 0.5 + 0.4 * coverage, limit)
+    ordered = with_identities(doc, ranked, relevances)
+    ordered = [unit for unit in ordered if unit not in tables.implied or unit in relevances]
+    basket = Basket(doc, text, style, remaining, tables)
+    fitted = _spend(basket, ordered, remaining, lambda: _written(doc, text, style, tables))
+    return fitted if remaining.holds(fitted.text) else replace(fitted, text=_empty(root, style))
+
+
+def _spend(
+    basket: Basket, ordered: list[int], remaining: RemainingBudget, write: Callable[[], Fitted]
+) -> Fitted:
+    """Buy units until the written document fills `remaining`; give some back if it is too long."""
+    bought = basket.buy(ordered)
+    fitted = write()
     for _ in range(_ROUNDS - 1):
-        if not room.holds(result):
+        if not remaining.holds(fitted.text):
             break
-        basket.settle(result)
-        more = basket.buy(wanted[len(bought) :])
-        if not more:
+        basket.settle(fitted.text)
+        extra = basket.buy(ordered[len(bought) :])
+        if not extra:
             break
-        bought += more
-        writer = Writer(doc, text, style, tables)
-        result = writer.write()
-    while bought and not room.holds(result):
+        bought += extra
+        fitted = write()
+    while bought and not remaining.holds(fitted.text):
         for _ in range(max(1, len(bought) // 20)):
             basket.give_back(bought.pop())
-        writer = Writer(doc, text, style, tables)
-        result = writer.write()
-    if not room.holds(result):
-        return Fitted(_empty(root, style), tuple(writer.omitted))
-    return Fitted(result, tuple(writer.omitted))
+        fitted = write()
+    return fitted
+
+
+def _written(doc: Outline, text: str, style: Style, tables: Tables) -> Fitted:
+    writer = Writer(doc, text, style, tables)
+    return Fitted(writer.write(), tuple(writer.omitted))
 
 
 def _empty(root: Node, style: Style) -> str:
@@ -90,8 +307,8 @@ def _empty(root: Node, style: Style) -> str:
     return "{}" if root.kind == OBJECT else "[]"
 
 
-def _scalar_within(root: Node, text: str, room: Room) -> str:
-    """A document that is a single value: a string is cut, a number is not."""
+def _scalar_within(root: Node, text: str, remaining: RemainingBudget) -> str:
+    """Fit a document that is a single value: a string can be cut, a number cannot."""
     from upwell.compress.json.outline import pieces_of
 
     if text[root.start] != '"':
@@ -99,14 +316,14 @@ def _scalar_within(root: Node, text: str, room: Room) -> str:
     best = '""'
     for _, cut in pieces_of(text, root.start + 1, root.end - 1):
         candidate = text[root.start : cut] + '…"'
-        if not room.holds(candidate):
+        if not remaining.holds(candidate):
             break
         best = candidate
     return best
 
 
-def _emphasise(doc: Outline, needed: list[float], emphasis: Emphasis) -> None:
-    """Lift the units that show the shape of the document above all others."""
+def _emphasise(doc: Outline, saliences: list[float], emphasis: Emphasis) -> None:
+    """Raise the salience of the units that show the shape of the document."""
     if emphasis == "values":
         return
     best: dict[int, tuple[float, int]] = {}
@@ -120,10 +337,10 @@ def _emphasise(doc: Outline, needed: list[float], emphasis: Emphasis) -> None:
                 top = top.parent
                 depth += 1
             place = top.start
-        worth = needed[unit] - _DEEPER * depth
+        worth = saliences[unit] - _DEEPER * depth
         if place not in best or worth > best[place][0]:
             best[place] = (worth, unit)
     cost = sum(doc.ends[unit] - doc.starts[unit] for _, unit in best.values())
     lift = _LIFT if emphasis == "schema" and cost > _SMALL_SCHEMA else _TIER
     for _, unit in best.values():
-        needed[unit] += lift
+        saliences[unit] += lift

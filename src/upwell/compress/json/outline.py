@@ -1,4 +1,4 @@
-"""A JSON document cut into units: every scalar with its key path, long strings in pieces."""
+"""Split a JSON document into units: scalars with their key paths, long strings in pieces."""
 
 import re
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from upwell.compress.json.tree import ARRAY, Node
 
 PIECE_CHARS = 200
 LONG_STRING = 320
-"""A string longer than this is taken in pieces of about `PIECE_CHARS`, raw characters."""
+"""A string longer than this is split into pieces of about `PIECE_CHARS` raw characters."""
 
 _ESCAPE_TAIL = re.compile(r"\\(?:u[0-9a-fA-F]{0,3})?\Z")
 _BREAK = re.compile(r"\\n|[.;,] |\s")
@@ -15,12 +15,14 @@ _BREAK = re.compile(r"\\n|[.;,] |\s")
 
 @dataclass(slots=True)
 class Outline:
-    """The units of a document in order: unit `i` is `text[starts[i]:ends[i]]`, belongs to the
-    scalar `nodes[i]` and is its piece `pieces[i]` (0 for the first or only one).
+    """The units of a document in order.
 
-    Key paths are numbered: path `p` ends in the raw key `keys[p]` ("[]" for an array's items),
-    goes on from path `parents[p]`, and `below[p]` values have it. `boxes` are the containers
-    that hold something, outer ones first.
+    Unit `i` is `text[starts[i]:ends[i]]`. It belongs to the scalar `nodes[i]` and is its piece
+    number `pieces[i]` (0 for the first or only one).
+
+    Key paths are numbered: path `p` ends in the raw key `keys[p]` ("[]" for an array's items) below
+    path `parents[p]`, and `below[p]` values have it. `boxes` are the containers that are not empty,
+    outer ones first; `root` is the tree.
     """
 
     root: Node
@@ -35,87 +37,87 @@ class Outline:
 
 
 def outline(root: Node, text: str) -> Outline:
-    """Walk the tree once, without recursion, numbering key paths and counting scalars below."""
-    found = Outline(root)
+    """Split the tree `root` of `text` into units, number its key paths, and count its scalars."""
+    doc = Outline(root)
     numbers: dict[tuple[int, str], int] = {}
     stack = [root]
     while stack:
         node = stack.pop()
         if not node.items:
-            _add_units(found, node, text)
+            _add_units(doc, node, text)
             continue
-        found.boxes.append(node)
-        _number_paths(found, numbers, node)
+        doc.boxes.append(node)
+        _number_paths(doc, numbers, node)
         stack.extend(reversed(node.items))
-    for node in reversed(found.boxes):
+    for node in reversed(doc.boxes):
         node.size = sum([child.size for child in node.items])
-    return found
+    return doc
 
 
-def _number_paths(found: Outline, numbers: dict[tuple[int, str], int], node: Node) -> None:
+def _number_paths(doc: Outline, numbers: dict[tuple[int, str], int], node: Node) -> None:
     own, nested = node.path, node.nested
     if node.kind == ARRAY:
-        number = _number(found, numbers, (own, "[]"))
+        number = _number(doc, numbers, (own, "[]"))
         for child in node.items:
             child.path, child.nested = number, True
         return
     for child in node.items:
         step = (own, child.key)
         known = numbers.get(step)
-        child.path = _number(found, numbers, step) if known is None else known
+        child.path = _number(doc, numbers, step) if known is None else known
         child.nested = nested
 
 
-def _number(found: Outline, numbers: dict[tuple[int, str], int], step: tuple[int, str]) -> int:
+def _number(doc: Outline, numbers: dict[tuple[int, str], int], step: tuple[int, str]) -> int:
     number = numbers.get(step)
     if number is None:
-        number = numbers[step] = len(found.keys)
-        found.keys.append(step[1])
-        found.parents.append(step[0])
-        found.below.append(0)
+        number = numbers[step] = len(doc.keys)
+        doc.keys.append(step[1])
+        doc.parents.append(step[0])
+        doc.below.append(0)
     return number
 
 
-def _add_units(found: Outline, node: Node, text: str) -> None:
+def _add_units(doc: Outline, node: Node, text: str) -> None:
     start, end = node.start, node.end
     if end - start <= LONG_STRING or text[start] != '"':
-        found.nodes.append(node)
-        found.starts.append(start)
-        found.ends.append(end)
-        found.pieces.append(0)
-        found.below[node.path] += 1
+        doc.nodes.append(node)
+        doc.starts.append(start)
+        doc.ends.append(end)
+        doc.pieces.append(0)
+        doc.below[node.path] += 1
         return
     for piece, (first, last) in enumerate(pieces_of(text, start + 1, end - 1)):
-        found.nodes.append(node)
-        found.starts.append(first)
-        found.ends.append(last)
-        found.pieces.append(piece)
-    found.below[node.path] += 1
+        doc.nodes.append(node)
+        doc.starts.append(first)
+        doc.ends.append(last)
+        doc.pieces.append(piece)
+    doc.below[node.path] += 1
 
 
 def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
-    """Cut the inside of a string into pieces, never inside an escape."""
-    found = []
+    """Split the inside of a string into pieces, never inside an escape."""
+    spans = []
     at = start
     while end - at > PIECE_CHARS * 3 // 2:
         cut = _cut(text, at, at + PIECE_CHARS)
-        found.append((at, cut))
+        spans.append((at, cut))
         at = cut
-    found.append((at, end))
-    return found
+    spans.append((at, end))
+    return spans
 
 
-def _cut(text: str, start: int, wanted: int) -> int:
-    """A place near `wanted` after a line break, clause or word; else before any escape there."""
+def _cut(text: str, start: int, limit: int) -> int:
+    """Choose a cut at or before `limit`: after a line break, clause or word, never in an escape."""
     best = 0
-    for match in _BREAK.finditer(text, start + PIECE_CHARS // 2, wanted):
+    for match in _BREAK.finditer(text, start + PIECE_CHARS // 2, limit):
         if match.group()[0] != "\\" or text[match.start() - 1] != "\\":
             best = match.end()
     if best and not _inside_escape(text, start, best):
         return best
-    while _inside_escape(text, start, wanted) or _low_surrogate(text, wanted):
-        wanted -= 1
-    return wanted
+    while _inside_escape(text, start, limit) or _low_surrogate(text, limit):
+        limit -= 1
+    return limit
 
 
 def _inside_escape(text: str, start: int, at: int) -> bool:
@@ -131,5 +133,5 @@ def _inside_escape(text: str, start: int, at: int) -> bool:
 
 
 def _low_surrogate(text: str, at: int) -> bool:
-    """Would a cut at `at` part two escapes that make one character?"""
+    """Tell whether a cut at `at` would separate the two escapes of one character."""
     return re.match(r"\\u[dD][c-fC-F]", text[at : at + 4]) is not None

@@ -1,10 +1,10 @@
-"""Arrays of like objects, written as rows: each key once in front, then the values.
+"""Tables: arrays of similar objects, written as rows with the keys once in front.
 
     [{"…": "table", "same": {"on": true}, "columns": ["id", "at.day"], "∅": "no such key"},
      [7, 26], [8, "∅", {"by": "x"}], [9]]
 
-The array stays an array. A row may end early: what it lacks on the right was left out. Whatever is
-no column stands by its name in an object at the end of the row.
+A table is still an array. A row may end early: its missing cells were left out. Values without a
+column are in an object at the end of the row, under their names.
 """
 
 from bisect import bisect_left
@@ -24,27 +24,30 @@ SIGN, NONE = "…", "∅"
 ABSENT = -1
 GAP = f'"{NONE}", '
 HEAD = f'{{"{SIGN}": "table", "columns": [], "{NONE}": "no such key"}}, '
-"""What stands in front of the rows, before the names of columns."""
+"""The head of a table without the names of its columns."""
 _LIKE = 0.5
-"""The share of items that must have a column, and of an array's values that must be in columns."""
+"""The share of items that must have a column, and of an array's values that columns must cover."""
 _OURS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
-"""A value that is worth so much more than its column is shown for itself."""
+"""A value whose salience exceeds its column's by this much keeps its own salience."""
 _LOOKS = 8
-"""How often a value may be looked at for a table: arrays may stand in one another without end."""
+"""How often a value may be examined for a table; bounds the work for deeply nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
-"""What a cell loses with each doubling of the rows before it, from so many on: the first rows show
-more of their columns, and the budget still reaches far down."""
+"""What a cell loses with each doubling of its row number beyond `_FIRST`. The first rows show more
+of their columns, and the budget still reaches many rows."""
 _NAMING = 0.5
-"""By how much the column that names the rows comes before the others."""
+"""How much the column that names the rows is raised above the others."""
 
 
 @dataclass(slots=True)
 class Table:
-    """An array whose items have values in common. `columns`: their dotted key paths, the most
-    telling first; `same`: key path → the first of values that are equal in all rows; `depth`: for
-    each column, the rows that have been bought; `gaps`: are there items without a column?"""
+    """An `array` whose items share key paths.
+
+    `columns`: the dotted key paths, the most telling first. `same`: key path → first node of the
+    values that are equal in all rows. `depth`: the number of rows bought, for each column. `gaps`:
+    whether an item lacks a column.
+    """
 
     array: Node
     columns: list[str] = field(default_factory=list)
@@ -54,17 +57,17 @@ class Table:
 
     @property
     def is_worth_it(self) -> bool:
-        """Are there enough rows to give the names a line of their own?"""
+        """Whether enough rows were bought to pay for a head."""
         return bool(self.depth) and self.depth[0] >= MIN_ROWS
 
     @property
     def width(self) -> int:
-        """How many columns hold something."""
+        """The number of columns with a bought value."""
         return sum(rows > 0 for rows in self.depth)
 
 
 class Cell(NamedTuple):
-    """Where a unit stands: its table, its row, the number of its column."""
+    """The place of a unit: its table, its record, the number of its column."""
 
     table: Table
     record: Node
@@ -73,8 +76,11 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """The units of one item by column, `ABSENT` where it has none; the first `filled` of them were
-    bought, and `alone` of these stand in no container and can be written in a row only."""
+    """The units of one item by column, `ABSENT` where it has none.
+
+    The first `filled` units were bought. `alone` of these are selected in no container, so only the
+    row shows them.
+    """
 
     table: Table
     units: list[int] = field(default_factory=list)
@@ -83,9 +89,9 @@ class Row:
 
 
 class Tables:
-    """The tables of a document, and how far each row has been bought.
+    """The tables of a document, and how many cells of each row have been bought.
 
-    `implied` are the units that a table's `same` speaks for.
+    `implied` are the units that the `same` values of a table represent.
     """
 
     def __init__(self) -> None:
@@ -96,10 +102,12 @@ class Tables:
         self._before: dict[int, int] = {}
         self._alone: set[int] = set()
 
-    def find(self, doc: Outline, text: str, needed: MutableSequence[float]) -> None:
-        """Find the tables of `doc`, and give the values of a column one worth in `needed`, so that
-        columns are bought one after the other. A document with a key that begins with our sign has
-        none, so that a table is always ours."""
+    def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
+        """Find the tables of `doc`, and align the `saliences` of each column.
+
+        Aligned columns are bought one after the other. A document with a key that begins with our
+        sign gets no tables, so that every table in a result is ours.
+        """
         if any(sign in text for sign in _OURS):
             return
         end, work = -1, 0
@@ -109,27 +117,26 @@ class Tables:
             work += array.size
             if work > _LOOKS * len(doc.nodes):
                 return
-            found = _columns(doc, array)
-            if found and sum(map(len, found.values())) >= _LIKE * array.size:
-                self._tables[id(array)] = self._made(doc, text, needed, array, found)
+            columns = _columns(doc, array)
+            if columns and sum(map(len, columns.values())) >= _LIKE * array.size:
+                self._tables[id(array)] = self._make_table(doc, text, saliences, array, columns)
                 end = array.end
 
     def of(self, node: Node) -> Table | None:
-        """The table that `node` is, if it is one."""
+        """Return the table of the array `node`, if it is one."""
         return self._tables.get(id(node))
 
     def row(self, record: Node) -> list[int]:
-        """The units of an item that stand in its row, `ABSENT` among them."""
+        """Return the bought units in the row of an item, including `ABSENT`."""
         row = self._rows.get(id(record))
         return row.units[: row.filled] if row is not None else []
 
     def shared(self, table: Table) -> dict[str, Node]:
-        """The values that are said once for all rows, by name, as far as they were bought."""
+        """Return the bought values that are equal in all rows, by name."""
         return {name: node for name, node in table.same.items() if node.units}
 
-    def told_beside(self, record: Node) -> int:
-        """How many values of an item are told in its row or for all rows, and stand in no
-        container of it."""
+    def shown_in_row(self, record: Node) -> int:
+        """Count the values of an item that only its row or the head of the table shows."""
         row = self._rows.get(id(record))
         if row is None or not row.table.is_worth_it:
             return 0
@@ -137,9 +144,11 @@ class Tables:
         return row.alone + (0 if first else len(self.shared(row.table)))
 
     def take(self, unit: int, nodes: Sequence[Node]) -> Cell | None:
-        """Note that `unit` is bought, where it is the next of its row; those after it that were
-        bought before by their names follow. Returns its cell if enough rows of the column were
-        bought before it, so that it needs no name of its own."""
+        """Record that `unit` was bought, if it is the next cell of its row.
+
+        Cells after it that were bought earlier, under their names, join the row. Returns the cell
+        if its column has enough rows, so that the value needs no name of its own.
+        """
         cell = self._cells.get(unit)
         if cell is None:
             return None
@@ -158,7 +167,7 @@ class Tables:
         return cell
 
     def gaps_before(self, cell: Cell) -> int:
-        """How many columns right before a cell that was taken its row does not have."""
+        """Count the absent columns directly before a cell in its row."""
         units = self._rows[id(cell.record)].units
         gaps = 0
         while gaps < cell.column and units[cell.column - 1 - gaps] == ABSENT:
@@ -166,7 +175,7 @@ class Tables:
         return gaps
 
     def put_back(self, unit: int) -> Node | None:
-        """Undo `take` of the last unit. Returns the row if the unit stood in no container."""
+        """Undo the last `take`. Returns the record if only its row showed the unit."""
         before = self._before.pop(unit, None)
         if before is None:
             return None
@@ -186,26 +195,27 @@ class Tables:
             row.table.depth[column] -= 1
         row.filled = filled
 
-    def _made(
+    def _make_table(
         self,
         doc: Outline,
         text: str,
-        needed: MutableSequence[float],
+        saliences: MutableSequence[float],
         array: Node,
-        found: dict[int, dict[int, int]],
+        columns: dict[int, dict[int, int]],
     ) -> Table:
         table = Table(array)
         rows = [Row(table) for _ in array.items]
         self._rows.update({id(item): row for item, row in zip(array.items, rows, strict=True)})
         worth = {
-            path: fmean([needed[unit] for unit in units.values()]) for path, units in found.items()
+            path: fmean([saliences[unit] for unit in units.values()])
+            for path, units in columns.items()
         }
-        naming = _naming(doc, text, found, len(rows))
+        naming = _naming(doc, text, columns, len(rows))
         if naming in worth:
             worth[naming] = max(worth.values()) + _NAMING
         later = [_LATER * log2(1 + place / _FIRST) for place in range(len(rows))]
-        for path in sorted(found, key=lambda path: (-worth[path], path)):
-            units = list(found[path].values())
+        for path in sorted(columns, key=lambda path: (-worth[path], path)):
+            units = list(columns[path].values())
             if len({_value(doc, text, unit) for unit in units}) == 1:
                 if len(units) == len(rows):
                     table.same[_name(doc, path, array)] = doc.nodes[units[0]]
@@ -213,21 +223,21 @@ class Tables:
                 continue
             table.gaps |= len(units) < len(rows)
             for place, (item, row) in enumerate(zip(array.items, rows, strict=True)):
-                unit = found[path].get(place, ABSENT)
+                unit = columns[path].get(place, ABSENT)
                 row.units.append(unit)
                 if unit != ABSENT:
                     self._cells[unit] = Cell(table, item, len(table.columns))
-                    if needed[unit] < worth[path] + _STANDS_OUT:
-                        needed[unit] = worth[path] - _TIE * len(table.columns) - later[place]
+                    if saliences[unit] < worth[path] + _STANDS_OUT:
+                        saliences[unit] = worth[path] - _TIE * len(table.columns) - later[place]
             table.columns.append(_name(doc, path, array))
             table.depth.append(0)
         return table
 
 
-def _naming(doc: Outline, text: str, found: Mapping[int, Mapping[int, int]], rows: int) -> int:
-    """The path of the column that tells the rows apart, -1 where none does."""
+def _naming(doc: Outline, text: str, columns: Mapping[int, Mapping[int, int]], rows: int) -> int:
+    """Return the path of the column that distinguishes the rows, or -1."""
     best, rank = -1, len(IDENTITIES)
-    for path, units in found.items():
+    for path, units in columns.items():
         last = split_identifier(doc.keys[path].strip('"'))[-1:]
         if len(units) < rows or not last or last[0] not in IDENTITIES[:rank]:
             continue
@@ -241,7 +251,7 @@ def _value(doc: Outline, text: str, unit: int) -> str:
 
 
 def _arrays(doc: Outline) -> Iterator[Node]:
-    """Arrays that hold objects and nothing else, outer ones first."""
+    """Yield the arrays of objects only, outer ones first."""
     for box in doc.boxes:
         if box.kind != ARRAY or len(box.items) < MIN_ROWS:
             continue
@@ -250,8 +260,8 @@ def _arrays(doc: Outline) -> Iterator[Node]:
 
 
 def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
-    """Key path → place of the item → unit, of whole values that most items have, once each."""
-    found: dict[int, dict[int, int]] = {}
+    """Map key path → position of the item → unit, for whole values that most items have once."""
+    columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
     places = {id(item): place for place, item in enumerate(array.items)}
     first, after = bisect_left(doc.starts, array.start), bisect_left(doc.starts, array.end)
@@ -261,21 +271,21 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
         if node.parent is not parent:
             parent = node.parent
             place = places.get(id(_record(node, array)), -1)
-        column = found.get(node.path)
+        column = columns.get(node.path)
         if column is None:
-            column = found[node.path] = {}
+            column = columns[node.path] = {}
         if place < 0 or place in column or doc.ends[unit] != node.end:
             unfit.add(node.path)
         column[place] = unit
     return {
         path: units
-        for path, units in found.items()
+        for path, units in columns.items()
         if len(units) >= _LIKE * len(array.items) and path not in unfit and _name(doc, path, array)
     }
 
 
 def _record(node: Node, array: Node) -> Node | None:
-    """The item of `array` around a value; None where an array of several stands between."""
+    """Return the item of `array` around a value, or None if an array of several is between them."""
     box = node.parent
     while box is not None and box.parent is not array:
         if box.kind == ARRAY and len(box.items) > 1:
@@ -285,7 +295,7 @@ def _record(node: Node, array: Node) -> Node | None:
 
 
 def _name(doc: Outline, path: int, array: Node) -> str:
-    """The dotted key path of a column, "" where it would not be clear."""
+    """Return the dotted key path of a column, or "" if it would be ambiguous."""
     keys: list[str] = []
     top = array.items[0].path
     while path != top:

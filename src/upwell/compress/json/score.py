@@ -1,4 +1,4 @@
-"""How much each value of a JSON document matters: to the question, and by itself."""
+"""Score the values of a JSON document: their relevance to a question, and their salience."""
 
 import math
 import re
@@ -30,29 +30,31 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""A value that stands in more places than this says no less than one that stands in so many."""
+"""Values with more occurrences than this cost no more than those with this many."""
 _LONGEST = 400
-"""A value longer than this costs no more than one of so many characters."""
+"""Values longer than this cost no more than those of this length."""
 _STEP_UP = 0.72
-"""What a term in the parent's key is worth beside one in the own key."""
+"""The credit of a term in the parent's key, relative to one in the value's own key."""
 _EXPECTED = 1.3
 _NAMES = 3
 _HOLLOW = 0.5
-"""What an empty value is worth that only its key path speaks for."""
+"""The factor for an empty value that matches only by its key path."""
 IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
-"""Keys that tell a record from its like, the best first."""
+"""Keys that identify a record, the best first."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
-    """How much an agent needs each unit when nobody has asked anything: short values, names,
-    states and errors before links and hashes, rare values before common ones, the first of a key
-    path before its others (it shows the schema)."""
+    """Score each unit for an agent without a question.
+
+    Short values, names, states and errors rank before links and hashes, rare values before common
+    ones, and the first value of a key path before the others, because it shows the schema.
+    """
     by_path = _path_salience(doc)
     values = [text[start:end] for start, end in zip(doc.starts, doc.ends, strict=True)]
     common = _doubling_costs(0.6, _COMMON, 1)
     costs = {value: common[min(times, _COMMON)] for value, times in Counter(values).items()}
     lengths = _doubling_costs(0.75, _LONGEST, 4)
-    known: set[int] = set()
+    seen_paths: set[int] = set()
     scores = []
     for node, value, piece in zip(doc.nodes, values, doc.pieces, strict=True):
         path, size = node.path, len(value)
@@ -60,8 +62,8 @@ def salience(doc: Outline, text: str) -> list[float]:
         if piece:
             score = score - 2.0 - 0.05 * min(piece, 40)
         else:
-            if path not in known:
-                known.add(path)
+            if path not in seen_paths:
+                seen_paths.add(path)
                 score += 1.6
             if value in _EMPTY:
                 score -= 1.5
@@ -73,21 +75,21 @@ def salience(doc: Outline, text: str) -> list[float]:
 
 @lru_cache(maxsize=4)
 def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
-    """What sizes 0 … `most` cost: `step` for each doubling beyond `least`."""
+    """Return the costs of the sizes 0 … `most`: `step` for each doubling beyond `least`."""
     return tuple(step * math.log2(max(size, least) / least) for size in range(most + 1))
 
 
 def _troubled(doc: Outline, text: str) -> set[int]:
-    """The units whose value speaks of trouble."""
-    low = lowered(text)
+    """Return the units whose value mentions trouble."""
+    lowercase = lowered(text)
     found: set[int] = set()
     for word in _TROUBLE:
-        at = low.find(word)
+        at = lowercase.find(word)
         while at >= 0:
             unit = bisect_right(doc.starts, at) - 1
             if unit >= 0 and at < doc.ends[unit]:
                 found.add(unit)
-            at = low.find(word, at + len(word))
+            at = lowercase.find(word, at + len(word))
     return found
 
 
@@ -113,10 +115,10 @@ def _key_salience(key: str) -> float:
 
 
 def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, float], float]:
-    """How well each unit answers `question`, for those that do at all, and in 0..1 how much of
-    the question the best one covers.
+    """Score the units that answer `question`.
 
-    A term counts where it stands in the unit's key path, in its value, or in a value of the
+    Returns the score of each such unit, and the share of the question that the best unit covers,
+    0..1. A term counts when it is in the unit's key path, in its value, or in a value of the
     smallest record around it.
     """
     hits, holders = _value_hits(doc, text, question)
@@ -124,53 +126,53 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
     weights = _weights(doc, question, hits, credits)
     contexts = _contexts(doc, holders)
     expected = _expected_paths(doc, text, question)
-    first_like = _alike(credits, precision, expected)
+    first_equal = _first_equal_paths(credits, precision, expected)
     sums = {
         path: sum([weights[term] * credit for term, credit in credits[path].items()])
-        for path in set(first_like)
+        for path in set(first_equal)
     }
 
     def worth(path: int, around: dict[int, float], fit: float) -> float:
-        score, named = sums[path], credits[path]
+        score, path_credits = sums[path], credits[path]
         for term, credit in around.items():
-            more = credit - named.get(term, 0.0)
-            if more > 0.0:
-                score += weights[term] * more
+            gain = credit - path_credits.get(term, 0.0)
+            if gain > 0.0:
+                score += weights[term] * gain
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
     around: dict[int, float] = {}
     parent: Node | None = None
-    known: dict[int, dict[int, float]] = {}
-    here = known.setdefault(id(around), {})
+    caches: dict[int, dict[int, float]] = {}
+    cache = caches.setdefault(id(around), {})
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
         if node.parent is not parent:
             parent = node.parent
             around = contexts[id(parent)]
-            here = known.setdefault(id(around), {})
-        path = first_like[node.path]
+            cache = caches.setdefault(id(around), {})
+        path = first_equal[node.path]
         if unit in hits:
-            mine = {**around, **dict.fromkeys(hits[unit], 1.0)}
-            scores[unit] = worth(path, mine, max(precision[path], 0.6))
+            own = {**around, **dict.fromkeys(hits[unit], 1.0)}
+            scores[unit] = worth(path, own, max(precision[path], 0.6))
             continue
-        score = here.get(path)
+        score = cache.get(path)
         if score is None:
-            score = here[path] = worth(path, around, precision[path])
+            score = cache[path] = worth(path, around, precision[path])
         if score > 0.0:
             start, end = doc.starts[unit], doc.ends[unit]
             empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY
             scores[unit] = score * _HOLLOW if empty else score
     best = max(scores.values(), default=0.0)
-    whole = sum(
+    total = sum(
         weight for weight, term in zip(weights, question.terms, strict=True) if term.weight >= 1.0
     )
-    return scores, min(1.0, best / whole) if whole else 0.0
+    return scores, min(1.0, best / total) if total else 0.0
 
 
-def _alike(
+def _first_equal_paths(
     credits: list[dict[int, float]], precision: list[float], expected: set[int]
 ) -> list[int]:
-    """For each path the first one that is worth the same, wherever it stands."""
+    """Map each path to the first path with the same score."""
     first: dict[tuple[int, float, bool], int] = {}
     return [
         first.setdefault((id(found), precision[path], path in expected), path)
@@ -181,8 +183,8 @@ def _alike(
 def _value_hits(
     doc: Outline, text: str, question: Question
 ) -> tuple[dict[int, set[int]], dict[int, list[int]]]:
-    """Which terms stand in which unit, and in which container (by `id`) of it."""
-    low = lowered(text)
+    """Return the terms in each unit, and the terms in each container (by `id`)."""
+    lowercase = lowered(text)
     hits: dict[int, set[int]] = {}
     holders: dict[int, list[int]] = {}
     starts, ends, nodes = doc.starts, doc.ends, doc.nodes
@@ -190,7 +192,7 @@ def _value_hits(
         if len(term.text) < 3 and not term.exact and term.text.isascii():
             continue
         found: dict[int, Node] = {}
-        for at in places(term, low, text):
+        for at in places(term, lowercase, text):
             unit = bisect_right(starts, at) - 1
             if unit >= 0 and at < ends[unit]:
                 found[unit] = nodes[unit]
@@ -206,32 +208,32 @@ def _value_hits(
 
 
 def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, float]], list[float]]:
-    """For each path: what every term is worth in it, and the share of its words that were asked."""
+    """Return the credit of every term in each path, and the share of its words that match."""
     credits: list[dict[int, float]] = []
     precision: list[float] = []
     finder = Finder(question)
     memo: dict[str, tuple[dict[int, float], float]] = {}
-    nothing: dict[int, float] = {}
-    made: dict[tuple[int, str], tuple[dict[int, float], float]] = {}
+    no_credits: dict[int, float] = {}
+    steps: dict[tuple[int, str], tuple[dict[int, float], float]] = {}
     for path, key in enumerate(doc.keys):
         parent = doc.parents[path]
-        above = credits[parent] if parent >= 0 else nothing
+        inherited = credits[parent] if parent >= 0 else no_credits
         before = precision[parent] if parent >= 0 else 0.0
         if key in ("", "[]"):
-            credits.append(above)
+            credits.append(inherited)
             precision.append(before)
             continue
-        step = made.get((id(above), key))
+        step = steps.get((id(inherited), key))
         if step is None:
             found = memo.get(key)
             if found is None:
                 found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
             matched, share = found
-            mine = {term: credit * _STEP_UP for term, credit in above.items()}
-            mine = {**mine, **matched} if mine or matched else nothing
-            step = made[id(above), key] = (mine, share)
-        mine, share = step
-        credits.append(mine)
+            own = {term: credit * _STEP_UP for term, credit in inherited.items()}
+            own = {**own, **matched} if own or matched else no_credits
+            step = steps[id(inherited), key] = (own, share)
+        own, share = step
+        credits.append(own)
         precision.append(0.75 * share + 0.25 * before if parent > 0 else share)
     return credits, precision
 
@@ -257,26 +259,26 @@ def _weights(
 
 
 def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
-    """For each container (by `id`): the terms found in it or around it, and what they are worth
-    to a value inside; the smaller the record, the more. Records alike share one context."""
+    """Map each container (by `id`) to the terms in it and around it, with their credit for a value
+    inside. Smaller records give more credit. Equal contexts are shared."""
     found: dict[int, dict[int, float]] = {}
-    nothing: dict[int, float] = {}
+    no_credits: dict[int, float] = {}
     shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}
     for box in doc.boxes:
-        context = found.get(id(box.parent), nothing) if box.parent is not None else nothing
+        context = found.get(id(box.parent), no_credits) if box.parent is not None else no_credits
         terms = holders.get(id(box))
         if terms:
             worth = 1.0 / (1.0 + 0.25 * math.log2(1.0 + box.size / 8))
-            likeness = (id(context), worth, tuple(terms))
-            if likeness not in shared:
-                shared[likeness] = {**context, **dict.fromkeys(terms, worth)}
-            context = shared[likeness]
+            signature = (id(context), worth, tuple(terms))
+            if signature not in shared:
+                shared[signature] = {**context, **dict.fromkeys(terms, worth)}
+            context = shared[signature]
         found[id(box)] = context
     return found
 
 
 def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
-    """Paths whose first value is of the type that the question asks for."""
+    """Return the paths whose first value has the type that the question expects."""
     pattern = _TYPES.get(question.expects)
     if pattern is None:
         return set()
@@ -288,13 +290,17 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
     }
 
 
-def with_identities(doc: Outline, wanted: Sequence[int], asked: Mapping[int, float]) -> list[int]:
-    """`wanted`, with the value that names its record right before the first answer from each:
-    an answer without its record's name cannot be told from the others."""
+def with_identities(
+    doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
+) -> list[int]:
+    """Insert the value that names a record before the first answer from that record.
+
+    An answer without the name of its record would be ambiguous.
+    """
     names = _identities(doc)
     found: dict[int, None] = {}
-    for unit in wanted:
-        if unit in asked:
+    for unit in ordered:
+        if unit in relevances:
             record = _record(doc.nodes[unit])
             name = names.get(id(record)) if record is not None else None
             if name is not None:
@@ -304,7 +310,7 @@ def with_identities(doc: Outline, wanted: Sequence[int], asked: Mapping[int, flo
 
 
 def _identities(doc: Outline) -> dict[int, int]:
-    """For each record (by `id`) the unit that names it, where there is one."""
+    """Map each record (by `id`) to the unit that names it."""
     best: dict[int, tuple[int, int]] = {}
     names = [key[1:-1].lower() for key in doc.keys]
     ranks = {path: IDENTITIES.index(name) for path, name in enumerate(names) if name in IDENTITIES}
@@ -319,7 +325,7 @@ def _identities(doc: Outline) -> dict[int, int]:
 
 
 def _record(node: Node) -> Node | None:
-    """The innermost object around a value that is one of the items of an array."""
+    """Return the innermost object around a value that is an item of an array."""
     box = node.parent
     while box is not None and box.parent is not None:
         if box.kind == OBJECT and box.parent.kind == ARRAY:
@@ -329,7 +335,7 @@ def _record(node: Node) -> Node | None:
 
 
 def described(doc: Outline, text: str, unit: int) -> str:
-    """A unit in words: the names on its path, then its value."""
+    """Describe a unit in words: the names on its path, then its value."""
     names: list[str] = []
     path = doc.nodes[unit].path
     while path > 0 and len(names) < _NAMES:

@@ -1,7 +1,7 @@
-"""A JSON document as spans of its own text: numbers, strings and duplicate keys stay as written.
+"""Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as written.
 
-No recursion and no conversion: `1.10` stays `1.10`, a number of thirty digits keeps them all, and
-a document nested 100 000 deep is read like any other.
+Nothing is converted: `1.10` stays `1.10`, and a number keeps its thirty digits. Nothing recurses: a
+document may be nested 100 000 levels deep.
 """
 
 import re
@@ -15,30 +15,32 @@ ITEM = re.compile(
     rf"{_GAP}(?:(?:({_STRING}){_GAP}:{_GAP})?+(?:({_STRING}|{_BARE})(?:{_GAP},)?+|([{{\[]))"
     rf"|([}}\]])(?:{_GAP},)?+|)"
 )
-"""A value, with its name before and the comma behind it; the begin of a container, with its name;
-or the end of one, with the comma behind. Where none of these stands it matches nothing at all, so
-that a match always begins where the one before ended."""
+"""Matches a value with its name and the following comma, the beginning of a container with its
+name, or the end of one with the following comma. Elsewhere it matches the empty string, so that a
+match always begins where the previous one ended."""
 KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
-"""What may come next: after a comma, at the begin of a container, after an item without comma."""
+"""What may follow: a comma, the beginning of a container, an item without comma."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []
-"""Of every scalar, and of every value until a unit of it is taken: most of a tree are scalars that
-are not, and a list for each costs more than its node."""
+"""Shared empty lists. Most nodes are scalars that are never selected, and a list for each would
+cost more than its node."""
 
 
 class Node:
-    """One value. `start`, `end` its span in the text; `key` the raw lexeme of its name, with
-    quotes, "" in an array; `items` its children, empty for a scalar. `size` counts the scalars
-    below, `path` numbers the key path, `nested` says that it is in an array. `kept` holds the
-    children that a selection has taken, `units` the numbers of those taken of a scalar, `beyond`
-    counts children that were never read.
+    """One value of a document.
+
+    `kind`: SCALAR, OBJECT or ARRAY. `start`, `end`: its span in the text. `parent`: its container.
+    `key`: the raw lexeme of its name, with quotes; "" in an array. `items`: its children.
+    `size`: the number of scalars below it. `path`: the number of its key path. `nested`: whether it
+    is inside an array. `beyond`: the number of children that were never read.
+    `selected`: the selected children of a container. `units`: the selected units of a scalar.
     """
 
     __slots__ = (
-        "beyond", "end", "items", "kept", "key", "kind", "nested", "parent", "path", "size",
+        "beyond", "end", "items", "key", "kind", "nested", "parent", "path", "selected", "size",
         "start", "units",
     )  # fmt: skip
 
@@ -53,47 +55,47 @@ class Node:
         self.nested = False
         self.path = 0
         self.size = 1
-        self.kept: list[Node] | None = None
+        self.selected: list[Node] | None = None
         self.units = _NO_UNITS
 
     def lexeme(self, text: str) -> str:
-        """The scalar as written; what strict JSON does not know becomes `null` (seed 002)."""
+        """Return the scalar as written; NaN and Infinity, which JSON lacks, become `null`."""
         raw = text[self.start : self.end]
         return "null" if raw in _NOT_JSON else raw
 
 
 def parse(text: str) -> Node | None:
-    """The tree of `text`, or None where it is not JSON (NaN and Infinity are let through).
+    """Parse `text`. Returns None when it is not JSON; NaN and Infinity are accepted.
 
     Time and space are linear in the length of `text`.
     """
     at = 1 if text.startswith("\ufeff") else 0
     root = current = Node(ARRAY, "", at, len(text), None)
-    items, named, expect = root.items, False, _ITEM
+    items, is_object, expect = root.items, False, _ITEM
     for match in ITEM.finditer(text, at):
         at = match.end()
         token = match.lastindex
         if token == VALUE or token == OPEN:  # noqa: SIM109 — the hot loop
             key = match[KEY]
-            if expect == _END or (key is not None) != named:
+            if expect == _END or (key is not None) != is_object:
                 return None
             start, end = match.span(token)
             if token == VALUE:
                 items.append(Node(SCALAR, key or "", start, end, current))
                 expect = _ITEM if text[at - 1] == "," else _END
                 continue
-            named, expect = text[start] == "{", _ITEM_OR_END
-            current = Node(OBJECT if named else ARRAY, key or "", start, end, current)
+            is_object, expect = text[start] == "{", _ITEM_OR_END
+            current = Node(OBJECT if is_object else ARRAY, key or "", start, end, current)
             items.append(current)
             items = current.items
         elif token == CLOSE:
             end = match.end(CLOSE)
-            wanted = OBJECT if text[end - 1] == "}" else ARRAY
-            if expect == _ITEM or current.kind != wanted or current.parent is None:
+            closed_kind = OBJECT if text[end - 1] == "}" else ARRAY
+            if expect == _ITEM or current.kind != closed_kind or current.parent is None:
                 return None
             current.end = end
             current = current.parent
-            items, named = current.items, current.kind == OBJECT
+            items, is_object = current.items, current.kind == OBJECT
             expect = _ITEM if end < at else _END
         else:
             break
@@ -104,11 +106,14 @@ def parse(text: str) -> Node | None:
 
 
 def compact(text: str) -> str:
-    """Valid JSON without the blanks between its values; one behind a colon stays where the source
-    has it, so that `"state": "open"` is still found as it stood. NaN and Infinity become `null`."""
+    """Remove the blanks between values, except a single one after a colon.
+
+    `"state": "open"` can therefore still be found as it was written. NaN and Infinity become
+    `null`.
+    """
     packed = _BLANKS.sub(r"\1", text.removeprefix("\ufeff"))
     if "NaN" in packed or "Infinity" in packed:
-        packed = _NON_FINITE.sub(lambda found: found.group(1) or "null", packed)
+        packed = _NON_FINITE.sub(lambda match: match.group(1) or "null", packed)
     return packed
 
 

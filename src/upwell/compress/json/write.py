@@ -1,4 +1,4 @@
-"""Writing what was bought of a JSON document as valid JSON."""
+"""Write the selected part of a JSON document as valid JSON, with a mark at every omission."""
 
 from dataclasses import dataclass
 from operator import attrgetter
@@ -6,14 +6,18 @@ from operator import attrgetter
 from upwell.compress.json.outline import Outline
 from upwell.compress.json.rows import ABSENT, NONE, SIGN, Table, Tables
 from upwell.compress.json.tree import OBJECT, SCALAR, Node
-from upwell.ground.types import Omission
+from upwell.ground.types.compression import Omission
 
 _START = attrgetter("start")
 
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How the source writes: `": "` or `":"`; `lines` for one record a line (JSON Lines)."""
+    """The format of the source.
+
+    `colon`: `": "` or `":"`. `lines`: one record a line (JSON Lines). `note`: text for the mark of
+    the root, such as the key of the original.
+    """
 
     colon: str = ": "
     lines: bool = False
@@ -21,30 +25,36 @@ class Style:
 
 
 def is_brief(node: Node) -> bool:
-    """Is the mark of this container only a number? In full are those of the root and of arrays
-    that stand in no other array; an object in an array is spoken for by the array's mark."""
+    """Tell whether the mark of this container is only a number.
+
+    The root and arrays outside other arrays have full marks. An object in an array has no mark; the
+    mark of the array counts it.
+    """
     return node.nested or (node.kind == OBJECT and node.parent is not None)
 
 
 def _plain(key: str) -> str:
-    """A key without quotes; one that spells our sign as an escape counts as the sign."""
+    """Return a key without quotes, with our sign unescaped."""
     return key[1:-1].replace("\\u2026", SIGN)
 
 
 class Writer:
-    """Writes the bought part of a document as valid JSON, with a mark wherever something is
-    missing: `"…": "7 of 12 keys left out"`."""
+    """Writes the selected part of a document, with marks such as `"…": "7 of 12 keys left out"`.
+
+    After `write`, `omitted` holds the counts of everything that is missing.
+    """
 
     def __init__(self, doc: Outline, text: str, style: Style, tables: Tables) -> None:
         self._doc = doc
         self._text = text
         self._style = style
         self._tables = tables
-        self._told: set[int] = set()
+        self._shown: set[int] = set()
         self._has_signs = SIGN in text or "\\u2026" in text
         self.omitted: list[Omission] = []
 
     def write(self) -> str:
+        """Return the document as valid JSON."""
         parts: list[str] = []
         stack: list[Node | str] = [self._doc.root]
         while stack:
@@ -62,39 +72,39 @@ class Writer:
 
     def _container(self, node: Node) -> list[Node | str]:
         bare = self._style.lines and node.parent is None
-        kept = self._left(node)
+        selected = self._selected_children(node)
         between = "\n" if bare else ", "
-        found: list[Node | str] = [self._name(node)]
+        written: list[Node | str] = [self._name(node)]
         if not bare:
-            found.append("{" if node.kind == OBJECT else "[")
+            written.append("{" if node.kind == OBJECT else "[")
         table = self._tables.of(node)
         if table is not None and table.is_worth_it:
-            found.extend((self._head(table), ", "))
-            self._tell(table, kept)
+            written.extend((self._head(table), ", "))
+            self._mark_shown(table, selected)
         if table is not None and table.is_worth_it:
-            for child in kept:
-                found.extend((*self._row(child), between))
+            for child in selected:
+                written.extend((*self._row(child), between))
         else:
-            for child in kept:
-                found.extend((child, between))
-        mark = self._mark(node, kept)
+            for child in selected:
+                written.extend((child, between))
+        mark = self._mark(node, selected)
         if mark:
-            found.append(mark)
-        elif kept:
-            found.pop()
+            written.append(mark)
+        elif selected:
+            written.pop()
         if not bare:
-            found.append("}" if node.kind == OBJECT else "]")
-        return found
+            written.append("}" if node.kind == OBJECT else "]")
+        return written
 
-    def _left(self, node: Node) -> list[Node]:
-        """What is kept in a container and not told in a row, in its order."""
-        kept = node.kept or []
-        if self._told:
-            kept = [child for child in kept if id(child) not in self._told]
-        return sorted(kept, key=_START) if len(kept) > 1 else kept
+    def _selected_children(self, node: Node) -> list[Node]:
+        """Return the selected children of a container that no row shows, in their order."""
+        selected = node.selected or []
+        if self._shown:
+            selected = [child for child in selected if id(child) not in self._shown]
+        return sorted(selected, key=_START) if len(selected) > 1 else selected
 
     def _head(self, table: Table) -> str:
-        """What stands in front of the rows: the values all have, the names of the columns."""
+        """Write the head of a table: the values equal in all rows, and the names of the columns."""
         colon = self._style.colon
         parts = [f'"{SIGN}"{colon}"table"']
         same = [
@@ -109,86 +119,85 @@ class Writer:
             parts.append(f'"{NONE}"{colon}"no such key"')
         return "{" + ", ".join(parts) + "}"
 
-    def _tell(self, table: Table, kept: list[Node]) -> None:
-        """Note what need not be written by its name, because it stands in a row or is the same
-        in all."""
+    def _mark_shown(self, table: Table, selected: list[Node]) -> None:
+        """Record the values that need no name, because a row or the head shows them."""
         for node in self._tables.shared(table).values():
-            self._note_told(node, table.array.items[0])
-        for record in kept:
+            self._note_shown(node, table.array.items[0])
+        for record in selected:
             for unit in self._tables.row(record):
                 if unit != ABSENT:
-                    self._note_told(self._doc.nodes[unit], record)
+                    self._note_shown(self._doc.nodes[unit], record)
 
-    def _note_told(self, node: Node, record: Node) -> None:
+    def _note_shown(self, node: Node, record: Node) -> None:
         while node is not record and node.parent is not None:
-            self._told.add(id(node))
+            self._shown.add(id(node))
             node = node.parent
-            if any(id(child) not in self._told for child in node.kept or []):
+            if any(id(child) not in self._shown for child in node.selected or []):
                 return
 
     def _row(self, node: Node) -> list[Node | str]:
-        """An item of a table as a row, if some of its values stand in one."""
+        """Write an item of a table as a row, if it has cells."""
         units = self._tables.row(node)
         if not units:
             return [node]
         cells = ", ".join(
             self._leaf(self._doc.nodes[unit]) if unit != ABSENT else f'"{NONE}"' for unit in units
         )
-        return ["[", cells, ", ", node, "]"] if self._left(node) else [f"[{cells}]"]
+        return ["[", cells, ", ", node, "]"] if self._selected_children(node) else [f"[{cells}]"]
 
     def _leaf(self, node: Node) -> str:
         if node.kind != SCALAR:
             return "{}" if node.kind == OBJECT else "[]"
         return node.lexeme(self._text)
 
-    def _mark(self, node: Node, kept: list[Node]) -> str:
+    def _mark(self, node: Node, selected: list[Node]) -> str:
         if node.nested and node.kind == OBJECT:
             return ""
-        whole = len(node.items) + node.beyond
-        missing = whole - len(kept)
+        total = len(node.items) + node.beyond
+        missing = total - len(selected)
         brief = node.nested or node.kind == OBJECT
-        below = [] if brief else [self._missing_below(child) for child in kept]
-        inner, cut = sum(below), sum(count > 0 for count in below)
+        below = [] if brief else [self._missing_below(child) for child in selected]
+        inner, shortened = sum(below), sum(count > 0 for count in below)
         note = self._style.note if node.parent is None else ""
         if not missing and not inner and not note:
             return ""
         what = "keys" if node.kind == OBJECT else "items"
         if missing:
             where = node.key.strip('"')
-            self.omitted.append(Omission(what=what, count=missing, total=whole, where=where))
+            self.omitted.append(Omission(what=what, count=missing, total=total, where=where))
         if is_brief(node):
-            return self._dress(node, f"+{missing:,} {what}")
-        said = f"{missing:,} of {whole:,} {what} left out" if missing else "shortened"
+            return self._as_mark(node, f"+{missing:,} {what}")
+        text = f"{missing:,} of {total:,} {what} left out" if missing else "shortened"
         if inner:
             self.omitted.append(
                 Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))
             )
-            gone = f", {missing:,} left out" if missing else ""
-            said = f"{cut:,} of {whole:,} {what} shortened{gone}"
-        return self._dress(node, said + note)
+            left_out = f", {missing:,} left out" if missing else ""
+            text = f"{shortened:,} of {total:,} {what} shortened{left_out}"
+        return self._as_mark(node, text + note)
 
-    def _dress(self, node: Node, said: str) -> str:
-        """The mark as it may stand in `node`: an entry, an object among objects, a string."""
+    def _as_mark(self, node: Node, text: str) -> str:
+        """Write a mark that is valid in `node`: an entry, an object among objects, or a string."""
         name = SIGN
         if self._has_signs and node.kind == OBJECT:
-            taken = {_plain(child.key) for child in node.items}
-            while name in taken:
+            source_keys = {_plain(child.key) for child in node.items}
+            while name in source_keys:
                 name += SIGN
         if node.kind == OBJECT:
-            return f'"{name}"{self._style.colon}"{said}"'
+            return f'"{name}"{self._style.colon}"{text}"'
         if node.items[0].kind == OBJECT:
-            return f'{{"{name}"{self._style.colon}"{said}"}}'
-        return f'"{name} {said}"'
+            return f'{{"{name}"{self._style.colon}"{text}"}}'
+        return f'"{name} {text}"'
 
     def _missing_below(self, item: Node) -> int:
-        """Scalars left out inside an item that was kept."""
+        """Count the scalars left out inside a selected item."""
         missing = item.size
-        told_beside = self._tables.told_beside
+        shown_in_row = self._tables.shown_in_row
         stack = [item]
         while stack:
             node = stack.pop()
-            missing -= told_beside(node)
-            for child in node.kept or ():
+            missing -= shown_in_row(node)
+            for child in node.selected or ():
                 if child.items:
                     stack.append(child)
                 else:

@@ -1,1 +1,1 @@
-"""What can be made shorter before anything is left out."""
+"""Lossless forms: ways to shorten a text before anything is left out."""

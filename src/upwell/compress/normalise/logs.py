@@ -1,11 +1,11 @@
-"""Runs of lines in a log that are equal or alike, said once and counted.
+"""Fold runs of equal or similar log lines.
 
     test a::one ... ok                  [2 lines like: test {} ... ok]
     test b::two ... ok          →       a::one
                                         b::two
 
-Both say the same, so nothing is lost. What differs keeps its words whole: lines are compared word
-by word.
+Nothing is lost: the head line has the common words and the number of lines, and each following
+line has the words that differ. Lines are compared word by word.
 """
 
 import re
@@ -15,12 +15,15 @@ MIN_RUN = 4
 HEAD = re.compile(r"\[(\d+) lines like: (.*)\]$")
 _SLOT = "{}"
 _ALIKE = 0.4
-"""The share of a line that must be the same in all lines of a run, and half of its words."""
+"""The lines of a run share at least this part of their characters, and half of their words."""
 
 
 def fold(text: str) -> str:
-    """`text` with every run of four equal or similar lines or more in short. A text that has
-    lines like ours keeps its similar lines, so that a fold is always ours."""
+    """Fold every run of at least four equal or similar lines.
+
+    A text that already has lines like our heads keeps its similar lines, so that every head in a
+    result is ours.
+    """
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 
 
@@ -30,13 +33,13 @@ _HEADS = re.compile(HEAD.pattern, re.M)
 def _fold_equal(text: str) -> str:
     parts: list[str] = []
     for line, run in groupby(text.splitlines(keepends=True)):
-        times = sum(1 for _ in run)
-        if times < MIN_RUN or not line.strip():
-            parts.append(line * times)
+        count = sum(1 for _ in run)
+        if count < MIN_RUN or not line.strip():
+            parts.append(line * count)
         else:
             end = line[len(line.rstrip("\r\n")) :] or "\n"
             parts.append(
-                f"{line.rstrip(chr(10) + chr(13))}{end}[the line above {times:,} times]{end}"
+                f"{line.rstrip(chr(10) + chr(13))}{end}[the line above {count:,} times]{end}"
             )
     return "".join(parts)
 
@@ -66,18 +69,18 @@ def _fold_alike(text: str) -> str:
 
 
 def _run(words: list[list[str]], first: int) -> tuple[int, set[int]]:
-    """Where the lines that are like line `first` end, and which words they have in common."""
-    model = words[first]
-    enough = _ALIKE * sum(map(len, model))
-    same = set(range(len(model)))
+    """Return the end of the run of lines similar to line `first`, and the words they share."""
+    first_words = words[first]
+    enough = _ALIKE * sum(map(len, first_words))
+    same = set(range(len(first_words)))
     after = first + 1
-    while after < len(words) and len(words[after]) == len(model):
+    while after < len(words) and len(words[after]) == len(first_words):
         row = words[after]
-        still = {place for place in same if row[place] == model[place]}
-        if len(still) == len(model) or 2 * len(still) < len(model):
+        common = {place for place in same if row[place] == first_words[place]}
+        if len(common) == len(first_words) or 2 * len(common) < len(first_words):
             break
-        if sum([len(model[place]) for place in still]) < enough:
+        if sum([len(first_words[place]) for place in common]) < enough:
             break
-        same = still
+        same = common
         after += 1
     return after, same

@@ -1,10 +1,10 @@
-"""Cutting a text into units by what it is."""
+"""Split a text into units, by its kind."""
 
 from collections.abc import Callable
 
-from upwell.compress.units import changes, code, markdown, plain, records, runs
-from upwell.compress.units.base import Units
-from upwell.ground.types import Kind
+from upwell.compress.units import changes, code, markdown, records, runs
+from upwell.compress.units.base import Units, split_lines
+from upwell.ground.types.compression import Kind
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.MARKDOWN: markdown.split,
@@ -17,10 +17,10 @@ SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.LOG: runs.split_log,
     Kind.STACK_TRACE: runs.split_trace,
     Kind.TEST_OUTPUT: runs.split_tests,
-    Kind.TEXT: plain.split,
+    Kind.TEXT: split_lines,
 }
 
 
 def split(text: str, kind: Kind, name: str = "") -> Units:
-    """The units of `text`, which is of `kind`; lines where no kind knows better."""
-    return SPLITTERS.get(kind, plain.split)(text, name)
+    """Split `text` of a `kind` into units; kinds without a splitter of their own become lines."""
+    return SPLITTERS.get(kind, split_lines)(text, name)

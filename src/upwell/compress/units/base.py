@@ -1,25 +1,34 @@
-"""What a text is made of: units, the smallest things that are kept or left out together."""
+"""Units: the smallest parts of a text that are selected or left out as a whole.
 
+Also the salience of lines by the words in them (`Marks`), and the splitter for plain lines.
+"""
+
+import math
+import re
+import sys
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 
+from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 LINES = "lines"
 LONG_LINE = 480
 PIECE = 240
-"""A line longer than `LONG_LINE` characters is taken in pieces of about `PIECE`."""
+"""A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
 
 
 @dataclass(slots=True)
 class Units:
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
-    `salience[i]`: how much an agent needs it when nobody asked. `needs[i]`: units without which
-    it makes no sense (its heading, its file, both ends of its fence), outermost first.
-    `noun` names what is counted where something is missing. `reach`: how many neighbours on
-    each side a match lends some of its worth to; 0 for units that stand for themselves.
+    `salience[i]`: its importance when there is no question.
+    `needs[i]`: the units without which it makes no sense (its heading, its file, both ends of its
+    fence), outermost first.
+    `noun`: what to call the units when counting omissions.
+    `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
     noun: str = LINES
@@ -30,7 +39,7 @@ class Units:
     needs: list[tuple[int, ...]] = field(default_factory=list)
 
     def add(self, start: int, end: int, salience: float, needs: tuple[int, ...] = ()) -> int:
-        """Append a unit; returns its number."""
+        """Append a unit and return its number."""
         self.starts.append(start)
         self.ends.append(end)
         self.salience.append(salience)
@@ -40,7 +49,7 @@ class Units:
     def add_row(
         self, bounds: Sequence[int], salience: Iterable[float], needs: tuple[int, ...] = ()
     ) -> None:
-        """Append the units between one bound and the next, all with the same `needs`."""
+        """Append the units between consecutive `bounds`, all with the same `needs`."""
         self.starts.extend(bounds[:-1])
         self.ends.extend(bounds[1:])
         self.salience.extend(salience)
@@ -51,7 +60,7 @@ class Units:
 
 
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
-    """The spans of the lines of `text`, each with its line end; long lines in pieces."""
+    """Yield the spans of the lines of `text`, each with its line end; long lines in pieces."""
     stop = len(text) if end is None else end
     at = start
     while at < stop:
@@ -65,7 +74,7 @@ def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[i
 
 
 def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """A span cut at good places where it is long."""
+    """Yield a span, split at natural places if it is long."""
     while end - start > LONG_LINE:
         cut = _cut(text, start)
         yield start, cut
@@ -74,8 +83,106 @@ def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _cut(text: str, start: int) -> int:
-    """After a tag where there are tags, else after a sentence or word."""
+    """Choose a cut after a tag if there are tags, else after a sentence or word."""
     tag = text.rfind(">", start + PIECE // 2, start + PIECE)
     if tag >= 0 and text.find("<", start, tag) >= 0:
         return tag + 1
     return boundary(text, start, start + PIECE)
+
+
+_TROUBLE = [
+    *"error fail fatal panic exception traceback critical denied refused abort assert".split(),
+    *"segfault cannot unable undefined killed invalid ✕ ✗ ✘".split(),
+    "not found",
+    "timed out",
+]
+_WARNING = ["warn", "deprecat", "retry", "timeout"]
+_SUMMARY = [
+    " passed", " failed", " skipped", " ignored", "test result", "total", "summary", "finished",
+    "files changed", " took ", "files found", "tests run", "results",
+]  # fmt: skip
+_MAX_HITS = 50_000
+_USUAL_CHARS = 60
+_LONG_COSTS = 0.5
+"""What a unit loses with each doubling of its length, since short units use the budget better. It
+is rounded to whole steps, so that lines of about one length stay adjacent and need no marks."""
+
+
+class Marks:
+    """The places in a text that mention trouble, warn, or summarise; found once for the text."""
+
+    def __init__(self, text: str) -> None:
+        lowercase = lowered(text)
+        self._trouble = _places(lowercase, _TROUBLE)
+        self._warning = _places(lowercase, _WARNING)
+        self._summary = _places(lowercase, _SUMMARY)
+
+    def worth(self, start: int, end: int) -> float:
+        """Return the salience of `text[start:end]` by its words and its length."""
+        score = 0.0
+        if self._trouble[bisect_left(self._trouble, start)] < end:
+            score += 3.0
+        elif self._warning[bisect_left(self._warning, start)] < end:
+            score += 1.5
+        if self._summary[bisect_left(self._summary, start)] < end:
+            score += 2.0
+        size = end - start
+        return score - (_LENGTH_COSTS[size] if size <= LONG_LINE else _length_cost(size))
+
+
+def _length_cost(size: int) -> float:
+    return _LONG_COSTS * round(math.log2(max(size, 20) / _USUAL_CHARS))
+
+
+_LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
+
+
+def _places(lowercase: str, words: list[str]) -> list[int]:
+    """Return the sorted offsets of `words`, followed by an offset beyond every unit."""
+    found: list[int] = []
+    for word in words:
+        at = lowercase.find(word)
+        while at >= 0 and len(found) < _MAX_HITS:
+            found.append(at)
+            at = lowercase.find(word, at + len(word))
+    found.sort()
+    found.append(sys.maxsize)
+    return found
+
+
+_VARIABLE = re.compile(
+    r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
+)
+_EDGE = 3
+"""So many lines at both ends of a text are raised: they show how it begins and ends."""
+
+
+def template(line: str) -> str:
+    """Return a line with its numbers and hashes replaced by `#`."""
+    return _VARIABLE.sub("#", line)
+
+
+def split_lines(text: str, name: str = "") -> Units:
+    """Split into lines. A line similar to earlier ones is worth less than the first of its kind."""
+    units = Units()
+    marks = Marks(text)
+    counts: dict[str, int] = {}
+    for start, end in lines(text):
+        line = text[start:end]
+        if not line.strip():
+            units.add(start, end, -6.0)
+            continue
+        shape = template(line)[:160]
+        counts[shape] = count = counts.get(shape, 0) + 1
+        rarity = 1.5 if count == 1 else -min(3.0, 0.5 * math.log2(count))
+        units.add(start, end, marks.worth(start, end) + rarity)
+    lift_edges(units)
+    return units
+
+
+def lift_edges(units: Units) -> None:
+    """Raise the first and last units."""
+    size = len(units)
+    for step in range(min(_EDGE, size // 4)):
+        units.salience[step] += 1.5
+        units.salience[size - 1 - step] += 1.5

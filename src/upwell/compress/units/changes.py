@@ -1,10 +1,9 @@
-"""Diffs and git logs: lines under their file and hunk, messages under their commit."""
+"""Split diffs and git logs: lines need their file and hunk, messages need their commit."""
 
 import re
 
-from upwell.compress.units.base import Units, lines
-from upwell.compress.units.marks import Marks
-from upwell.compress.units.plain import split as split_plain
+from upwell.compress.units.base import Marks, Units, lines
+from upwell.compress.units.base import split_lines as split_plain
 
 _FILE = re.compile(r"diff --git |Index: |diff -")
 _FILE_MORE = re.compile(
@@ -18,16 +17,16 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 
 def split_diff(text: str, name: str = "") -> Units:
-    """Changed lines before context; each line needs the name of its file and its hunk."""
+    """Split a diff into lines. Changed lines rank before context; each needs its file and hunk."""
     units = Units()
-    changes = _Changes(text, units, Marks(text))
+    diff = _Changes(text, units, Marks(text))
     for start, end in lines(text):
-        changes.add(start, end, ())
+        diff.add(start, end, ())
     return units
 
 
 class _Changes:
-    """Lines of a diff, one after the other, on their way into `units`."""
+    """Adds the lines of a diff to `units`, one after the other."""
 
     def __init__(self, text: str, units: Units, marks: Marks) -> None:
         self._text = text
@@ -38,11 +37,11 @@ class _Changes:
         self._in_header = False
 
     def begins(self, line: str) -> bool:
-        """Does the diff of a file begin here?"""
+        """Tell whether the diff of a file begins at this line."""
         return _FILE.match(line) is not None
 
     def add(self, start: int, end: int, above: tuple[int, ...]) -> None:
-        """Take a line; `above` are units that everything here needs (its commit)."""
+        """Add a line. `above` are units that the whole diff needs (its commit)."""
         line, units = self._text[start:end], self._units
         if self.begins(line) or (line.startswith("--- ") and not self._in_header):
             self._file = (*above, units.add(start, end, 3.0, above))
@@ -56,30 +55,30 @@ class _Changes:
             self._in_header = False
             self._hunk = (units.add(start, end, 0.5, self._file),)
         else:
-            worth = _changed(line, self._marks.worth(start, end))
+            worth = _line_worth(line, self._marks.worth(start, end))
             units.add(start, end, worth, (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
-        """Does the line that began this file name it already?"""
-        begun = self._units.starts[self._file[-1]]
-        return self.begins(self._text[begun : begun + 12])
+        """Tell whether the line that began the file already names it."""
+        start = self._units.starts[self._file[-1]]
+        return self.begins(self._text[start : start + 12])
 
 
-def _changed(line: str, worth: float) -> float:
+def _line_worth(line: str, worth: float) -> float:
     if len(line.strip()) < 3:
         return -4.0
     return worth + (0.5 if line[0] in "+-" else -1.5)
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """A commit's sha, author and date in one; its message in lines that need them."""
+    """Split a git log: one unit for a commit's header, one for each line of its message."""
     if not _COMMIT.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)
     marks = Marks(text)
     head: tuple[int, ...] = ()
     subject = False
-    changes: _Changes | None = None
+    diff: _Changes | None = None
     spans = list(lines(text))
     place = 0
     while place < len(spans):
@@ -91,10 +90,10 @@ def split_log(text: str, name: str = "") -> Units:
                 end = spans[place][1]
                 place += 1
             head, subject = (units.add(start, end, 0.5),), True
-            changes = None
-        elif changes is not None or line.startswith("diff --git "):
-            changes = changes or _Changes(text, units, marks)
-            changes.add(start, end, head)
+            diff = None
+        elif diff is not None or line.startswith("diff --git "):
+            diff = diff or _Changes(text, units, marks)
+            diff.add(start, end, head)
         elif not line.strip():
             units.add(start, end, -6.0)
         else:

@@ -1,9 +1,8 @@
-"""Markdown: blocks under their headings; paragraphs by sentence, tables by row, code by line."""
+"""Split Markdown: paragraphs into sentences, tables into rows, code into lines, under headings."""
 
 import re
 
-from upwell.compress.units.base import Units, lines, pieces
-from upwell.compress.units.marks import Marks
+from upwell.compress.units.base import Marks, Units, lines, pieces
 from upwell.ground.text.sections import (
     BLANK,
     FENCE,
@@ -18,14 +17,14 @@ _LONG = 220
 _SHORT_FENCE = 3
 _LINK_ONLY = re.compile(r"\s*(?:[-*+]\s+)?(?:!?\[[^\]\n]{0,200}\]\([^)\n]{0,400}\)[\s|,·]*){1,9}\Z")
 _LINK = -3.0
-"""What a line that is nothing but links (a menu, a row of badges) is worth."""
+"""The salience of a line that has only links (a menu, a row of badges)."""
 _SENTENCE_CHARS = 40
 _EARLY = 2.0
-"""What the beginning of a document is worth before its end: it says what the rest is about."""
+"""How much more the beginning of a document is worth than its end: it introduces the rest."""
 
 
 def split(text: str, name: str = "") -> Units:
-    """Sentences, list items, table rows and lines of code, each with the headings above it."""
+    """Split into sentences, list items, table rows and lines of code; each needs its headings."""
     units = Units(reach=1)
     marks = Marks(text)
     heading_units: dict[int, int] = {}
@@ -80,13 +79,13 @@ def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
 
 
 def _add_fence(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
-    """Both ends of a fence go with every line inside it."""
+    """Add the lines of a fence; each needs both ends of the fence."""
     spans = list(lines(text, block.start, block.end))
     if len(spans) <= _SHORT_FENCE + 2 and block.end - block.start <= _LONG:
         units.add(block.start, block.end, 0.0, needs)
         return
-    opening = len(units)
-    ends = (*needs, opening, opening + len(spans) - 1)
+    first_unit = len(units)
+    ends = (*needs, first_unit, first_unit + len(spans) - 1)
     for place, (start, end) in enumerate(spans):
         if place in (0, len(spans) - 1):
             units.add(start, end, -4.0, ends)
@@ -95,11 +94,13 @@ def _add_fence(units: Units, text: str, marks: Marks, block: Block, needs: tuple
 
 
 def _add_table(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
-    """The head of a table goes with every row."""
+    """Add the rows of a table; each needs the head of the table."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
     for place, (start, end) in enumerate(spans):
-        own = (*needs, *head)
-        unit = units.add(start, end, marks.worth(start, end) + (1.0 if place < 2 else 0.0), own)
+        row_needs = (*needs, *head)
+        unit = units.add(
+            start, end, marks.worth(start, end) + (1.0 if place < 2 else 0.0), row_needs
+        )
         if place < 2 and len(spans) > 2:
             head = (*head, unit)

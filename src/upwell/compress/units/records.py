@@ -1,17 +1,16 @@
-"""Tables and search results: rows under their header, matches under their file."""
+"""Split tables and search results: rows need their header, matches stand alone."""
 
 import re
 
-from upwell.compress.units.base import Units, lines, pieces
-from upwell.compress.units.marks import Marks
+from upwell.compress.units.base import Marks, Units, lines, pieces
 
 _PLACE = re.compile(r"((?:[A-Za-z]:)?[^\s:]+?)[:\-](\d+)[:\-]|((?:[^\s:]+/)+[^\s:]+):")
 _MAX_JOINED = 50
-"""Lines that one quoted cell may span."""
+"""A quoted cell spans at most this many lines."""
 
 
 def split_csv(text: str, name: str = "") -> Units:
-    """Rows; each needs the header. A row may span lines where a cell is quoted."""
+    """Split CSV into rows, each of which needs the header. A quoted cell may span lines."""
     units = Units(noun="rows", reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
@@ -32,20 +31,20 @@ def split_csv(text: str, name: str = "") -> Units:
 
 def _rows(text: str) -> list[tuple[int, int]]:
     found: list[tuple[int, int]] = []
-    joined = 0
+    joined_lines = 0
     open_at = -1
     at = 0
     while at < len(text):
         mark = text.find("\n", at)
         end = len(text) if mark < 0 else mark + 1
-        odd = text.count('"', at, end) % 2 == 1
+        has_open_quote = text.count('"', at, end) % 2 == 1
         begin = at if open_at < 0 else open_at
-        if odd != (open_at >= 0) and joined < _MAX_JOINED:
+        if has_open_quote != (open_at >= 0) and joined_lines < _MAX_JOINED:
             open_at = begin
-            joined += 1
+            joined_lines += 1
         else:
             found.append((begin, end))
-            open_at, joined = -1, 0
+            open_at, joined_lines = -1, 0
         at = end
     if open_at >= 0:
         found.append((open_at, len(text)))
@@ -53,10 +52,10 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Matches; the first of a file before its others, so that every file is seen."""
+    """Split into matches. The first match of a file ranks before its others, to show every file."""
     units = Units(noun="matches", reach=1)
     marks = Marks(text)
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for start, end in lines(text):
         line = text[start:end]
         if not line.strip() or line.startswith("--"):
@@ -64,8 +63,8 @@ def split_grep(text: str, name: str = "") -> Units:
             continue
         match = _PLACE.match(line)
         place = (match.group(1) or match.group(3)) if match else ""
-        seen[place] = times = seen.get(place, 0) + 1
+        counts[place] = count = counts.get(place, 0) + 1
         units.add(
-            start, end, marks.worth(start, end) + (1.5 if times == 1 else -0.2 * min(times, 10))
+            start, end, marks.worth(start, end) + (1.5 if count == 1 else -0.2 * min(count, 10))
         )
     return units

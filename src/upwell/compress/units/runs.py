@@ -1,4 +1,4 @@
-"""Logs, test output and stack traces: what went wrong, and the first of everything."""
+"""Split logs, test output and stack traces into lines; failures and first occurrences rank high."""
 
 import math
 import re
@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from upwell.compress.normalise.logs import HEAD
-from upwell.compress.units.base import Units, lines
-from upwell.compress.units.marks import Marks
-from upwell.compress.units.plain import lift_edges
+from upwell.compress.units.base import Marks, Units, lift_edges, lines
 
 _PUNCTUATION = ".,:;!?()[]{}<>=\"'"
 _TEMPLATE_WORDS, _TEMPLATE_CHARS = 20, 300
 _PASSED_FIRST = re.compile(r"\s*+(?:ok\b|[✓✔√])")
 _PASSED = re.compile(r"P(?<=\bP)ASS(?:ED)?\b|--- PASS|=== RUN|\.\.\. ok\b|\[ +(?:OK|RUN) ")
-"""Searches: each way begins with a letter or sign of its own, which is looked for first; a `\\b`
-there would try every place of the line."""
+"""For `search`: each alternative begins with a literal, which the engine looks for first. A leading
+`\\b` would be tried at every offset of the line."""
 _BLOCK = re.compile(
     r"-{3,} .* -{3,}|={3,} .* ={3,}|_{3,} .* _{3,}|\s*● |--- FAIL|FAIL[: ]|failures:"
 )
@@ -34,7 +32,7 @@ _FOREIGN = re.compile(
 
 
 def _template(line: str) -> str:
-    """The words of a line; whatever is not made of letters alone stands for anything."""
+    """Return the words of a line, with `#` for each that is not made of letters alone."""
     return " ".join(
         word if word.strip(_PUNCTUATION).isalpha() else "#"
         for word in line.split()[:_TEMPLATE_WORDS]
@@ -42,8 +40,8 @@ def _template(line: str) -> str:
 
 
 class Line(NamedTuple):
-    """A line of a log. Of a fold (`normalise/logs.py`) it says what its head says as well:
-    `head` is the unit of that, and `shape` its words."""
+    """A line of a log. A line of a fold (`normalise/logs.py`) needs the head of the fold, whose
+    words are its `shape`."""
 
     start: int
     end: int
@@ -52,7 +50,7 @@ class Line(NamedTuple):
 
 
 def _lines(text: str) -> Iterator[Line]:
-    """The lines of a log, those of a fold under its head. The number of a line is its unit's."""
+    """Yield the lines of a log. Line number and unit number are the same."""
     left, shape = 0, ""
     needs: tuple[int, ...] = ()
     for number, (start, end) in enumerate(lines(text)):
@@ -67,22 +65,22 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Lines; the first of each template, rare ones and trouble before the rest."""
+    """Split a log into lines. Trouble, rare templates and first occurrences rank high."""
     found = list(_lines(text))
     shapes = [_template(line.shape) for line in found]
-    times: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for shape in shapes:
-        times[shape] = times.get(shape, 0) + 1
-    seen: set[str] = set()
+        counts[shape] = counts.get(shape, 0) + 1
+    seen_shapes: set[str] = set()
     units = Units()
     marks = Marks(text)
     for line, shape in zip(found, shapes, strict=True):
         if not shape:
             units.add(line.start, line.end, -6.0)
             continue
-        worth = _worth(marks, line, units) - 0.4 * math.log2(times[shape])
-        if shape not in seen:
-            seen.add(shape)
+        worth = _worth(marks, line, units) - 0.4 * math.log2(counts[shape])
+        if shape not in seen_shapes:
+            seen_shapes.add(shape)
             worth += 2.0
         units.add(line.start, line.end, worth, line.needs)
     lift_edges(units)
@@ -90,34 +88,34 @@ def split_log(text: str, name: str = "") -> Units:
 
 
 def split_tests(text: str, name: str = "") -> Units:
-    """Failures with what belongs to them, summaries, then the rest; what passed comes last."""
+    """Split test output into lines: failures and their details, summaries, the rest, passes."""
     units = Units()
     marks = Marks(text)
-    trouble = 0
+    lines_in_failure = 0
     for line in _lines(text):
-        said = line.shape if line.needs else text[line.start : line.end]
-        if not said.strip():
+        words = line.shape if line.needs else text[line.start : line.end]
+        if not words.strip():
             units.add(line.start, line.end, -6.0)
             continue
         worth = _worth(marks, line, units)
-        if _PASSED_FIRST.match(said) or _PASSED.search(said):
+        if _PASSED_FIRST.match(words) or _PASSED.search(words):
             worth = -2.0 - 0.5 * math.log2(max(line.end - line.start, 20) / 60)
-            trouble = 0
-        elif _DETAIL.match(said):
+            lines_in_failure = 0
+        elif _DETAIL.match(words):
             worth += 2.5
-        elif _BLOCK.match(said):
+        elif _BLOCK.match(words):
             worth += 1.5
-            trouble = 12
-        elif trouble:
+            lines_in_failure = 12
+        elif lines_in_failure:
             worth += 0.8
-            trouble -= 1
+            lines_in_failure -= 1
         units.add(line.start, line.end, worth, line.needs)
     lift_edges(units)
     return units
 
 
 def _worth(marks: Marks, line: Line, units: Units) -> float:
-    """What a line is worth by its words; one of a fold has those of its head too."""
+    """Return the salience of a line by its words and those of the head of its fold."""
     worth = marks.worth(line.start, line.end)
     for head in line.needs:
         worth = max(worth, marks.worth(units.starts[head], units.ends[head]))
@@ -125,7 +123,7 @@ def _worth(marks: Marks, line: Line, units: Units) -> float:
 
 
 def split_trace(text: str, name: str = "") -> Units:
-    """What was raised, then frames of the program's own files, then those of libraries."""
+    """Split a trace into lines: the exception, frames of own files, frames of libraries."""
     units = Units()
     marks = Marks(text)
     for start, end in lines(text):

@@ -1,15 +1,14 @@
-"""What a text is about that can be joined exactly: files and names of code.
+"""Find the files and code names that a text mentions.
 
-In coding work an exact match of files says more than any likeness of words
-(`docs/decisions.md`, paths). Precision comes first: what only might be a path or a name is left
-to the word index.
+In coding work an exact match of files says more than the similarity of words (`docs/decisions.md`,
+paths). Precision comes first: doubtful candidates are left to the word index.
 """
 
 import re
 from collections.abc import Iterable
 
 MAX_FOUND = 40
-"""Files or names taken from one text: beyond that it is a listing, about nothing in particular."""
+"""At most this many files or names of a text count; a text with more is a listing."""
 
 EXTENSIONS = frozenset(
     """
@@ -25,7 +24,7 @@ DATA_EXTENSIONS = frozenset(
     """txt log out csv tsv json jsonl ndjson xml pdf lock bak tmp diff patch
     png jpg jpeg gif svg zip gz""".split()
 )
-"""Files that are no part of a program: their names are alike by chance."""
+"""Files that are not part of a program; their names coincide by chance."""
 BARE_FILES = frozenset(
     """
     brewfile caddyfile cmakelists codeowners containerfile dockerfile gemfile jenkinsfile
@@ -41,7 +40,7 @@ PROJECT_FILES = frozenset(
     requirements security setup todo tox tsconfig uv version yarn
     """.split()
 )
-"""Files that every project has, and every kind of work touches: a join on them says little."""
+"""Files that every project has; a match on one of them means little."""
 
 COMMON_STEMS = frozenset(
     """
@@ -49,7 +48,7 @@ COMMON_STEMS = frozenset(
     init interfaces lib main mod models package settings test tests types util utils views
     """.split()
 )
-"""File names that many folders have: joined with a part of their folder only."""
+"""File names that occur in many folders; they match only together with their folder."""
 
 PRODUCTS = frozenset(
     """
@@ -60,10 +59,10 @@ PRODUCTS = frozenset(
     ubuntu vscode wasm webassembly websocket whatsapp wordpress xcode youtube
     """.split()
 )
-"""Names in mixed case that are no names of code."""
+"""Names in mixed case that are not code."""
 
 MAX_READ_CHARS = 20_000
-"""Of a longer text only the beginning is read for files and names."""
+"""Only this many characters of a text are searched for files and names."""
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,30}+://\S++|\bwww\.\S++", re.IGNORECASE)
 _PATH = re.compile(
@@ -79,8 +78,11 @@ _TEST = re.compile(r"^(?:tests?_|spec_)|(?:_tests?|_spec|\.tests?|\.spec|-tests?
 
 
 def paths_in(text: str) -> tuple[str, ...]:
-    """Files named in `text`, as written, in order: a known extension, or a path that says it is
-    one (`./x`, `/etc/x`, `a/b/c.x`). URLs and versions are not."""
+    """Return the files named in `text`, as written and in order.
+
+    A file has a known extension or is written as a path (`./x`, `/etc/x`, `a/b/c.x`). URLs and
+    versions do not count.
+    """
     found: dict[str, None] = {}
     for match in _PATH.finditer(_URL.sub(" ", text[:MAX_READ_CHARS])):
         candidate = match.group().strip("()[]").rstrip(".")
@@ -90,8 +92,11 @@ def paths_in(text: str) -> tuple[str, ...]:
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
-    """Names of code in `text`, as written, in order: `snake_case`, `mixedCase`, `a.dotted.name`,
-    a call, or a name in backticks. File names are not."""
+    """Return the code names in `text`, as written and in order.
+
+    These are `snake_case`, `mixedCase`, `a.dotted.name`, calls, and names in backticks. File names
+    do not count.
+    """
     bare = _URL.sub(" ", text[:MAX_READ_CHARS])
     paths = paths_in(bare)
     files = {part for path in paths for part in (path, path.rsplit("/", 1)[-1])}
@@ -142,13 +147,13 @@ def _looks_like_code(name: str) -> bool:
 
 
 def path_parts(path: str) -> list[str]:
-    """The components of a path without roots, drives and dots; forward slashes only."""
+    """Return the components of a path without root, drive and dots."""
     parts = [part for part in re.split(r"[\\/]+", path) if part not in ("", ".", "..", "~")]
     return parts[1:] if parts and re.fullmatch(r"[A-Za-z]:", parts[0]) else parts
 
 
 def relative_to(path: str, root: str | None) -> str:
-    """`path` without `root` in front, its components joined by `/`."""
+    """Return `path` relative to `root`, with its components joined by `/`."""
     parts = path_parts(path)
     if root and re.match(r"[/~]|[A-Za-z]:", path):
         base = path_parts(root)
@@ -158,8 +163,10 @@ def relative_to(path: str, root: str | None) -> str:
 
 
 def file_stem(path: str) -> str:
-    """What a file is called without its ending and the marks of a test: `tests/test_app.py` and
-    `src/app.py` are both `app`."""
+    """Return the name of a file without extension and test affixes.
+
+    `tests/test_app.py` and `src/app.py` are both `app`.
+    """
     parts = path_parts(path)
     if not parts:
         return ""
@@ -169,7 +176,7 @@ def file_stem(path: str) -> str:
 
 
 def symbol_keys(names: Iterable[str]) -> tuple[str, ...]:
-    """The forms under which names are joined: whole, and the last part of dotted ones, folded."""
+    """Return the keys under which names match: the whole name and its last part, in lower case."""
     keys: dict[str, None] = {}
     for name in names:
         parts = [part for part in re.split(r"\.|::|#|->", name.strip("`()")) if part]

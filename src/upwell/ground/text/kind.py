@@ -1,20 +1,20 @@
-"""What a text is, found from its first 24 KB by counting lines of a known shape."""
+"""Detect the kind of a text by counting lines of known shapes in its first 24 KB."""
 
 import re
 from collections import Counter
 
 from upwell.ground.text.language import LANGUAGE_CHARS, language_of, likeness
-from upwell.ground.types import Kind
+from upwell.ground.types.compression import Kind
 
 _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
 _SOME_CODE = 0.15
-"""With a smaller share of lines like code a text is none, and its language need not be known."""
+"""A text with a smaller share of code-like lines is not code, so its language is not detected."""
 
 
 def _lines(pattern: str) -> re.Pattern[str]:
-    """Finds lines that begin with `pattern`, in a text with a line break before each line."""
+    """Match lines that begin with `pattern`, in a text with a line break before each line."""
     return re.compile(rf"\n(?:{pattern})", re.M)
 
 
@@ -74,8 +74,10 @@ _CODE = _lines(
 
 
 def detect(text: str, name: str = "") -> Kind:
-    """What `text` is. `name`, a path or URL, is a hint. JSON is recognised by its outline only;
-    who parses it knows better, and asks again with `detect_plain` when it is not JSON."""
+    """Detect the kind of `text`. `name`, a path or URL, is a hint.
+
+    JSON is recognised by its first and last characters. If parsing fails, use `detect_plain`.
+    """
     head = text[:_SAMPLE_CHARS].lstrip("\ufeff \t\r\n")
     if head[:1] in ("{", "[", '"'):
         kind = _json_outline(text, head)
@@ -85,7 +87,7 @@ def detect(text: str, name: str = "") -> Kind:
 
 
 def detect_plain(text: str, name: str = "") -> Kind:
-    """What `text` is, JSON set aside."""
+    """Detect the kind of a `text` that is not JSON."""
     sample = _ANSI.sub("", text[:_SAMPLE_CHARS])
     if _is_html(sample):
         return Kind.HTML
@@ -172,12 +174,15 @@ def _likeness(sample: str) -> tuple[str, float]:
 
 
 def _describes_calls(sample: str) -> bool:
-    """Are there three HTTP requests or more? Counting verbs first spares most texts the search."""
+    """Tell whether a text has at least three HTTP requests.
+
+    Counting the verbs first saves the search for most texts.
+    """
     return sum(map(sample.count, _VERBS)) >= 3 and len(_HTTP.findall(sample)) >= 3
 
 
 def delimiter_of(lines: list[str]) -> str:
-    """The delimiter of a table in CSV or TSV, "" where `lines` are none."""
+    """Return the delimiter of a CSV or TSV table, or "" if `lines` are not one."""
     if len(lines) < 3:
         return ""
     for delimiter in ("\t", ",", ";", "|"):

@@ -1,4 +1,4 @@
-"""Which programming language a file is written in, by its name or by its looks."""
+"""Detect the programming language of a file by its name or content."""
 
 from functools import lru_cache
 
@@ -30,13 +30,14 @@ _LOOKS = {
 }
 _LITERALS = {language: looks.split("|") for language, looks in _LOOKS.items()}
 LANGUAGE_CHARS = 12_000
-_BEGIN_CHARS, _MANY_SIGNS = 4_000, 24
-"""A begin with so many signs of one language, and half as many of any other, needs no more: of
-2 659 files it decided 1 830, two of them otherwise than the whole sample."""
+_BEGINNING_CHARS, _MANY_LITERALS = 4_000, 24
+"""If the beginning has this many literals of one language and at most half as many of any other,
+the rest is not read. That decided 1 830 of 2 659 files, two of them differently from the whole
+sample."""
 
 
 def language_of(name: str) -> str:
-    """The programming language that a file name tells, "" where it tells none."""
+    """Return the programming language of a file name, or "" if unknown."""
     lowered = name.lower().split("?")[0]
     for language, endings in EXTENSIONS.items():
         if lowered.endswith(endings):
@@ -45,30 +46,32 @@ def language_of(name: str) -> str:
 
 
 def language_in(text: str) -> str:
-    """The programming language that `text` is most likely written in, "" where it is none."""
+    """Return the most likely programming language of `text`, or "" if it is not code."""
     return likeness(text[:LANGUAGE_CHARS])[0]
 
 
 @lru_cache(maxsize=8)
 def likeness(sample: str) -> tuple[str, float]:
-    """The language that `sample` looks most like, and how many of its signs a line has."""
-    begin = sample[:_BEGIN_CHARS]
-    counts = {language: _signs(begin, language) for language in _LITERALS}
-    best, signs, others = _most_like(counts)
-    if len(sample) > _BEGIN_CHARS and (signs < _MANY_SIGNS or signs < 2 * others):
-        # A sign where the begin ends is in neither part; one of a few dozen decides nothing.
-        rest, begin = sample[_BEGIN_CHARS:], sample
-        counts = {language: seen + _signs(rest, language) for language, seen in counts.items()}
-        best, signs, _ = _most_like(counts)
-    rows = 1 + begin.count("\n")
-    return (best, signs / rows) if signs >= 3 else ("", 0.0)
+    """Return the most likely language of `sample`, and the number of its literals a line."""
+    beginning = sample[:_BEGINNING_CHARS]
+    counts = {language: _count_literals(beginning, language) for language in _LITERALS}
+    best, literals, others = _two_best(counts)
+    if len(sample) > _BEGINNING_CHARS and (literals < _MANY_LITERALS or literals < 2 * others):
+        # A literal across the border of the two parts is not counted; a single one decides nothing.
+        rest, beginning = sample[_BEGINNING_CHARS:], sample
+        counts = {
+            language: count + _count_literals(rest, language) for language, count in counts.items()
+        }
+        best, literals, _ = _two_best(counts)
+    rows = 1 + beginning.count("\n")
+    return (best, literals / rows) if literals >= 3 else ("", 0.0)
 
 
-def _signs(sample: str, language: str) -> int:
+def _count_literals(sample: str, language: str) -> int:
     return sum(map(sample.count, _LITERALS[language]))
 
 
-def _most_like(counts: dict[str, int]) -> tuple[str, int, int]:
-    """A language, how many of its signs were seen, and how many of the next best's."""
+def _two_best(counts: dict[str, int]) -> tuple[str, int, int]:
+    """Return the best language, the number of its literals, and that of the second best."""
     best, second = sorted(counts, key=lambda language: -counts[language])[:2]
     return best, counts[best], counts[second]

@@ -1,7 +1,8 @@
-"""The words that upwell knows, read from `lexicon.toml` beside this file: stop words, greetings,
-acknowledgements, words that are no names, signals of intent, parts of paths and commands.
+"""The lexicon: word lists from `lexicon.toml` beside this file.
 
-A user's file of the same shape adds to them, brings further languages, and takes words away again.
+It has stop words, greetings, acknowledgements, words that are not names, signals of intent, and
+parts of paths and commands. A user's file of the same shape can add words and languages, and remove
+words.
 """
 
 import difflib
@@ -18,18 +19,25 @@ from upwell.ground.files import read_whole
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
 KINDS = ("comparison", "troubleshoot", "howto", "location", "explanation", "general")
-"""Kinds of intent, the most specific first (seed 004)."""
+"""The kinds of intent, the most specific first (seed 004)."""
 WEIGHTS: Mapping[str, int] = {"strong": 3, "usual": 2, "weak": 1}
 CODE, WITHOUT, INTENT = "code", "without", "intent"
-_SPOKEN = ("stop_words", "greetings", "acknowledgements", "not_names", "openings", "requests")
-_CODED = ("boilerplate", "commands", "tool_words")
+_LANGUAGE_LISTS = (
+    "stop_words",
+    "greetings",
+    "acknowledgements",
+    "not_names",
+    "openings",
+    "requests",
+)
+_CODE_LISTS = ("boilerplate", "commands", "tool_words")
 MAX_FILE_BYTES = 1_000_000
 MAX_PHRASE_WORDS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A phrase that shows an intent of this kind, with 1 (weak) to 3 (strong)."""
+    """A `phrase` that indicates an intent of `kind`; `weight` is 1 (weak) to 3 (strong)."""
 
     kind: str
     weight: int
@@ -38,8 +46,15 @@ class Signal:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lexicon:
-    """Words and phrases of all languages together, as they are written in the files. What is made
-    of one is kept by its identity."""
+    """The words and phrases of all languages, as written in the files.
+
+    `stop_words`: words without information. `greetings`, `acknowledgements`: messages that ask for
+    nothing. `not_names`: capitalised words that are not names. `openings`, `requests`: phrases that
+    begin a message or ask for something. `boilerplate`, `commands`, `tool_words`: parts of paths,
+    commands and tool names without information. `signals`: phrases that indicate an intent.
+
+    Compared by identity, so that data derived from a lexicon can be cached.
+    """
 
     stop_words: frozenset[str] = frozenset()
     greetings: frozenset[str] = frozenset()
@@ -55,16 +70,15 @@ class Lexicon:
 
 @lru_cache(maxsize=1)
 def shipped() -> Lexicon:
-    """What comes with upwell."""
+    """Return the lexicon that comes with upwell."""
     return _with(Lexicon(), _document(SHIPPED), SHIPPED)
 
 
 def extended(path: Path) -> Lexicon:
-    """What comes with upwell, and what the file at `path` says, where there is one.
+    """Return the shipped lexicon changed by the file at `path`, if there is one.
 
     Raises:
-        ConfigError: the file cannot be read, or has something that no lexicon has; one line that
-            names it.
+        ConfigError: the file cannot be read, or contains something unknown.
     """
     if not path.exists():
         return shipped()
@@ -74,20 +88,20 @@ def extended(path: Path) -> Lexicon:
 def _document(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise _wrong(path, "is larger than 1 MB")
+            raise _fault(path, "is larger than 1 MB")
         return tomllib.loads(read_whole(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise _wrong(path, f"is not TOML: {error}", hint="mend that line") from error
+        raise _fault(path, f"is not TOML: {error}", hint="fix that line") from error
     except OSError as error:
-        raise _wrong(path, f"cannot be read: {error.strerror}", hint="check its owner") from error
+        raise _fault(path, f"cannot be read: {error.strerror}", hint="check its owner") from error
 
 
 def _with(lexicon: Lexicon, document: Mapping[str, Any], path: Path) -> Lexicon:
     for name, table in document.items():
         if not isinstance(table, Mapping):
-            raise _wrong(path, f"has {name!r} outside of a table", hint="[en], [es], [code] …")
+            raise _fault(path, f"has {name!r} outside a table", hint="[en], [es], [code] …")
         lexicon = (
-            _taken_away(lexicon, table, path)
+            _without(lexicon, table, path)
             if name == WITHOUT
             else _added(lexicon, name, table, path)
         )
@@ -95,7 +109,7 @@ def _with(lexicon: Lexicon, document: Mapping[str, Any], path: Path) -> Lexicon:
 
 
 def _added(lexicon: Lexicon, name: str, table: Mapping[str, Any], path: Path) -> Lexicon:
-    known = _CODED if name == CODE else (*_SPOKEN, INTENT)
+    known = _CODE_LISTS if name == CODE else (*_LANGUAGE_LISTS, INTENT)
     for key, value in table.items():
         where = f"{name}.{key}"
         if key not in known:
@@ -109,18 +123,18 @@ def _added(lexicon: Lexicon, name: str, table: Mapping[str, Any], path: Path) ->
     return lexicon
 
 
-def _taken_away(lexicon: Lexicon, table: Mapping[str, Any], path: Path) -> Lexicon:
+def _without(lexicon: Lexicon, table: Mapping[str, Any], path: Path) -> Lexicon:
     known = tuple(field.name for field in fields(Lexicon))
     for key, value in table.items():
         if key not in known:
             raise _unknown(path, f"{WITHOUT}.{key}", key, known)
-        gone = {word.casefold() for word in _listed(path, f"{WITHOUT}.{key}", value)}
-        left: Any = (
-            tuple(s for s in lexicon.signals if s.phrase.casefold() not in gone)
+        removed = {word.casefold() for word in _listed(path, f"{WITHOUT}.{key}", value)}
+        remaining: Any = (
+            tuple(s for s in lexicon.signals if s.phrase.casefold() not in removed)
             if key == "signals"
-            else frozenset(w for w in getattr(lexicon, key) if w.casefold() not in gone)
+            else frozenset(w for w in getattr(lexicon, key) if w.casefold() not in removed)
         )
-        lexicon = replace(lexicon, **{key: left})
+        lexicon = replace(lexicon, **{key: remaining})
     return lexicon
 
 
@@ -138,14 +152,16 @@ def _check_phrase(path: Path, where: str, phrase: str) -> None:
     whole = all(part.strip("^*") for word in bare for part in word.split("|"))
     gaps = "... ..." in " ".join(words) or "..." in (*words[:1], *words[-1:])
     if not bare or not whole or gaps or len(words) > MAX_PHRASE_WORDS:
-        raise _wrong(
-            path, f"has {phrase!r} in {where}: no phrase", hint='words like "how do|can ... fix*"'
+        raise _fault(
+            path,
+            f"has {phrase!r} in {where}, which is not a phrase",
+            hint='words like "how do|can ... fix*"',
         )
 
 
 def _table(path: Path, where: str, value: Any, known: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _wrong(path, f"has a {where} that is no table", hint=f"known: {', '.join(known)}")
+        raise _fault(path, f"has a {where} that is not a table", hint=f"known: {', '.join(known)}")
     for key in value:
         if key not in known:
             raise _unknown(path, f"{where}.{key}", key, known)
@@ -153,19 +169,19 @@ def _table(path: Path, where: str, value: Any, known: Sequence[str]) -> Mapping[
 
 
 def _listed(path: Path, where: str, value: Any) -> list[str]:
-    """An array of texts, or a text of single words."""
+    """Return the words of an array of strings, or of a string of single words."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return [item for item in value if item.strip()]
-    raise _wrong(path, f"has a {where} that is no list of words", hint='["one", "two words"]')
+    raise _fault(path, f"has a {where} that is not a list of words", hint='["one", "two words"]')
 
 
 def _unknown(path: Path, where: str, key: str, known: Sequence[str]) -> ConfigError:
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"known here: {', '.join(known)}"
-    return _wrong(path, f"has an unknown list {where}", hint=hint)
+    nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
+    return _fault(path, f"has an unknown list {where}", hint=hint)
 
 
-def _wrong(path: Path, what: str, hint: str = "") -> ConfigError:
+def _fault(path: Path, what: str, hint: str = "") -> ConfigError:
     return ConfigError(f"{path} {what}", origin=str(path), hint=hint)

@@ -1,17 +1,17 @@
-"""Where a text may be cut without breaking what a reader sees as one thing."""
+"""Find places at which a text can be cut without breaking a grapheme, word or sentence."""
 
 import unicodedata
 
 _ZWJ = "\u200d"
 _LOOK_BACK = 64
 _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
-"""Best place to cut first: a paragraph, a line, a sentence, a clause, a word."""
+"""The places to cut, best first: after a paragraph, line, sentence, clause, word."""
 
 
 def safe_cut(text: str, at: int) -> int:
-    """The greatest index ≤ `at` that falls between two graphemes and not inside CRLF.
+    """Return the greatest index ≤ `at` that is between two graphemes and not inside CRLF.
 
-    Looks back at most 64 characters: a longer pile of combining marks is cut where asked.
+    Looks back at most 64 characters; a longer run of combining marks is cut at `at`.
     """
     if at <= 0:
         return 0
@@ -24,7 +24,7 @@ def safe_cut(text: str, at: int) -> int:
 
 
 def _glued(text: str, index: int) -> bool:
-    """Do the characters on both sides of `index` belong together?"""
+    """Tell whether the characters on both sides of `index` belong together."""
     before, after = text[index - 1], text[index]
     if before == "\r" and after == "\n":
         return True
@@ -51,8 +51,10 @@ def _flags_before(text: str, index: int) -> int:
 
 
 def boundary(text: str, start: int, end: int) -> int:
-    """A good place to end a piece of `text` that begins at `start`: at most `end`, at least half
-    way there, after a paragraph if there is one, else a line, a sentence, a word, a grapheme."""
+    """Return a natural end for a piece of `text` from `start`, between half-way and `end`.
+
+    Prefers the end of a paragraph, then of a line, a sentence, a word, a grapheme.
+    """
     if end >= len(text):
         return len(text)
     least = start + (end - start) // 2
@@ -65,7 +67,7 @@ def boundary(text: str, start: int, end: int) -> int:
 
 
 def clip(text: str, max_chars: int) -> str:
-    """`text`, or its beginning with `…` where it is longer than `max_chars`."""
+    """Return `text`, or its beginning and `…` if it is longer than `max_chars`."""
     if len(text) <= max_chars:
         return text
     if max_chars <= 1:

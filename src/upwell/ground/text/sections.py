@@ -1,8 +1,8 @@
-"""The blocks of a Markdown document and the headings they stand under, as spans of its text.
+"""Split a Markdown document into blocks, each with the heading above it.
 
-One pass over the lines, so linear on any input: headings (both kinds), fenced code, tables, list
-items and paragraphs, told apart by the rules of CommonMark that matter for cutting. Tests hold it
-against a full CommonMark parser.
+One pass over the lines finds headings (both kinds), fenced code, tables, list items and paragraphs,
+so the time is linear. It follows the rules of CommonMark that matter for cutting; tests compare it
+with a complete CommonMark parser.
 """
 
 import re
@@ -11,7 +11,7 @@ from typing import NamedTuple
 SENTENCE_END = re.compile(
     r"[.!?。！？](?:(?<=[。！？])|[\"')\]]*+\s++(?=[\"'(\[¿¡]?[A-ZÀ-ÖØ-Þ0-9`*_]))"
 )
-"""The end of a sentence inside a paragraph, with the space behind it."""
+"""The end of a sentence inside a paragraph, with the following space."""
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
@@ -25,17 +25,20 @@ HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
 )  # fmt: skip
 _SIGNS = frozenset("#`~=-*+>|_0123456789")
-"""What a line begins with that may be more than prose."""
+"""First characters of lines that may not be prose."""
 _ENDED_BY_PROSE = (BLANK, TABLE)
 _PLAIN = re.compile(
     r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++)"
 )
-"""Lines of prose without any such sign, or blank ones, as many as follow one another."""
+"""Consecutive lines of plain prose, or consecutive blank lines."""
 
 
 class Block(NamedTuple):
-    """A block of a document: `text[start:end]`. `level` 1–6 of a heading, 0 of anything else;
-    `heading` is the number of the block it stands under, -1 at the top."""
+    """A block of a document: `text[start:end]`.
+
+    `what`: its type. `level`: 1–6 for a heading, otherwise 0. `heading`: the number of the heading
+    block above it, -1 if there is none.
+    """
 
     what: str
     start: int
@@ -45,7 +48,7 @@ class Block(NamedTuple):
 
 
 class _Scan:
-    """The state of the one pass over the lines."""
+    """The state of the pass over the lines."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -76,7 +79,7 @@ class _Scan:
 
 
 def blocks(text: str) -> list[Block]:
-    """Every block of `text` in order; together they are the whole text."""
+    """Return the blocks of `text` in order. Together they cover the whole text."""
     scan = _Scan(text)
     at = 0
     front = _FRONT.match(text)
@@ -105,7 +108,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _fence_end(text: str, at: int, fence: str) -> int:
-    """The end of the line that closes a fence, the end of the text where none does."""
+    """Return the end of the line that closes a fence, or the end of the text."""
     while (found := text.find(fence, at)) >= 0:
         start, end = text.rfind("\n", at - 1, found) + 1, _line_end(text, found)
         if _closes(text[start:end], fence):
@@ -120,7 +123,7 @@ def _closes(line: str, fence: str) -> bool:
 
 
 def _plain_lines(scan: _Scan, at: int, *, blank: bool) -> None:
-    """Blank lines or some of prose: they go on with what is open, or begin it."""
+    """Continue the open block with blank or prose lines, or begin one with them."""
     kind = scan.open[0] if scan.open else ""
     if blank and kind != BLANK:
         scan.begin(BLANK, at)
@@ -129,7 +132,7 @@ def _plain_lines(scan: _Scan, at: int, *, blank: bool) -> None:
 
 
 def _line(scan: _Scan, line: str, at: int, end: int) -> str:
-    """Take in one line outside of fences; returns the fence that it opens, or ""."""
+    """Process a line outside fences. Returns the fence that it opens, or ""."""
     bare = line.strip()
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
         _plain_lines(scan, at, blank=not bare)
@@ -156,6 +159,6 @@ def _line(scan: _Scan, line: str, at: int, end: int) -> str:
 
 
 def title(text: str, block: Block) -> str:
-    """What a heading says, without its marks."""
+    """Return the text of a heading without its marks."""
     first = text[block.start : block.end].strip().splitlines()
     return first[0].strip().strip("#").strip() if first else ""

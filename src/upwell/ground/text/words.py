@@ -1,6 +1,6 @@
-"""Words: how text is cut into terms, which of them say little, and how alike two texts are.
+"""Split text into words and terms, and compare sets of them.
 
-One tokeniser for queries, gates and relevance, so that they agree on what a word is.
+Queries, gates and relevance share this tokeniser, so that they agree on what a word is.
 """
 
 import re
@@ -20,7 +20,7 @@ STOP_WORDS = shipped().stop_words
 
 
 def fold(text: str) -> str:
-    """Lower case without accents: `Cumpleaños` → `cumpleanos`."""
+    """Return `text` in lower case without accents: `Cumpleaños` → `cumpleanos`."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text.casefold())
@@ -28,7 +28,7 @@ def fold(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The words of `text` in order, as written. CJK runs count one word a character."""
+    """Return the words of `text` in order, as written. Each CJK character is a word."""
     found: list[str] = []
     for match in _WORD.finditer(text):
         word = match.group()
@@ -37,7 +37,7 @@ def words(text: str) -> list[str]:
 
 
 def terms(text: str) -> list[str]:
-    """Folded words in order, identifiers and camelCase cut into their parts as well.
+    """Return the folded words of `text` in order, and the parts of identifiers.
 
     `parseConfig` gives `parseconfig parse config`; `max_chars` gives `max chars`.
     """
@@ -58,7 +58,7 @@ def terms(text: str) -> list[str]:
 
 
 def cjk_terms(run: str) -> list[str]:
-    """Overlapping pairs of a run without spaces; a single character stands for itself."""
+    """Return the overlapping pairs of a run without spaces; a single character stays."""
     folded = fold(run)
     if len(folded) < 2:
         return [folded]
@@ -71,7 +71,7 @@ def _folded_stop_words() -> frozenset[str]:
 
 
 def informative(found: Iterable[str]) -> list[str]:
-    """`found` without stop words, single letters and repeats, in order."""
+    """Return the terms without stop words, single letters and repeats, in order."""
     stop = _folded_stop_words()
     seen: dict[str, None] = {}
     for term in found:
@@ -81,15 +81,15 @@ def informative(found: Iterable[str]) -> list[str]:
 
 
 def split_identifier(name: str) -> list[str]:
-    """`parse_HTTPHeader` → `parse http header`."""
-    if name.isascii():  # the same parts in a third of the time; nearly every name is ASCII
+    """Split an identifier: `parse_HTTPHeader` → `parse http header`."""
+    if name.isascii():  # a third of the time; nearly every name is ASCII
         parts: list[str] = _ASCII_PART.findall(name)
         return parts if name.islower() else [part.lower() for part in parts]
     return [fold(part) for chunk in _SEPARATOR.split(name) for part in _CAMEL.split(chunk) if part]
 
 
 def path_words(path: str) -> list[str]:
-    """The parts of a path that say something: separators split, the extension dropped."""
+    """Return the words of a path: its components split, without the extension."""
     parts = [part for part in re.split(r"[\\/]+", path) if part not in ("", ".", "..", "~")]
     if parts:
         stem, _, extension = parts[-1].rpartition(".")
@@ -99,7 +99,7 @@ def path_words(path: str) -> list[str]:
 
 
 def jaccard(left: Iterable[str], right: Iterable[str]) -> float:
-    """Shared over all: 1.0 for the same set, 0.0 for nothing in common or two empty ones."""
+    """Return the Jaccard similarity of two sets: 1.0 if equal, 0.0 if disjoint or both empty."""
     a, b = set(left), set(right)
     union = len(a | b)
     return len(a & b) / union if union else 0.0

@@ -1,11 +1,11 @@
-"""What a text is."""
+"""The detection of the kind of a text."""
 
 import json
 
 import pytest
 
 from upwell.ground.text.kind import detect
-from upwell.ground.types import Kind
+from upwell.ground.types.compression import Kind
 
 SAMPLES = {
     Kind.JSON_ARRAY: '[{"a": 1}]',
@@ -42,5 +42,5 @@ def test_a_name_tells_code() -> None:
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "[not json", "{braces} in prose", "a<b and c>d\n" * 9]
 )
-def test_what_is_nothing_else_is_text(text: str) -> None:
+def test_other_texts_are_plain_text(text: str) -> None:
     assert detect(text) == Kind.TEXT

@@ -1,4 +1,4 @@
-"""The words that upwell knows, and a user's own."""
+"""The shipped lexicon, and a file of the user."""
 
 from pathlib import Path
 
@@ -6,10 +6,9 @@ import pytest
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.text.lexicon import KINDS, extended, shipped
-from upwell.ground.types import IntentKind
-from upwell.surface.context import CueReader
+from upwell.ground.types.surfacing import IntentKind
 from upwell.surface.intent import Detector
-from upwell.surface.messages import Messages
+from upwell.surface.query import CueReader, Messages
 
 OWN = """
 [en]
@@ -35,7 +34,7 @@ def lexicon(tmp_path: Path, text: str):
     return extended(path)
 
 
-def test_what_ships_has_every_list_in_both_languages():
+def test_the_shipped_lexicon_has_every_list_in_both_languages():
     words = shipped()
     assert {"the", "para"} <= words.stop_words
     assert {"hello", "hola"} <= words.greetings
@@ -44,11 +43,11 @@ def test_what_ships_has_every_list_in_both_languages():
     assert set(KINDS) == {str(kind) for kind in IntentKind} - {"none"}
 
 
-def test_without_a_file_it_is_what_ships(tmp_path: Path):
+def test_without_a_file_the_shipped_lexicon_is_used(tmp_path: Path):
     assert extended(tmp_path / "lexicon.toml") is shipped()
 
 
-def test_a_users_words_count_beside_those_that_ship(tmp_path: Path):
+def test_words_of_the_user_are_added(tmp_path: Path):
     words = lexicon(tmp_path, OWN)
     read = Messages(words)
     assert read.not_applicable("Howdy, partner!") == "greeting"
@@ -67,27 +66,27 @@ def test_a_users_words_count_beside_those_that_ship(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "fault"),
     [
         ("[en]\ngreeting = []", "en.greeting: did you mean 'greetings'?"),
-        ("[en]\ngreetings = 3", "en.greetings that is no list"),
-        ("[en]\ngreetings = [1]", "en.greetings that is no list"),
+        ("[en]\ngreetings = 3", "en.greetings that is not a list"),
+        ("[en]\ngreetings = [1]", "en.greetings that is not a list"),
         ("[en.intent.fixing]\nstrong = []", "en.intent.fixing"),
         ("[en.intent.howto]\nsure = []", "en.intent.howto.sure"),
-        ('[en.intent.howto]\nstrong = ["... x"]', "no phrase"),
-        ('[en.intent.howto]\nstrong = ["a||b"]', "no phrase"),
-        ('[en.intent.howto]\nstrong = ["x ... ... y"]', "no phrase"),
-        ("[en]\nintent = 3", "no table"),
-        ("words = []", "outside of a table"),
+        ('[en.intent.howto]\nstrong = ["... x"]', "not a phrase"),
+        ('[en.intent.howto]\nstrong = ["a||b"]', "not a phrase"),
+        ('[en.intent.howto]\nstrong = ["x ... ... y"]', "not a phrase"),
+        ("[en]\nintent = 3", "not a table"),
+        ("words = []", "outside a table"),
         ("[code]\nstop_words = []", "code.stop_words"),
         ("[without]\nwords = []", "without.words"),
         ("[en", "is not TOML"),
     ],
 )
-def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, text: str, told: str):
+def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, text: str, fault: str):
     with pytest.raises(ConfigError) as caught:
         lexicon(tmp_path, text)
-    said = f"{caught.value.message}: {caught.value.hint}"
-    assert told in said
-    assert str(tmp_path / "lexicon.toml") in said
+    message = f"{caught.value.message}: {caught.value.hint}"
+    assert fault in message
+    assert str(tmp_path / "lexicon.toml") in message
     assert "\n" not in caught.value.message

@@ -1,4 +1,4 @@
-"""Blocks of Markdown, held against a full CommonMark parser."""
+"""Markdown blocks, compared with a complete CommonMark parser."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -44,7 +44,7 @@ def test_headings_are_those_of_commonmark(text: str) -> None:
     assert "".join(text[b.start : b.end] for b in found) == text
 
 
-def test_blocks_know_the_heading_they_stand_under() -> None:
+def test_blocks_know_their_heading() -> None:
     text = "# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree\n"
     found = blocks(text)
     above = {
@@ -55,7 +55,7 @@ def test_blocks_know_the_heading_they_stand_under() -> None:
     assert above == {"one": "A", "two": "B", "three": "C"}
 
 
-def test_a_heading_inside_a_fence_is_none() -> None:
+def test_a_hash_inside_a_fence_is_not_a_heading() -> None:
     found = blocks("```\n# not a heading\n```\n# yes\n")
     assert [b.what for b in found] == [FENCE, HEADING]
 

@@ -1,4 +1,4 @@
-"""The estimate: additive, never of nothing, close to what a tokenizer counts."""
+"""The token estimate: additive, zero only for "", close to real tokenizers."""
 
 import pytest
 
@@ -14,7 +14,7 @@ REAL = {
 
 
 @pytest.mark.parametrize("text", REAL)
-def test_close_to_the_truth_and_on_the_safe_side(text: str) -> None:
+def test_the_estimate_is_close_and_rarely_too_low(text: str) -> None:
     assert 0.95 * REAL[text] <= count(text) <= 1.5 * REAL[text]
 
 

@@ -1,0 +1,323 @@
+"""Questions to documentation: is the section found that answers, and how often is it said in vain?
+
+    python benchmarks/docs_questions.py STORES CUES [--out results.jsonl]
+
+STORES holds one folder of Markdown a project (and `NAME-notes` for its CONTRIBUTING, AGENTS …),
+CUES is a JSON line a question: {"id", "store", "class", "door", "prompt" | "tool" + "args",
+"expect", "gold": [{"path", "start_line", "end_line"}]}. Each store is imported into an index of
+its own. A question goes through the reader of cues and the search of the product. The lines of the
+quoted passage must overlap the gold section.
+
+Every judge is fitted again without the store in question and its notes; beside it stands plain
+BM25 (FTS5, porter) over pieces of 400 characters, in the same run.
+"""
+
+import argparse
+import asyncio
+import json
+import math
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import open_database
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit
+from upwell.memory.documents.recall import Documents
+from upwell.memory.documents.sections.judge import NOTES, PROMPTS, SECOND_SHARE, TOOLS, is_note
+from upwell.memory.documents.sections.search import SHARE
+from upwell.memory.ranking.terms import query_words
+from upwell.memory.sources import source_at
+from upwell.memory.sqlite.schema import TOKENIZER
+from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.surface.query import CueReader
+
+KINDS = {
+    "prompts": ("pos_docs", "neg_project", "neg_other", "neg_task"),
+    "tools": ("pos_tool", "neg_tool"),
+    "notes": ("pos_note", "neg_note"),
+}
+JUDGES = {"prompts": PROMPTS, "tools": TOOLS, "notes": NOTES}
+PIECE_CHARS = 400
+FALSE_INJECTIONS = 0.10
+RIDGE = 3.0
+
+Lines = tuple[str, int, int]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What was found for a cue: hits best first as (path, first, last, share of the best score),
+    the probability of the first, and the signals that it was judged by."""
+
+    cue: Mapping[str, Any]
+    kind: str
+    found: list[tuple[Lines, float]] = field(default_factory=list)
+    score: float = 0.0
+    signals: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def store(self) -> str:
+        return str(self.cue["store"]).removesuffix("-notes")
+
+    @property
+    def is_positive(self) -> bool:
+        return bool(self.cue["expect"] == "surface")
+
+    def rank(self) -> int:
+        """The place of the first hit that overlaps a gold section; 0 for none."""
+        return next((at for at, (lines, _) in enumerate(self.found, 1) if self.hits(lines)), 0)
+
+    def hits(self, lines: Lines) -> bool:
+        path, first, last = lines
+        return any(
+            gold["path"] == path and gold["start_line"] <= last and first <= gold["end_line"]
+            for gold in self.cue["gold"]
+        )
+
+    def is_useful(self, most: int) -> bool:
+        """Does one of the passages that are said answer? The second is said if it scores nearly
+        as well."""
+        said = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
+        return any(map(self.hits, said))
+
+
+@dataclass(slots=True)
+class Speed:
+    """CPU seconds to build, bytes built from, wall milliseconds of each query."""
+
+    seconds: float
+    size: int
+    query_ms: list[float] = field(default_factory=list)
+
+
+async def ask_store(folder: Path, cues: Sequence[Mapping[str, Any]]) -> tuple[list[Answer], Speed]:
+    """The answers of the product to the cues of one store, and how long it took."""
+    with tempfile.TemporaryDirectory() as home:
+        database = open_database(Path(home) / "memory.db", [OWNER], synchronous="NORMAL")
+        sources = SqliteSources(database)
+        await sources.add(source_at(folder, folder))
+        documents = Documents(Path(home) / "index.db", sources)
+        began = time.process_time()
+        await documents.refresh()
+        speed = Speed(
+            time.process_time() - began, sum(f.stat().st_size for f in folder.rglob("*.md"))
+        )
+        reader, answers = CueReader(), []
+        for cue in cues:
+            query = reader.query(_cue(cue), 10)
+            hits: Sequence[Hit] = ()
+            if query is not None:
+                query = replace(query, awaited=True, scope=replace(query.scope, project=None))
+                store = await documents.catalog.store()
+                assert store is not None
+                before = time.perf_counter()
+                hits = await documents.catalog.search(query, Deadline.after(30))
+                speed.query_ms.append((time.perf_counter() - before) * 1e3)
+            answers.append(_answer(cue, hits))
+        await documents.aclose()
+        await database.aclose()
+    return answers, speed
+
+
+def _cue(cue: Mapping[str, Any]) -> Cue:
+    if cue["door"] == "prompt":
+        return Cue(door="prompt", text=cue["prompt"], session="s")
+    return Cue(door="tool", tool=cue["tool"], args=cue["args"], session="s")
+
+
+def _answer(cue: Mapping[str, Any], hits: Sequence[Hit]) -> Answer:
+    kind = next(kind for kind, classes in KINDS.items() if cue["class"] in classes)
+    answer = Answer(cue, kind)
+    for hit in hits:
+        assert hit.memory.lines is not None
+        lines = (hit.memory.source, *hit.memory.lines)
+        answer.found.append((lines, hit.signals[SHARE]))
+    if hits:
+        answer.score, answer.signals = hits[0].score, hits[0].signals
+    return answer
+
+
+def fit(names: Sequence[str], examples: Sequence[tuple[Mapping[str, float], bool]]) -> list[float]:
+    """Logistic regression with a ridge on standardised signals, by Newton's method; the weights in
+    the order of `names`, the constant last."""
+    rows = [[signals[name] for name in names] for signals, _ in examples]
+    means = [statistics.fmean(column) for column in zip(*rows, strict=True)]
+    scales = [statistics.pstdev(column) + 1e-6 for column in zip(*rows, strict=True)]
+    x = [[(v - m) / s for v, m, s in zip(row, means, scales, strict=True)] + [1.0] for row in rows]
+    size = len(names) + 1
+    weights = [0.0] * size
+    for _ in range(30):
+        gradient = [-RIDGE * w for w in weights[:-1]] + [0.0]
+        hessian = [
+            [RIDGE * (i == j < size - 1) + 1e-9 * (i == j) for j in range(size)]
+            for i in range(size)
+        ]
+        for row, (_, right) in zip(x, examples, strict=True):
+            p = _sigmoid(sum(w * v for w, v in zip(weights, row, strict=True)))
+            for i in range(size):
+                gradient[i] += row[i] * (right - p)
+                for j in range(size):
+                    hessian[i][j] += p * (1 - p) * row[i] * row[j]
+        weights = [w + step for w, step in zip(weights, _solve(hessian, gradient), strict=True)]
+    raw = [w / s for w, s in zip(weights, scales, strict=False)]
+    return [*raw, weights[-1] - sum(w * m for w, m in zip(raw, means, strict=True))]
+
+
+def _sigmoid(value: float) -> float:
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, value))))
+
+
+def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """Gauss-Jordan elimination with pivots."""
+    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
+    for at in range(len(rows)):
+        pivot = max(range(at, len(rows)), key=lambda i: abs(rows[i][at]))
+        rows[at], rows[pivot] = rows[pivot], rows[at]
+        rows[at] = [value / rows[at][at] for value in rows[at]]
+        for i in range(len(rows)):
+            if i != at:
+                factor = rows[i][at]
+                rows[i] = [a - factor * b for a, b in zip(rows[i], rows[at], strict=True)]
+    return [row[-1] for row in rows]
+
+
+def left_out(answers: Sequence[Answer]) -> list[Answer]:
+    """The answers with their probabilities by judges that have not seen their store."""
+    made = []
+    for store in sorted({answer.store for answer in answers}):
+        others = [answer for answer in answers if answer.store != store]
+        fitted = {kind: (list(JUDGES[kind].weights), coefficients(kind, others)) for kind in KINDS}
+        made += [_judged(one, fitted) for one in answers if one.store == store]
+    return made
+
+
+def coefficients(kind: str, answers: Sequence[Answer]) -> list[float]:
+    """A judge fitted on the answers of its kind: is the answer among the first two?"""
+    examples = [
+        (one.signals, any(one.hits(lines) for lines, _ in one.found[:2]))
+        for one in answers
+        if one.kind == kind and one.signals
+    ]
+    return fit(list(JUDGES[kind].weights), examples)
+
+
+def _judged(answer: Answer, fitted: Mapping[str, tuple[list[str], list[float]]]) -> Answer:
+    if not answer.signals:
+        return answer
+    kind = "tools" if answer.cue["door"] == "tool" else "prompts"
+    names, weights = fitted["notes" if is_note(answer.found[0][0][0]) else kind]
+    line = sum(w * answer.signals[name] for w, name in zip(weights, names, strict=False))
+    return replace(answer, score=_sigmoid(line + weights[-1]))
+
+
+def plain(folder: Path, cues: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
+    """BM25 over pieces of 400 characters; its score is BM25's."""
+    db = sqlite3.connect(":memory:")
+    db.execute(
+        "CREATE VIRTUAL TABLE t USING fts5(path UNINDEXED, first UNINDEXED, last UNINDEXED, "
+        f"text, tokenize='{TOKENIZER}')"
+    )
+    for path in sorted(folder.rglob("*.md")):
+        name = path.relative_to(folder).as_posix()
+        if not any(part.startswith(".") for part in name.split("/")):
+            text = path.read_text(encoding="utf-8", errors="replace")
+            db.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", _pieces(name, text))
+    for cue in cues:
+        text = cue.get("prompt") or " ".join(v for v in cue["args"].values() if isinstance(v, str))
+        words = [f'"{word}"' for word in query_words(text)]
+        rows = db.execute(
+            "SELECT path, first, last, -bm25(t) AS score FROM t WHERE t MATCH ? "
+            "ORDER BY score DESC LIMIT 10",
+            (" OR ".join(words) or '""',),
+        ).fetchall()
+        kind = next(kind for kind, classes in KINDS.items() if cue["class"] in classes)
+        found = [((path, first, last), score / rows[0][3]) for path, first, last, score in rows]
+        yield Answer(cue, kind, found, rows[0][3] if rows else 0.0)
+
+
+def _pieces(name: str, text: str) -> Iterator[tuple[str, int, int, str]]:
+    piece: list[str] = []
+    first = 1
+    for number, line in enumerate(text.split("\n"), 1):
+        if piece and (line.startswith("#") or sum(map(len, piece)) + len(line) > PIECE_CHARS):
+            yield name, first, number - 1, "\n".join(piece)
+            piece, first = [], number
+        piece.append(line)
+    yield name, first, number, "\n".join(piece)
+
+
+def table(name: str, answers: Sequence[Answer]) -> Iterator[str]:
+    """A row a kind of cue: recall, and what is useful at one threshold for at most ten false
+    injections of a hundred silent cues."""
+    for kind in KINDS:
+        ours = [answer for answer in answers if answer.kind == kind]
+        positive = [one for one in ours if one.is_positive]
+        silent = sorted((one.score for one in ours if not one.is_positive), reverse=True)
+        threshold = silent[int(FALSE_INJECTIONS * len(silent))]
+        ranks = [one.rank() for one in positive]
+        recall = [100 * sum(0 < rank <= k for rank in ranks) / len(ranks) for k in (1, 5, 10)]
+        answered = [one for one in positive if one.score > threshold]
+        false = 100 * sum(score > threshold for score in silent) / len(silent)
+        useful = [100 * sum(one.is_useful(k) for one in answered) / len(positive) for k in (1, 2)]
+        yield (
+            f"| {kind}, {name} | {' | '.join(f'{value:.1f}' for value in recall)} | {false:.1f} | "
+            f"{100 * len(answered) / len(positive):.0f} | {useful[0]:.1f} | {useful[1]:.1f} |"
+        )
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("stores", type=Path)
+    parser.add_argument("cues", type=Path)
+    parser.add_argument("--out", type=Path, help="every answer, a JSON line each")
+    options = parser.parse_args()
+    cues: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in options.cues.read_text(encoding="utf-8").splitlines():
+        cue = json.loads(line)
+        cues[cue["store"]].append(cue)
+    answers: list[Answer] = []
+    peers: list[Answer] = []
+    speeds: list[Speed] = []
+    for store, asked in sorted(cues.items()):
+        found, speed = await ask_store((options.stores / store).resolve(), asked)
+        answers += found
+        speeds.append(speed)
+        peers += plain(options.stores / store, asked)
+    print("| | R@1 | R@5 | R@10 | false | answered | useful@1 | useful@2 |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, ours in (
+        ("sections", left_out(answers)), ("sections as shipped", answers), ("BM25", peers)
+    ):  # fmt: skip
+        print("\n".join(table(name, ours)))
+    for kind in KINDS:
+        names = [*JUDGES[kind].weights, "constant"]
+        values = coefficients(kind, answers)
+        print(kind, {n: round(v, 3) for n, v in zip(names, values, strict=True)})
+    report(speeds)
+    if options.out:
+        rows = (
+            {"id": one.cue["id"], "score": one.score, "rank": one.rank(), "found": one.found}
+            for one in answers
+        )
+        options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def report(speeds: Sequence[Speed]) -> None:
+    seconds, size = sum(one.seconds for one in speeds), sum(one.size for one in speeds)
+    times = sorted(ms for one in speeds for ms in one.query_ms)
+    print(
+        f"{size / 1e6:.1f} MB built in {seconds:.1f} s of CPU, {size / 1e6 / seconds:.2f} MB/s; "
+        f"query p50 {times[len(times) // 2]:.1f} ms, p95 {times[int(0.95 * len(times))]:.1f} ms"
+    )
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,221 @@
+"""Builds a replay of past sessions: an app on a scratch home with a simulated clock. The user's own
+home is only read."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from upwell.app.wiring import App, Settings, build
+from upwell.capture.entries import Call, CallResult, Entry, Message
+from upwell.capture.git import proposals_of
+from upwell.capture.inbox import Proposal
+from upwell.capture.transcript import proposals_of as proposals_in_session
+from upwell.config import load
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.home import Home
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory
+from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.memory.transfer import exported
+from upwell.replay.events import Event, Kind
+from upwell.replay.memories import Projects, With
+from upwell.replay.run import Replay, SimulatedClock
+from upwell.replay.timeline import Timeline
+
+COMMITS = 5_000
+"""The number of latest commits of a repository that are read."""
+COPY_TRIES = 5
+_LEFT_OUT = ("ltm", "llm", "memory", "server")
+"""Sections of the configuration that name other programs, which know what happened later."""
+_FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
+_MAX_SCRATCH = 100
+
+
+@asynccontextmanager
+async def replaying(
+    timeline: Timeline, choices: frozenset[With], repository: Path | None = None
+) -> AsyncIterator[tuple[Replay, Projects]]:
+    """A replay of these sessions with the kinds of memory in `choices`, in a scratch folder that is
+    removed at the end. With `repository` every session belongs to that one.
+
+    Raises:
+        UsageError: `repository` is not a repository.
+        ConfigError, StoreError: the user's home cannot be read.
+    """
+    config = load()
+    with _scratch() as scratch:
+        projects = Projects(scratch, config.environment, repository)
+        wants_notes = With.MEMORY in choices
+        notes = await _memories_of(config.home, scratch / "copy") if wants_notes else []
+        clock = SimulatedClock(timeline.begins)
+        settings = Settings(
+            home=_home_like(config.home, scratch / "home"),
+            environment=_environment_like(config.environment),
+            flags=_FLAGS,
+            clock=clock,
+            watches=False,
+        )
+        app = await build(settings)
+        try:
+            product = _AppProduct(app, config.environment)
+            yield Replay(product, clock, projects, choices, notes), projects
+        finally:
+            await app.aclose()
+
+
+@dataclass(frozen=True, slots=True)
+class _AppProduct:
+    """An app as the `Product` that a replay drives."""
+
+    app: App
+    environment: Mapping[str, str]
+
+    async def surface(self, cue: Cue) -> Surfacing | Skip:
+        return await self.app.surfacer.surface(cue)
+
+    async def compacting(self, session: str) -> None:
+        await self.app.surfacer.compacting(session)
+
+    async def turn_ended(
+        self, session: str, written: Sequence[tuple[float, str]], *, over: bool
+    ) -> None:
+        await self.app.learning.wrote(
+            session, lambda since: [entry for entry in written if entry[0] >= since], ended=over
+        )
+
+    async def remember(self, memories: Sequence[Memory]) -> None:
+        if memories:
+            await self.app.memory.add_many(memories)
+
+    async def read_documents(self, folder: str) -> None:
+        path = Path(folder)
+        try:
+            await self.app.imports.take(path, path, "markdown", lambda done, total: None)
+        except UsageError:
+            await self.app.documents.refresh(folder)
+
+    def commits(self, root: str) -> list[Memory]:
+        return _accepted(proposals_of(root, COMMITS, self.environment))
+
+    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
+        if root is None:
+            return []
+        last = events[-1]
+        proposals = proposals_in_session(
+            list(_entries(events)),
+            source=f"session:{last.session[:40]}",
+            project=root,
+            session=last.session,
+            at=last.t,
+        )
+        return _accepted(proposals)
+
+
+def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
+    """The memories of the proposals, as if the user accepted each."""
+    return [proposal.memory() for proposal in proposals]
+
+
+def _entries(events: Iterable[Event]) -> Iterator[Entry]:
+    """A session as capture reads it. Of a tool's answer that is only whether the call failed."""
+    for event in events:
+        if event.kind is Kind.PROMPT:
+            yield Message(at=event.t, role="user", text=event.text)
+        elif event.kind is Kind.SAY:
+            yield Message(at=event.t, role="assistant", text=event.text)
+        elif event.kind is Kind.TOOL:
+            call = str(event.i)
+            yield Call(at=event.t, id=call, tool=event.tool, args=event.args)
+            yield CallResult(at=event.t, id=call, failed=event.failed)
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A private folder that is removed at the end. Searches see its path, so its name is short and
+    has no meaning; ids of memories depend on it, so it is the same in every run."""
+    base = Path(tempfile.gettempdir()).resolve()
+    for number in range(_MAX_SCRATCH):
+        folder = base / f"uw-{os.getuid()}-{number}"
+        try:
+            folder.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return
+    raise StoreError(f"{base} holds {_MAX_SCRATCH} scratch folders", hint="remove those of replays")
+
+
+def _home_like(home: Home, folder: Path) -> Path:
+    """Make a home with the user's settings, except for `_LEFT_OUT`."""
+    made = Home(folder).prepare()
+    if home.lexicon_file.exists():
+        shutil.copyfile(home.lexicon_file, made.lexicon_file)
+    if home.config_file.exists():
+        try:
+            document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
+        except (TOMLKitError, UnicodeDecodeError) as error:
+            raise UsageError(f"{home.config_file} is not TOML: {error}") from error
+        for section in _LEFT_OUT:
+            document.pop(section, None)
+        made.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
+    return folder
+
+
+def _environment_like(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the settings of `_LEFT_OUT`."""
+    prefixes = tuple(f"UPWELL_{section.upper()}__" for section in _LEFT_OUT)
+    return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
+
+
+async def _memories_of(home: Home, copy: Path) -> list[Memory]:
+    """The user's memories and notes, read from a copy of the home's files."""
+    made = Home(copy).prepare()
+    for source, target in (
+        (home.memory_db, made.memory_db),
+        (home.notes_file, made.notes_file),
+        (home.origins_file, made.origins_file),
+    ):
+        _copy(source, target)
+    app = await build(Settings(home=copy, environment={}))
+    try:
+        memories = [memory async for memory in exported(app.memory)]
+        return [*memories, *(replace(note, lines=None) for note in app.notes.memories())]
+    finally:
+        await app.aclose()
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a file, a database with its write-ahead log, as of one point in time.
+
+    Raises:
+        StoreError: other processes write to it all the time.
+    """
+    if not source.exists():
+        return
+    log = source.with_name(f"{source.name}-wal")
+    for attempt in range(COPY_TRIES):
+        before = _stamps(source, log)
+        shutil.copyfile(source, target)
+        if log.exists():
+            shutil.copyfile(log, target.with_name(f"{target.name}-wal"))
+        if _stamps(source, log) == before:
+            return
+        time.sleep(0.1 * attempt)
+    raise StoreError(f"{source} changes all the time", hint="try again when no agent runs")
+
+
+def _stamps(*paths: Path) -> list[tuple[int, int] | None]:
+    return [
+        (path.stat().st_mtime_ns, path.stat().st_size) if path.exists() else None for path in paths
+    ]

@@ -1,0 +1,277 @@
+"""`upwell replay`: shows what upwell would have said in past sessions."""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, say, table
+from upwell.cli.progress import progress
+from upwell.cli.session import run
+from upwell.cli.times import seconds_of
+from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.replay.labels import Label, Sample, Saying
+    from upwell.replay.memories import With
+    from upwell.replay.report import Report
+    from upwell.replay.timeline import Timeline
+
+EVERYTHING = "memory,git,docs,learned"
+INTERRUPTED = 130
+ANSWERS = {"y": True, "n": False, "?": None}
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(replay)
+
+
+def replay(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Transcripts, or folders of them."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events."),
+    ] = None,
+    repo: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The repository of all these sessions.")
+    ] = None,
+    kinds: Annotated[
+        str, typer.Option("--with", metavar="KINDS", help="The kinds of memory to replay with.")
+    ] = EVERYTHING,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Only sessions since then: 30d, or 2026-01-31.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="With --label: the number of memories.")
+    ] = None,
+    label: Annotated[bool, typer.Option("--label", help="Ask whether they are useful.")] = False,
+    fit: Annotated[
+        bool, typer.Option("--fit", help="With --label: offer a surface.min_score that fits.")
+    ] = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show what upwell would have said in your past sessions. Without PATH it reads the sessions of
+    every agent on this machine. It changes nothing."""
+    if label != (sample is not None):
+        raise UsageError("--sample and --label go together", hint="--sample 30 --label")
+    if fit and not label:
+        raise UsageError("--fit goes with --label", hint="--sample 30 --label --fit")
+    if as_json and (label or events):
+        raise UsageError("--json does not go with --label or --events")
+    choices = _kinds(kinds)
+    timeline = _timeline(paths or [], host, repo, since)
+    if events:
+        _print_events(timeline)
+        return
+    _replayed(timeline, choices, repo, sample, fit=fit, as_json=as_json)
+
+
+def _kinds(names: str) -> "frozenset[With]":
+    from upwell.replay.memories import With
+
+    kinds = [kind.strip() for kind in names.split(",") if kind.strip()]
+    for kind in kinds:
+        if kind not in list(With):
+            raise UsageError(f"--with {kind!r:.40} is not known", hint=f"some of {EVERYTHING}")
+    return frozenset(map(With, kinds))
+
+
+def _timeline(
+    paths: list[Path], host: str | None, repo: Path | None, since: str | None
+) -> "Timeline":
+    from upwell.replay.timeline import Timeline, selecting
+    from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
+
+    format, begins = format_named(host) if host else None, _since(since)
+    if repo is not None and not repo.is_dir():
+        raise UsageError(f"--repo {repo} is not a folder")
+    if paths:
+        transcripts = transcripts_at(paths, format)
+    else:
+        transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
+    if not transcripts:
+        raise UsageError(
+            "no transcripts were found", hint="name a file or folder: upwell replay PATH"
+        )
+    folder = repo.resolve() if repo and not paths else None
+    timeline = Timeline(
+        transcripts, lambda line: note(f"upwell: {line}"), selecting(begins, folder)
+    )
+    if timeline.copies:
+        copies = counted(timeline.copies, "session is a copy", "sessions are copies")
+        note(f"upwell: {copies} of earlier ones, left out")
+    if not timeline.sessions:
+        raise UsageError(
+            f"no sessions to replay in {len(transcripts)} files",
+            hint="an earlier --since, or --host",
+        )
+    return timeline
+
+
+def _since(since: str | None) -> float:
+    """The time that `--since` names, a span before now or a date, in seconds since the epoch."""
+    if since is None:
+        return 0.0
+    from upwell.replay.transcripts.base import moment
+
+    if at := moment(since):
+        return at
+    try:
+        return time.time() - seconds_of(since)
+    except UsageError as error:
+        raise UsageError(
+            f"--since {since!r:.40} is not a time", hint="like 30d, 12h or 2026-01-31"
+        ) from error
+
+
+def _print_events(timeline: "Timeline") -> None:
+    from upwell.replay.events import line_of
+
+    for event in timeline:
+        say(line_of(event))
+
+
+def _replayed(
+    timeline: "Timeline",
+    kinds: "frozenset[With]",
+    repo: Path | None,
+    sample: int | None,
+    *,
+    fit: bool,
+    as_json: bool,
+) -> None:
+    from upwell.replay.labels import Sample
+
+    sampled = Sample(sample or 0)
+    reports: list[Report] = []
+    interrupted = False
+    with progress("replaying") as show:
+        try:
+            run(_run(timeline, kinds, repo, sampled, reports, show, as_json=as_json))
+        except KeyboardInterrupt:
+            interrupted = True
+    if interrupted:
+        note("upwell: interrupted; the figures cover the events so far")
+    for report in reports:
+        _show(report, as_json=as_json, brief=sample is not None)
+    if sample is not None and not interrupted:
+        _label(sampled, reports[0], fit=fit)
+    if interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+async def _run(
+    timeline: "Timeline",
+    kinds: "frozenset[With]",
+    repo: Path | None,
+    sampled: "Sample",
+    reports: "list[Report]",
+    show: Callable[[int, int], None],
+    *,
+    as_json: bool,
+) -> None:
+    from upwell.app.replaying import replaying
+    from upwell.replay.report import Report
+    from upwell.replay.run import described
+
+    total = timeline.events
+    async with replaying(timeline, kinds, repo) as (simulation, projects):
+        report = Report(projects)
+        reports.append(report)
+        async for decision in simulation.decisions(timeline):
+            report.add(decision)
+            sampled.offer(decision)
+            show(timeline.done, total)
+            if as_json:
+                say(json.dumps(described(decision, projects)))
+
+
+def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
+    from upwell.replay.report import COLUMNS
+
+    if as_json:
+        say(json.dumps({"summary": report.summary.described()}))
+        return
+    if not brief:
+        for line in report.sessions():
+            say(line)
+        say()
+    table(COLUMNS, report.rows(), "No events.")
+    if silent := report.silences():
+        say()
+        say(f"Silent: {silent}")
+
+
+def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
+    """Ask a person about each memory of the sample."""
+    from upwell.replay.labels import fitted, share_of
+
+    labels: list[Label] = []
+    sayings = sampled.sayings()
+    say()
+    say("Would this have helped the agent at that moment?  y yes · n no · ? cannot tell · q stop")
+    for number, saying in enumerate(sayings, start=1):
+        answer = _answer(saying, report, f"{number}/{len(sayings)}")
+        if answer is None:
+            break
+        labels.append(answer)
+    share = share_of(labels)
+    if not share.answers:
+        say("Nothing was labelled.")
+        return
+    say(
+        f"{share.useful} of {share.answers} useful: {share.useful / share.answers:.0%} "
+        f"(95 % interval {share.low:.0%} to {share.high:.0%})"
+    )
+    if fit:
+        _offer(fitted(labels), len(labels))
+
+
+def _answer(saying: "Saying", report: "Report", place: str) -> "Label | None":
+    """A person's answer, None to stop. The score would sway them and is not shown."""
+    from upwell.replay.labels import Label
+
+    say()
+    for line in report.saying(saying.decision, saying.hit):
+        say(line)
+    while True:
+        sys.stdout.write(f"{place} [y/n/?/q] ")
+        sys.stdout.flush()
+        typed = sys.stdin.readline()
+        answer = typed.strip().lower()
+        if not typed or answer == "q":
+            say()
+            return None
+        if answer in ANSWERS:
+            return Label(saying.hit.score, ANSWERS[answer])
+
+
+def _offer(fit: object, answers: int) -> None:
+    from upwell.replay.labels import LEAST_LABELS, Fit
+    from upwell.setup.settings import set_setting
+
+    if not isinstance(fit, Fit):
+        reason = "useful memories outnumber the others above none"
+        if answers < LEAST_LABELS:
+            reason = f"it takes {LEAST_LABELS} answers"
+        say(f"No threshold fits: {reason}.")
+        return
+    say(
+        f"surface.min_score = {fit.min_score} lets {fit.useful} useful and {fit.others} other "
+        "memories of the sample through."
+    )
+    sys.stdout.write("Write it to config.toml? [y/N] ")
+    sys.stdout.flush()
+    if sys.stdin.readline().strip().lower() == "y":
+        say(str(set_setting("surface", "min_score", fit.min_score)))

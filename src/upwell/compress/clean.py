@@ -1,0 +1,194 @@
+"""Remove noise that a program wrote for a terminal or a page: redrawn lines, overstruck letters,
+invisible characters, trailing blanks, embedded images.
+
+The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
+results have none.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from upwell.ground.types.compression import Kind, Omission, Passage
+
+_BREAKING = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+"""Thai, Lao, Burmese and Khmer use a zero-width space between words."""
+_INVISIBLE = re.compile(
+    rf"[\ufeff\u2060\x00\x07\x0e\x0f\x7f]|\x1b[()][AB012]|\x1b[=>78]"
+    rf"|(?<![{_BREAKING}])\u200b(?![{_BREAKING}])"
+)
+_MAY_BE_INVISIBLE = re.compile("[\ufeff\u2060\u200b\x00\x07\x0e\x0f\x7f\x1b]")
+
+
+def without_invisible(text: str) -> str:
+    """Remove invisible characters outside fences."""
+    if not _MAY_BE_INVISIBLE.search(text):
+        return text
+    return change_outside_fences(text, lambda part: _INVISIBLE.sub("", part))
+
+
+_DATA = re.compile(
+    r"(data:[\w.+/-]*+(?:;(?!base64,)[\w=.+-]++)*+;base64,)([A-Za-z0-9+/=]{200,}+)", re.I
+)
+
+
+def without_embedded_data(text: str) -> tuple[str, tuple[Omission, ...]]:
+    """Replace long base64 data outside fences by its size: `data:…;base64,[…9,120 chars]`."""
+    if ";base64," not in text:
+        return text, ()
+    sizes: list[int] = []
+
+    def shorten(match: re.Match[str]) -> str:
+        sizes.append(len(match[2]))
+        return f"{match[1]}[…{len(match[2]):,} chars]"
+
+    shorter = change_outside_fences(text, lambda part: _DATA.sub(shorten, part))
+    chars = sum(sizes)
+    left_out = Omission(what="characters of embedded data", count=chars, total=chars)
+    return shorter, (left_out,) if sizes else ()
+
+
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.M)
+
+
+def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
+    """Apply `change` to the text outside fences. An unclosed fence extends to the end."""
+    parts: list[str] = []
+    at = 0
+    while (opening := _FENCE.search(text, at)) is not None:
+        end = _end(text, opening)
+        parts += [change(text[at : opening.start()]), text[opening.start() : end]]
+        at = end
+    parts.append(change(text[at:]))
+    return "".join(parts)
+
+
+def _end(text: str, opening: re.Match[str]) -> int:
+    """Return the end of the fence: a line of the same sign that is at least as long."""
+    mark = opening[1]
+    for closing in _FENCE.finditer(text, opening.end()):
+        if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
+            return closing.end()
+    return len(text)
+
+
+_UNDERLINED = re.compile("_\x08(?=[^\x08\n])")
+_BOLD = re.compile("([^\x08\n])(?:\x08\\1)+")
+_SPINNING = re.compile("(?:[|/\\\\-]\x08)+")
+_PROGRESS = re.compile(
+    r"\d ?%|\d+/\d+|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
+    r"|[\u2800-\u28ff]|\x1b\[\d*[KG]"
+)
+"""A line that shows progress has a percentage, a count, a bar, a spinner or an erasure."""
+_CHANGING = re.compile(
+    r"\x1b\[[0-9;?]*[A-Za-z]|\b(?:\d[\d.,:]*|[kKMGT]?i?B(?:/s)?|it/s|s/it|eta|ETA)\b"
+    r"|\d[\d.,:]*(?:[kKMGT]i?B?|ms|[smh])?|[^\w\s]|_|\s"
+)
+_TRAILING = re.compile(r"(?<![ \t])[ \t]++(?=\r?\n|\Z)")
+_ENDS = (" \n", "\t\n", " \r\n", "\t\r\n")
+_GAP = re.compile(r"(?:\r?\n){4,}")
+
+
+def without_overstrikes(text: str) -> str:
+    """Remove backspaces: overstruck bold and underlined letters (manual pages), and spinners."""
+    if "\x08" not in text:
+        return text
+    return _BOLD.sub(r"\1", _UNDERLINED.sub("", _SPINNING.sub("", text)))
+
+
+def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
+    """Reduce each line that was redrawn after a carriage return to its last state.
+
+    The number of earlier states is shown. A line was redrawn if its words are the same and only
+    figures or a bar changed. A text that uses carriage returns as line ends is left alone.
+    """
+    if "\n" not in text or not re.search(r"\r[^\n]", text):
+        return text, ()
+    lines = text.split("\n")
+    redraws = total = 0
+    for place, line in enumerate(lines):
+        frames = line.rstrip("\r").split("\r")
+        if len(frames) < 2:
+            continue
+        retained, dropped = _last_frames(frames)
+        lines[place] = retained + line[len(line.rstrip("\r")) :]
+        redraws += dropped
+        total += len(frames)
+    left_out = Omission(what="states of lines that were redrawn", count=redraws, total=total)
+    return "\n".join(lines), (left_out,) if redraws else ()
+
+
+def without_extra_blanks(text: str) -> str:
+    """Remove blanks at line ends, and reduce gaps to one empty line."""
+    if any(end in text for end in _ENDS) or text[-1:] in (" ", "\t"):
+        text = _TRAILING.sub("", text)
+    if "\n\n\n\n" in text or "\r\n\r\n" in text:
+        text = _GAP.sub("\n\n", text)
+    return text
+
+
+def _last_frames(frames: list[str]) -> tuple[str, int]:
+    """Return the frames that a later state did not replace, and the number of replaced ones."""
+    retained: list[str] = []
+    dropped = run = 0
+    for frame, next_frame in zip(frames, [*frames[1:], None], strict=True):
+        if next_frame is not None and _same_line(frame, next_frame):
+            run += 1
+            continue
+        retained.append(f"{frame} […{run} redrawn]" if run else frame)
+        dropped, run = dropped + run, 0
+    return "\r".join(retained), dropped
+
+
+def _same_line(frame: str, next_frame: str) -> bool:
+    """Tell whether `next_frame` is a later state of the same line."""
+    if frame == next_frame:
+        return True
+    if not (_PROGRESS.search(frame) and _PROGRESS.search(next_frame)):
+        return False
+    return _CHANGING.sub("", frame) == _CHANGING.sub("", next_frame)
+
+
+Step = Callable[[str], tuple[str, tuple[Omission, ...]]]
+"""Removes one sort of noise. Returns the text and the omissions that a reader could miss."""
+
+
+def _silently(step: Callable[[str], str]) -> Step:
+    return lambda text: (step(text), ())
+
+
+_SCREEN: tuple[Step, ...] = (
+    _silently(without_overstrikes),
+    without_redraws,
+    _silently(without_invisible),
+)
+_LOGS: tuple[Step, ...] = (*_SCREEN, _silently(without_extra_blanks))
+_PAGES: tuple[Step, ...] = (without_embedded_data, _silently(without_invisible))
+
+STEPS: dict[Kind, tuple[Step, ...]] = {
+    Kind.TEXT: _SCREEN,
+    Kind.LOG: _LOGS,
+    Kind.TEST_OUTPUT: _LOGS,
+    Kind.STACK_TRACE: _LOGS,
+    Kind.MARKDOWN: _PAGES,
+    Kind.API_DOCS: _PAGES,
+    Kind.HTML: _PAGES,
+}
+"""The steps for each kind. Texts of other kinds are left alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaned:
+    """A `passage` without noise, and the omissions (`omitted`) that a reader could miss."""
+
+    passage: Passage
+    omitted: tuple[Omission, ...] = ()
+
+
+def clean(passage: Passage) -> Cleaned:
+    """Remove the noise of the passage's kind. Returns the same passage when there is none."""
+    text, omitted = passage.text, ()  # type: tuple[str, tuple[Omission, ...]]
+    for step in STEPS.get(passage.kind, ()):
+        text, left_out = step(text)
+        omitted = (*omitted, *left_out)
+    return Cleaned(passage if text == passage.text else replace(passage, text=text), omitted)

@@ -1,0 +1,178 @@
+"""Read a JSON passage into a tree; of a very large document, only the records that matter.
+
+A large document is scanned once without building nodes below its records (the items of the array
+that makes up most of it). Records that match the question and a sample of all others are then read
+in full; the rest are only counted. The number of records read does not depend on the budget, so the
+selection of a smaller budget stays a subset of that of a larger one.
+"""
+
+import re
+from bisect import bisect_right
+
+from upwell.compress.json.tree import ARRAY, CLOSE, ITEM, KEY, OBJECT, OPEN, SCALAR, Node, parse
+from upwell.compress.relevance import Question, ask, lowered, places, rarity
+from upwell.ground.types.compression import Kind, Passage
+
+LARGE_CHARS = 2_000_000
+_READ_CHARS = 800_000
+"""The size of the records that are read in full."""
+_FROM_EVERYWHERE = 0.5
+
+
+JSON_KINDS = frozenset(
+    {Kind.JSON_ARRAY, Kind.JSON_OBJECT, Kind.JSON_SCALAR, Kind.JSON_LINES, Kind.OPENAPI}
+)
+
+
+def read_json(passage: Passage) -> Node | None:
+    """Parse a passage. Returns None when its kind is not a JSON kind or the text is not JSON."""
+    if passage.kind == Kind.JSON_LINES:
+        return parse_lines(passage.text)
+    if passage.kind not in JSON_KINDS:
+        return None
+    if len(passage.text) > LARGE_CHARS:
+        thinned = thin(passage.text, ask(passage.query))
+        if thinned is not None:
+            return thinned
+    return parse(passage.text)
+
+
+def thin(text: str, question: Question) -> Node | None:
+    """Parse `text` with only the records that matter.
+
+    Returns None when the text is not JSON, or no array at the root or one level below makes up most
+    of it.
+    """
+    root = _outer(text, 1 if text.lstrip("\ufeff \t\r\n")[:1] == "[" else 2)
+    if root is None:
+        return None
+    arrays = [root] if root.kind == ARRAY else [n for n in root.items if n.kind == ARRAY]
+    array = max(arrays, key=lambda node: node.end - node.start, default=None)
+    if array is None or 2 * (array.end - array.start) < len(text):
+        return None
+    chosen = _chosen(array.items, text, question)
+    array.beyond = len(array.items) - len(chosen)
+    array.items = []
+    for record in chosen:
+        tree = parse(text[record.start : record.end])
+        if tree is None:
+            return None
+        shift(tree, record.start)
+        tree.parent = array
+        array.items.append(tree)
+    return _read_rest(root, array, text)
+
+
+def _outer(text: str, depth: int) -> Node | None:
+    """Parse `text` down to `depth` (0 is the root); containers at that depth get no children.
+
+    Brackets are checked here, the contents of containers when they are read.
+    """
+    root = current = Node(ARRAY, "", 0, len(text), None)
+    level = 0
+    at = 1 if text.startswith("\ufeff") else 0
+    for match in ITEM.finditer(text, at):
+        at = match.end()
+        token = match.lastindex
+        if token is None:
+            break
+        level -= token == CLOSE
+        if level <= depth:
+            if token == CLOSE:
+                kind = OBJECT if match[CLOSE] == "}" else ARRAY
+                if current.parent is None or current.kind != kind:
+                    return None
+                current.end = match.end(CLOSE)
+                current = current.parent
+            else:
+                node = _value(current, match, token)
+                current = node if token == OPEN else current
+        level += token == OPEN
+    if current is not root or len(root.items) != 1 or at != len(text):
+        return None
+    root.items[0].parent = None
+    return root.items[0]
+
+
+def _value(parent: Node, match: re.Match[str], token: int) -> Node:
+    start, end = match.span(token)
+    kind = SCALAR
+    if token == OPEN:
+        kind = OBJECT if match[OPEN] == "{" else ARRAY
+    node = Node(kind, match[KEY] or "", start, end, parent)
+    parent.items.append(node)
+    return node
+
+
+def _read_rest(root: Node, array: Node, text: str) -> Node | None:
+    """Read the siblings of the array of records in full."""
+    if root is array:
+        return root
+    for place, node in enumerate(root.items):
+        if node is array or (node.kind not in (OBJECT, ARRAY)):
+            continue
+        tree = parse(text[node.start : node.end])
+        if tree is None:
+            return None
+        shift(tree, node.start)
+        tree.parent, tree.key = root, node.key
+        root.items[place] = tree
+    return root
+
+
+def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
+    """Choose the records to read, in their order."""
+    starts = [record.start for record in records]
+    scores: dict[int, float] = {}
+    lowercase = lowered(text) if question else ""
+    for term in question.terms:
+        matches = {bisect_right(starts, at) - 1 for at in places(term, lowercase, text)}
+        weight = term.weight * rarity(len(records), len(matches))
+        for record in matches:
+            scores[record] = scores.get(record, 0.0) + weight
+    chosen: set[int] = set()
+    matching = sorted(scores, key=lambda record: (-scores[record], record))
+    _choose(chosen, matching, records, _READ_CHARS * (1.0 - _FROM_EVERYWHERE))
+    mean = max(1.0, sum(record.end - record.start for record in records) / max(1, len(records)))
+    step = max(1, int(len(records) * mean / (_READ_CHARS * _FROM_EVERYWHERE)))
+    _choose(chosen, range(0, len(records), step), records, float(_READ_CHARS))
+    return [records[record] for record in sorted(chosen)]
+
+
+def _choose(
+    chosen: set[int], order: "list[int] | range", records: list[Node], chars: float
+) -> None:
+    spent = sum(records[record].end - records[record].start for record in chosen)
+    for record in order:
+        if record < 0 or record in chosen:
+            continue
+        spent += records[record].end - records[record].start
+        if spent > chars and chosen:
+            return
+        chosen.add(record)
+
+
+def shift(node: Node, by: int) -> None:
+    """Shift the offsets of a tree that was read from a part of a text."""
+    stack = [node]
+    while stack:
+        current = stack.pop()
+        current.start += by
+        current.end += by
+        stack.extend(current.items)
+
+
+def parse_lines(text: str) -> Node | None:
+    """Parse JSON Lines as one array, without blank lines. Returns None if a line is not JSON."""
+    root = Node(ARRAY, "", 0, len(text), None)
+    at = 0
+    for line in text.split("\n"):
+        if line.strip():
+            node = parse(line)
+            if node is None:
+                return None
+            shift(node, at)
+            node.parent = root
+            root.items.append(node)
+        at += len(line) + 1
+    return root if root.items else None

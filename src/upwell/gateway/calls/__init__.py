@@ -1,0 +1,1 @@
+"""A proxied tool call: sent, fitted to the budget, answered."""

@@ -1,0 +1,178 @@
+"""A cache of answers, only for tools that the user named and that declare themselves read-only.
+
+The key of an answer covers everything that the answer depends on: the server and its configuration,
+the tool's declaration, the arguments, the rest of the request, and the principal. Never cached:
+errors, questions to the client, tasks, repaired bytes, and anything that contains a secret. Equal
+calls that run at once are made once.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from upwell.gateway.clients import Client
+from upwell.gateway.eras import bare, meta_of
+from upwell.gateway.options import CacheOptions, ServerOptions
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.errors import StoreError
+from upwell.ground.names import first_match
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.wire.rawjson import NotJson, RawObject
+
+KIND = Kind.RESPONSE
+READ_SECONDS = 0.2
+"""A disk that takes longer is not waited for: the server is asked instead."""
+MAX_RESULT_BYTES = 1_000_000
+_CACHEABLE_PARAMS = frozenset({"name", "arguments", "_meta"})
+_PER_CALL_META = ("progressToken", "traceparent", "tracestate", "baggage")
+Send = Callable[[], Awaitable[Reply]]
+
+
+@dataclass(slots=True)
+class _Flight:
+    """A call in flight, and the number of callers that wait for it."""
+
+    task: "asyncio.Task[Reply]"
+    waiting: int = 0
+
+
+class Cache:
+    """Answers in a TTL store. `has_secret` searches a text; `secret` keys the HMAC of the keys."""
+
+    def __init__(
+        self,
+        ttl_store: TtlStore,
+        secret: bytes,
+        options: CacheOptions,
+        has_secret: Callable[[str], bool],
+    ) -> None:
+        self._ttl_store = ttl_store
+        self._secret = secret
+        self._options = options
+        self._has_secret = has_secret
+        self._flights: dict[str, _Flight] = {}
+        self._writes = BackgroundTasks("response cache")
+
+    async def through(
+        self, call: ToolCall, server: ServerOptions, client: Client, send: Send
+    ) -> Reply:
+        """The cached answer, or the answer that `send` gets from the server."""
+        key = self._key(call, server, client)
+        if not key:
+            return await send()
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                cached = (await self._ttl_store.get(KIND, [key])).get(key)
+            if cached:
+                return Reply(result=cached.value)
+        except (StoreError, TimeoutError) as error:
+            LOG.warning("cached answers cannot be read: %s", error)
+        flight = self._flights.get(key) or self._start(key, send)
+        flight.waiting += 1
+        try:
+            return await asyncio.shield(flight.task)
+        finally:
+            flight.waiting -= 1
+            if not flight.waiting and not flight.task.done():
+                flight.task.cancel()
+
+    async def aclose(self) -> None:
+        """Finish writing."""
+        await self._writes.drain()
+
+    def _start(self, key: str, send: Send) -> _Flight:
+        flight = self._flights[key] = _Flight(asyncio.create_task(self._fetch(key, send)))
+
+        def landed(task: "asyncio.Task[Reply]") -> None:
+            self._flights.pop(key, None)
+            # Every caller sees the exception, unless all of them left in the same moment.
+            if not task.cancelled():
+                task.exception()
+
+        flight.task.add_done_callback(landed)
+        return flight
+
+    async def _fetch(self, key: str, send: Send) -> Reply:
+        reply = await send()
+        if _is_cacheable(reply):
+            self._writes.start(self._write(key, reply.result))
+        return reply
+
+    async def _write(self, key: str, result: bytes) -> None:
+        text = result.decode(errors="replace")
+        if await asyncio.to_thread(self._has_secret, text):
+            return
+        try:
+            ttl_seconds = self._options.ttl_seconds
+            await self._ttl_store.put(KIND, {key: result}, ttl_seconds=ttl_seconds)
+        except StoreError as error:
+            LOG.warning("an answer cannot be cached: %s", error)
+
+    def _key(self, call: ToolCall, server: ServerOptions, client: Client) -> str:
+        """The key of the call's answer; "" for a call that must not be cached."""
+        name = f"{call.server}__{call.tool}"
+        read_only = call.annotations.get("readOnlyHint") is True
+        if not read_only or not first_match(name, self._options.tools):
+            return ""
+        params = RawObject.parse(call.params)
+        if any(json.loads(key) not in _CACHEABLE_PARAMS for key, _ in params.members):
+            return ""
+        parts = [
+            json.dumps(_reprs(asdict(server)), sort_keys=True),
+            call.tool,
+            call.declared,
+            _canonical(params.get("arguments") or b"{}"),
+            _canonical(_lasting_meta(params).encode()),
+            client.principal.name,
+            client.capabilities.decode(errors="replace"),
+        ]
+        return hmac.new(self._secret, json.dumps(parts).encode(), hashlib.sha256).hexdigest()
+
+
+def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
+    return {name: repr(part) for name, part in value.items()}
+
+
+def _lasting_meta(params: RawObject) -> RawObject:
+    """The `_meta` without the keys of this one call and of its client. The answer may depend on the
+    rest."""
+    return meta_of(bare(params)).without(*_PER_CALL_META)
+
+
+def _canonical(arguments: bytes) -> str:
+    """One text for equal arguments. Order and whitespace are ignored; the notation of a number and
+    a repeated key are not."""
+    try:
+        value = json.loads(
+            arguments, parse_int=_lexeme, parse_float=_lexeme, object_pairs_hook=_members
+        )
+        return json.dumps(value)
+    except (ValueError, RecursionError):
+        return arguments.decode(errors="replace")
+
+
+def _lexeme(number: str) -> dict[str, str]:
+    return {"number": number}
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The members of an object sorted by key; equal keys stay in their order."""
+    return {"object": sorted(pairs, key=lambda pair: pair[0])}
+
+
+def _is_cacheable(reply: Reply) -> bool:
+    if reply.error or reply.repaired or len(reply.result) > MAX_RESULT_BYTES:
+        return False
+    try:
+        result = RawObject.parse(reply.result)
+        kind = result.value("resultType", "complete")
+        failed = result.value("isError", False)
+    except NotJson:
+        return False
+    return kind == "complete" and not failed and "task" not in result

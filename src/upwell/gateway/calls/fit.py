@@ -1,0 +1,356 @@
+"""Fits a result to the agent's budget: chooses the blocks to shorten, and describes the omissions.
+
+A result within its budget passes as the same bytes. Otherwise the text blocks share the budget,
+small ones first. The original of a shortened text is kept under a key, and one notice block at the
+end counts the omissions and tells how to read them. Blocks of other types keep their places.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from upwell.compress.base import NO_TOOLS, Options, Tools
+from upwell.compress.originals import Originals, StoredOriginal
+from upwell.gateway.calls.results import content_of, text_block, with_content
+from upwell.ground.errors import StoreError
+from upwell.ground.text.tokens import count
+from upwell.ground.trace import LOG
+from upwell.ground.types.compression import Budget, Compressed, Passage
+from upwell.ground.types.rpc import ToolCall
+from upwell.surface.query import query_text
+from upwell.wire.rawjson import NotJson, RawObject, dumps
+
+DEFAULT_RESULT_TOKENS = 4000
+NOTICE_TOKENS = 120
+CONTENTS_TOKENS = 600
+SHORT_BYTES = 4096
+TAIL_CHARS = 200
+"""The end of a shortened text, where a strategy may state the omissions itself."""
+READ_MORE = "upwell__read_more"
+_MIN_SHARE = 64
+
+Reading = Callable[[str], str]
+"""Describes, for a key, how the agent can read the original."""
+
+
+def by_tool(key: str) -> str:
+    """Reading with our own tool, under the name that agents behind the gateway see."""
+    return f'{READ_MORE} with key="{key}"'
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """A text block: its place among the blocks, the raw block, its text and the text's tokens."""
+
+    place: int
+    block: RawObject
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortened:
+    """A shortened text; `private` is the reason why its original stays off the disk, or ""."""
+
+    compressed: Compressed
+    private: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The effect of fitting a result: the keys of the originals that lost content, and the tokens
+    of all texts before and after."""
+
+    keys: tuple[str, ...]
+    tokens_before: int
+    tokens_after: int
+
+
+OnShortened = Callable[[ToolCall, Cut], None]
+
+
+def ignore_cut(call: ToolCall, cut: Cut) -> None:
+    return None
+
+
+class Fitter:
+    """Shortens results and texts, and keeps their originals.
+
+    `options` gives the options of a tool, `result_tokens` is the default budget, `ratios` are the
+    learned factors by `server__tool`. `shortened` is called for every shortened result.
+    """
+
+    def __init__(
+        self,
+        originals: Originals,
+        options: Callable[[str, str], Options],
+        *,
+        tools: Tools = NO_TOOLS,
+        result_tokens: int = DEFAULT_RESULT_TOKENS,
+        ratios: Mapping[str, float] | None = None,
+        shortened: OnShortened = ignore_cut,
+    ) -> None:
+        self._originals = originals
+        self._options = options
+        self._tools = tools
+        self.result_tokens = result_tokens
+        self._ratios = {} if ratios is None else ratios
+        self._shortened = shortened
+
+    def budget_of(self, options: Options, ratio: float = 1.0) -> Budget:
+        """The budget of a response, multiplied by the learned ratio."""
+        tokens = options.max_result_tokens
+        if tokens is None and options.max_result_chars is None:
+            tokens = self.result_tokens
+        return Budget(
+            max_tokens=_scaled(tokens, ratio),
+            max_chars=_scaled(options.max_result_chars, ratio),
+            floor=options.min_result_retention,
+        )
+
+    async def compress(
+        self,
+        text: str,
+        budget: Budget,
+        options: Options,
+        *,
+        query: str = "",
+        name: str = "",
+    ) -> Compressed:
+        """Fit one text. Its original is kept under the `.key` of the result."""
+        original = await self._keep(self._originals, text, name)
+        return await self._compressed(text, budget, options, query, original)
+
+    async def _keep(self, originals: Originals, text: str, name: str) -> StoredOriginal:
+        """Keep an original. One that cannot be kept gets no key, so that the retention floor leaves
+        more of the text."""
+        try:
+            return await originals.keep(text, "" if originals.is_secret(name) else name)
+        except StoreError as error:
+            LOG.warning("an original cannot be kept: %s", error)
+            return StoredOriginal("", len(text), 0, name)
+
+    async def _compressed(
+        self, text: str, budget: Budget, options: Options, query: str, original: StoredOriginal
+    ) -> Compressed:
+        from upwell.compress.compressor import Compressor
+
+        passage = Passage(text=text, query=query, name=original.name, key=original.key)
+        compressor = Compressor(options, self._tools)
+        return await asyncio.to_thread(compressor.compress, passage, budget, options.strategy)
+
+    async def brief(self, call: ToolCall, result: bytes) -> bytes:
+        """`result` within the budget of its tool at little cost, however malformed it is: the
+        beginning of each text, and how to read on."""
+        return (await self.fit(call, RawObject.parse(result), strategy="progressive")).encode()
+
+    async def fit(
+        self,
+        call: ToolCall,
+        result: RawObject,
+        ratio: float | None = None,
+        *,
+        strategy: str = "",
+    ) -> RawObject:
+        """`result` within the budget of its tool. `ratio` overrides the learned ratio, `strategy`
+        the configured strategy unless that is `none`."""
+        options = self._options(call.server, call.tool)
+        blocks = content_of(result)
+        if not blocks or options.strategy == "none":
+            return result
+        learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
+        budget = self.budget_of(options, learned if ratio is None else ratio)
+        size = sum(map(len, blocks))
+        if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
+            return result
+        texts = await asyncio.to_thread(_texts, blocks)
+        if _within(texts, budget):
+            return result
+        options = replace(options, strategy=strategy or options.strategy)
+        fitted = await self._shorten(call, texts, budget, options)
+        if any(fitted):
+            self._shortened(call, _cut(texts, fitted))
+        return _rebuilt(result, blocks, texts, fitted)
+
+    async def fit_texts(
+        self, call: ToolCall, texts: Sequence[str], reading: Reading, hard_tokens: int | None = None
+    ) -> list[str | None]:
+        """The texts of a reply that is not an MCP result, within the budget of its tool and at most
+        `hard_tokens` together; None for each unchanged text.
+
+        The notice is appended to the last shortened text. All texts stay unchanged when shortening
+        saves nothing, or when an original could not be read later because it cannot be kept or
+        would live in this process only.
+        """
+        options = self._options(call.server, call.tool)
+        if options.strategy == "none":
+            return [None] * len(texts)
+        budget = self.budget_of(options)
+        limits = [limit for limit in (budget.max_tokens, hard_tokens) if limit is not None]
+        budget = replace(budget, max_tokens=min(limits, default=None))
+        counted_texts = await asyncio.to_thread(_counted, texts)
+        if _within(counted_texts, budget):
+            return [None] * len(texts)
+        fitted = await self._shorten(call, counted_texts, budget, options)
+        replacements = _with_notice(counted_texts, fitted, reading)
+        if replacements is None or not any(fitted):
+            return [None] * len(texts)
+        self._shortened(call, _cut(counted_texts, fitted))
+        return replacements
+
+    async def _shorten(
+        self, call: ToolCall, texts: Sequence[_Text], budget: Budget, options: Options
+    ) -> list[_Shortened | None]:
+        """Each text fitted to its share of the budget; None for each unchanged text."""
+        shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
+        char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
+        fitted: list[_Shortened | None] = []
+        name, originals = _name_of(call), self._originals.of(call.principal)
+        for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
+            if (tokens is None or text.tokens <= tokens) and (
+                chars is None or len(text.text) <= chars
+            ):
+                fitted.append(None)
+                continue
+            share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
+            original = await self._keep(originals, text.text, name)
+            compressed = await self._compressed(
+                text.text, share, options, _query_of(call), original
+            )
+            changed = compressed.text != text.text
+            fitted.append(_Shortened(compressed, original.private) if changed else None)
+        return fitted
+
+
+def _counted(texts: Sequence[str]) -> list[_Text]:
+    return [_Text(place, RawObject(), text, count(text)) for place, text in enumerate(texts)]
+
+
+def _with_notice(
+    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], reading: Reading
+) -> list[str | None] | None:
+    """The shortened texts, with the notices at the end of the last one; None when an original
+    could not be read later, or when nothing is saved."""
+    replacements = [short.compressed.text if short else None for short in fitted]
+    notices: list[str] = []
+    for text, short in zip(texts, fitted, strict=True):
+        if short is None:
+            continue
+        if short.private or not short.compressed.key:
+            return None
+        notices.append(notice(text.tokens, short.compressed, reading=reading))
+    if notices:
+        last = max(place for place, short in enumerate(fitted) if short)
+        replacements[last] = "\n".join((replacements[last] or "", "", *notices))
+    pairs = zip(replacements, texts, strict=True)
+    added_chars = sum(len(new) - len(old.text) for new, old in pairs if new)
+    return replacements if added_chars < 0 else None
+
+
+def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
+    compressed = [short.compressed for short in fitted if short is not None]
+    keys = tuple(part.key for part in compressed if not part.lossless)
+    tokens_after = sum(
+        short.compressed.tokens if short else text.tokens
+        for text, short in zip(texts, fitted, strict=True)
+    )
+    return Cut(keys, sum(text.tokens for text in texts), tokens_after)
+
+
+def _scaled(limit: int | None, ratio: float) -> int | None:
+    return None if limit is None else max(1, round(limit * ratio))
+
+
+def _texts(blocks: Sequence[bytes]) -> list[_Text]:
+    found: list[_Text] = []
+    for place, raw in enumerate(blocks):
+        try:
+            block = RawObject.parse(raw)
+            text = block.value("text") if block.value("type") == "text" else None
+        except NotJson:
+            continue
+        if isinstance(text, str):
+            found.append(_Text(place, block, text, count(text)))
+    return found
+
+
+def _within(texts: Sequence[_Text], budget: Budget) -> bool:
+    tokens = sum(text.tokens for text in texts)
+    chars = sum(len(text.text) for text in texts)
+    fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
+    return fits_tokens and (budget.max_chars is None or chars <= budget.max_chars)
+
+
+def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
+    """Each text's share of `limit`: small texts get their size, the others equal parts."""
+    if limit is None:
+        return [None] * len(sizes)
+    remaining, shares = max(_MIN_SHARE, limit - reserve), [0] * len(sizes)
+    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
+    for position, place in enumerate(order):
+        fair = remaining // (len(order) - position)
+        shares[place] = min(sizes[place], fair)
+        remaining -= shares[place]
+    return list(shares)
+
+
+def _rebuilt(
+    result: RawObject,
+    blocks: list[bytes],
+    texts: Sequence[_Text],
+    fitted: Sequence[_Shortened | None],
+) -> RawObject:
+    notices: list[str] = []
+    contents: list[bytes] = []
+    for text, shortened in zip(texts, fitted, strict=True):
+        if shortened is None:
+            continue
+        compressed = shortened.compressed
+        blocks[text.place] = text.block.replaced("text", dumps(compressed.text)).encode()
+        if compressed.strategy == "progressive":
+            contents.append(text_block(_contents(text.text, compressed)))
+        if not compressed.lossless or compressed.key:
+            notices.append(notice(text.tokens, compressed, private=shortened.private))
+    if not any(fitted):
+        return result
+    if notices:
+        blocks = [*blocks, *contents, text_block("\n".join(notices))]
+    return with_content(result, blocks).without("structuredContent")
+
+
+def _contents(text: str, compressed: Compressed) -> str:
+    """The table of contents beside a first chunk, as a block of its own."""
+    from upwell.compress.base import RemainingBudget
+    from upwell.compress.selective import table
+
+    return table(Passage(text=text, key=compressed.key), RemainingBudget(tokens=CONTENTS_TOKENS))
+
+
+def notice(
+    tokens_before: int, after: Compressed, *, private: str = "", reading: Reading = by_tool
+) -> str:
+    """One line: the size before and after, the omissions unless the text ends with them, and how to
+    read the original."""
+    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted[:3]]
+    omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
+    line = f"[upwell] Shortened from {tokens_before:,} to {after.tokens:,} tokens"
+    line += f" ({after.strategy})."
+    if omissions:
+        line += f" Left out: {omissions}."
+    if after.key:
+        line += f" The original, {after.before:,} characters: {reading(after.key)}."
+    if private:
+        line += f" {private} and the original is kept in memory only, while this session runs."
+    return line
+
+
+def _query_of(call: ToolCall) -> str:
+    """The agent's `_context_query`, or else a query made from the arguments."""
+    return call.query or query_text(f"{call.server}__{call.tool}", call.args, {})
+
+
+def _name_of(call: ToolCall) -> str:
+    for key in ("path", "file_path", "file", "filepath", "filename", "uri", "url"):
+        if isinstance(value := call.args.get(key), str):
+            return value
+    return ""

@@ -1,0 +1,259 @@
+"""A proxied call, from the agent's request to its reply. Read `Pipeline.call` first."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from upwell.gateway.calls.cache import Cache
+from upwell.gateway.calls.results import content_of, failure, text_block, with_content, with_meta
+from upwell.gateway.calls.worker_pool import HEAVY_BYTES
+from upwell.gateway.clients import Client
+from upwell.gateway.eras import wants_input
+from upwell.gateway.upstreams.supervisor import Upstream
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
+from upwell.ground.trace import LOG, span
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.surface.options import SurfaceOptions
+from upwell.surface.pipeline import Surfacer
+from upwell.surface.render import place, worded
+from upwell.wire.rawjson import NotJson, RawObject
+
+Outcome = Surfacing | Skip
+
+
+class Sessions(Protocol):
+    """Finds the agent session that a client's session is part of. `known` never waits; `session`
+    may look it up."""
+
+    def known(self, own: str) -> str: ...
+
+    async def session(self, own: str) -> str: ...
+
+
+class OwnSessions:
+    """Every client's session stands for itself."""
+
+    def known(self, own: str) -> str:
+        return own
+
+    async def session(self, own: str) -> str:
+        return own
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """Shortens results to the budget of their tool: `here` in this process, `in_worker` for large
+    results, which would block the event loop."""
+
+    here: Callable[[ToolCall, RawObject], Awaitable[RawObject]]
+    in_worker: Callable[[ToolCall, bytes], Awaitable[bytes]]
+
+    async def fit(self, call: ToolCall, reply: Reply) -> RawObject:
+        """The fitted result. A fault in fitting never costs the result: the call has been made.
+
+        Raises:
+            NotJson: the result is malformed.
+        """
+        try:
+            fitted = await self._fit(call, reply.result)
+        except NotJson:
+            raise
+        except Exception:
+            LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
+            fitted = RawObject.parse(reply.result)
+        if not reply.repaired:
+            return fitted
+        notice = (
+            f"[upwell] upstream {call.server!r} sent {reply.repaired} bytes that are not UTF-8; "
+            "each reads U+FFFD here."
+        )
+        return with_content(fitted, [*(content_of(fitted) or []), text_block(notice)])
+
+    async def _fit(self, call: ToolCall, result: bytes) -> RawObject:
+        if len(result) >= HEAVY_BYTES:
+            try:
+                return RawObject.parse(await self.in_worker(call, result))
+            except CompressionError as error:
+                LOG.warning("%s; fitting it in this process", error)
+        return await self.here(call, RawObject.parse(result))
+
+
+class Race:
+    """A search for memories that runs beside a call, until `deadline` on the monotonic clock.
+    The caller sets `is_delivered` once the outcome is in the reply."""
+
+    def __init__(
+        self, search: "asyncio.Task[tuple[Outcome, Cue]]", deadline: float, clock: Clock
+    ) -> None:
+        self.search = search
+        self.is_late = False
+        self.is_delivered = False
+        self._deadline = deadline
+        self._clock = clock
+
+    async def outcome(self) -> Outcome | None:
+        """The outcome of the search if it is ready in time. A late search runs on to its own
+        deadline."""
+        remaining = max(0.0, self._deadline - self._clock.monotonic())
+        done, _ = await asyncio.wait({self.search}, timeout=remaining)
+        self.is_late = not done
+        if not done or self.search.cancelled() or self.search.exception():
+            return None
+        return self.search.result()[0]
+
+
+class CallSurfacing:
+    """Looks for memories about each call, beside the call. A surfacing that reaches no agent is
+    taken back, so that the next call may deliver it.
+
+    `options` gives the options of a tool; `progressive` tells whether a tool's results come chunk
+    by chunk.
+    """
+
+    def __init__(
+        self,
+        surfacer: Surfacer,
+        options: Callable[[str, str], SurfaceOptions],
+        *,
+        cwd: str | None = None,
+        sessions: Sessions | None = None,
+        progressive: Callable[[str, str], bool] = lambda server, tool: False,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._surfacer = surfacer
+        self._options = options
+        self._cwd = cwd
+        self._sessions = sessions or OwnSessions()
+        self._progressive = progressive
+        self._clock = clock
+        self._searches = BackgroundTasks("surfacing")
+        self.returns = BackgroundTasks("taking a surfacing back")
+
+    def session_of(self, client: Client) -> str:
+        """The client's session, as far as it is known without a lookup."""
+        return self._sessions.known(client.session)
+
+    @asynccontextmanager
+    async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
+        """A search beside a call; it has `race_ms` from now on. On leaving, an outcome that was not
+        delivered is taken back."""
+        race_seconds = self._options(call.server, call.tool).race_ms / 1000
+        search = self._searches.start(self._search(call, client))
+        race = Race(search, self._clock.monotonic() + race_seconds, self._clock)
+        try:
+            yield race
+        finally:
+            if not race.is_delivered:
+                self.returns.start(self._take_back(search, late=race.is_late))
+
+    def injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> RawObject:
+        """The result with a block of memories, placed as the tool's options say."""
+        blocks = content_of(result)
+        if not isinstance(outcome, Surfacing) or blocks is None:
+            return result
+        mode = self._options(call.server, call.tool).injection_mode
+        block = text_block(worded(outcome.text, mode))
+        placed = with_content(result, place(blocks, block, mode))
+        return with_meta(placed, "surfacing_id", outcome.id)
+
+    async def aclose(self) -> None:
+        """Stop searching, and finish taking back what was found but not delivered."""
+        await self._searches.aclose()
+        await self.returns.drain()
+
+    async def _search(self, call: ToolCall, client: Client) -> tuple[Outcome, Cue]:
+        cue = Cue(
+            door=Door.TOOL,
+            tool=f"{call.server}__{call.tool}",
+            args=call.args,
+            session=await self._sessions.session(client.session),
+            cwd=self._cwd,
+            annotations=call.annotations,
+            progressive=self._progressive(call.server, call.tool),
+            trace_id=call.trace_id,
+            principal=client.principal,
+        )
+        return await self._surfacer.surface(cue), cue
+
+    async def _take_back(self, search: "asyncio.Task[tuple[Outcome, Cue]]", *, late: bool) -> None:
+        await asyncio.wait({search})
+        if search.cancelled() or search.exception():
+            return
+        outcome, cue = search.result()
+        if isinstance(outcome, Surfacing):
+            await self._surfacer.take_back(outcome, cue, late=late)
+
+
+class Pipeline:
+    """Everything that happens to a call between the client and the upstream."""
+
+    def __init__(
+        self,
+        fitting: Fitting,
+        surfacing: CallSurfacing,
+        *,
+        paused: Callable[[str], bool],
+        cache: Cache | None = None,
+    ) -> None:
+        self._fitting = fitting
+        self._surfacing = surfacing
+        self._paused = paused
+        self._cache = cache
+
+    async def call(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+        """Send the call to the upstream, fit the result, and put memories beside it. The search for
+        memories is raced: it starts with the call, and the reply waits for it until `race_ms`."""
+        if self._paused(self._surfacing.session_of(client)):
+            return await self._send(call, upstream, client)
+        with span("upwell.call", server=call.server, tool=call.tool, trace_id=call.trace_id):
+            async with self._surfacing.race(call, client) as race:
+                reply = await self._send(call, upstream, client)
+                if reply.error or wants_input(reply.result):
+                    return reply
+                try:
+                    fitted = await self._fitting.fit(call, reply)
+                except NotJson as error:
+                    return failure(_malformed(call, error))
+                result = self._surfacing.injected(fitted, await race.outcome(), call)
+                race.is_delivered = result is not fitted
+                return Reply(result=result.encode())
+
+    async def aclose(self) -> None:
+        """End the searches that still run."""
+        await self._surfacing.aclose()
+
+    async def _send(self, call: ToolCall, upstream: Upstream, client: Client) -> Reply:
+        """The upstream's reply, or one from the cache. An error becomes a result that the model can
+        read."""
+        params = RawObject.parse(call.params)
+
+        async def send() -> Reply:
+            return await upstream.call("tools/call", params, client, idempotent=_idempotent(call))
+
+        try:
+            if self._cache is None:
+                return await send()
+            return await self._cache.through(call, upstream.server, client, send)
+        except UpstreamError as error:
+            LOG.warning("%s", error)
+            return failure(error)
+
+
+def _idempotent(call: ToolCall) -> bool:
+    """Does the server declare that repeating the call is harmless?"""
+    hints = call.annotations
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def _malformed(call: ToolCall, error: NotJson) -> UpstreamProtocolError:
+    return UpstreamProtocolError(
+        f"upstream {call.server!r} sent a result that is not JSON: {error}",
+        server=call.server,
+        hint="the call may have had its effects; report it to the server's authors",
+    )

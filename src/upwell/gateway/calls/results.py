@@ -1,0 +1,39 @@
+"""The content blocks and `_meta` of tool results, opened only as far as needed."""
+
+from typing import Any
+
+from upwell.ground.errors import UpwellError
+from upwell.ground.types.rpc import Reply
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, kind_of
+
+
+def text_block(text: str) -> bytes:
+    """A raw text content block."""
+    return dumps({"type": "text", "text": text})
+
+
+def failure(error: UpwellError) -> Reply:
+    """A tool result that tells the model what went wrong and what to do about it."""
+    return Reply(result=dumps({"content": [{"type": "text", "text": str(error)}], "isError": True}))
+
+
+def content_of(result: RawObject) -> list[bytes] | None:
+    """The raw content blocks of a result; None when there are none or they are malformed."""
+    raw = result.get("content")
+    if raw is None or kind_of(raw) != "array":
+        return None
+    try:
+        return list(RawArray.parse(raw).items)
+    except NotJson:
+        return None
+
+
+def with_content(result: RawObject, blocks: list[bytes]) -> RawObject:
+    return result.replaced("content", RawArray(tuple(blocks)).encode())
+
+
+def with_meta(result: RawObject, name: str, value: Any) -> RawObject:
+    """`result` with one more key in its `_meta`."""
+    raw = result.get("_meta")
+    meta = RawObject.parse(raw) if raw and kind_of(raw) == "object" else RawObject()
+    return result.replaced("_meta", meta.replaced(name, dumps(value)).encode())

@@ -1,0 +1,264 @@
+"""Worker processes that open and fit large results.
+
+Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile. A
+large result is therefore sent, as raw bytes, to a child process with the same code and the same
+home, which returns it fitted. The first child starts with the first large result, takes one job
+after the other, and ends when its stdin closes. A second child works for other servers meanwhile.
+
+A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes.
+"""
+
+import asyncio
+import base64
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from upwell.compress.originals import KIND
+from upwell.gateway.calls.fit import Cut, Fitter, OnShortened, ignore_cut
+from upwell.ground.errors import CompressionError
+from upwell.ground.trace import LOG
+from upwell.ground.ttl_store import TtlStore
+from upwell.ground.types.rpc import ToolCall
+from upwell.wire.child import CannotStart, Child, Command, start
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, loads
+
+HEAVY_BYTES = 128 * 1024
+MAX_LOCAL_BYTES = 1_000_000
+"""A larger result is never fitted in the gateway's process: it would block every other call."""
+WORKERS = 2
+JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
+"""The time limit of a job. Many times longer than any job takes: a busy machine must not change the
+result, and a job that reaches the limit is a bug."""
+_WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
+"""`-P` keeps Python from importing modules from the agent's working directory."""
+
+
+class _Worker:
+    """A child process that takes one job at a time. Ordered by `number`: the first is kept."""
+
+    def __init__(self, number: int, environment: Mapping[str, str]) -> None:
+        self.number = number
+        self._environment = environment
+        self._child: Child | None = None
+
+    def __lt__(self, other: "_Worker") -> bool:
+        return self.number < other.number
+
+    async def run(self, job: Mapping[str, Any], result: bytes) -> tuple[dict[str, Any], bytes]:
+        """The outcome of a job.
+
+        Raises:
+            CannotStart: the child cannot be started.
+            OSError, EOFError, TimeoutError: the child died over the job, or took too long.
+        """
+        child = await self.started()
+        try:
+            async with asyncio.timeout(JOB_SECONDS + len(result) / 1e6 * MEGABYTE_SECONDS):
+                await child.sink.send(_head(job, result))
+                await child.sink.send(result)
+                return await _read_frame(child.out)
+        except BaseException:
+            # Cancelled or failed in the middle of a frame: the next job would read the rest of it.
+            await self.end()
+            raise
+
+    async def started(self) -> Child:
+        if self._child is None:
+            own = {name: v for name, v in self._environment.items() if name.startswith("UPWELL_")}
+            home = self._environment.get("UPWELL_HOME")
+            command = Command(
+                program=sys.executable, args=_WORKER_ARGS, env=own, cwd=home, tied=False
+            )
+            self._child = await start(command, self._environment)
+        return self._child
+
+    async def end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.stop(grace_seconds=0.5)
+
+
+Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
+"""A cheap way to fit a result: the beginning of its texts, and how to read on."""
+
+
+async def no_brief(call: ToolCall, result: bytes) -> bytes:
+    """Refuse: there is no cheap way.
+
+    Raises:
+        CompressionError: always.
+    """
+    raise CompressionError("the worker process failed over a result", strategy="worker")
+
+
+class WorkerPool:
+    """The gateway's side: hands large results to the workers.
+
+    `private` takes originals that must not reach the disk, for `ttl_seconds`; `brief` fits a result
+    over which a worker died. Results of one server are fitted one after the other, those of two
+    servers side by side, so that one server's results do not delay the other's. The second worker
+    ends as soon as it is idle.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        private: TtlStore,
+        ttl_seconds: float,
+        *,
+        ratios: Mapping[str, float] | None = None,
+        shortened: OnShortened = ignore_cut,
+        brief: Brief = no_brief,
+    ) -> None:
+        self._private = private
+        self._ttl_seconds = ttl_seconds
+        self._ratios = {} if ratios is None else ratios
+        self._shortened = shortened
+        self._brief = brief
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._first, self._second = (_Worker(number, environment) for number in range(WORKERS))
+        self._idle: asyncio.PriorityQueue[_Worker] = asyncio.PriorityQueue()
+        self._closing = asyncio.Lock()
+        self._idle.put_nowait(self._first)
+        self._idle.put_nowait(self._second)
+
+    async def fit(self, call: ToolCall, result: bytes) -> bytes:
+        """`result`, a raw JSON object, within the budget of the call's tool.
+
+        Raises:
+            NotJson: the result is not one JSON object.
+            CompressionError: no worker can be started, and the result may be fitted here.
+        """
+        try:
+            async with self._turns[call.server], self._worker() as worker:
+                head, fitted = await worker.run(self._job(call), result)
+        except CannotStart as error:
+            if len(result) > MAX_LOCAL_BYTES:
+                LOG.warning("no worker process: %s", error)
+                return await self._brief(call, result)
+            raise CompressionError(f"no worker process: {error}", strategy="worker") from error
+        except (OSError, EOFError, TimeoutError) as error:
+            reason = str(error) or "it took too long"
+            LOG.warning("a worker died over %s__%s: %s", call.server, call.tool, reason)
+            return await self._brief(call, result)
+        if "fault" in head:
+            raise NotJson(head["fault"])
+        for key, value in head["private"].items():
+            original = {key: base64.b64decode(value)}
+            await self._private.put(KIND, original, ttl_seconds=self._ttl_seconds)
+        if head["shortened"]:
+            keys, before, after = head["shortened"]
+            self._shortened(call, Cut(tuple(keys), before, after))
+        return result if head["same"] else fitted
+
+    async def warm(self) -> None:
+        """Start the first worker now. A failure is logged, and shows again when a worker is
+        needed."""
+        async with self._worker() as worker:
+            try:
+                await worker.started()
+            except (OSError, CannotStart) as error:
+                LOG.warning("a worker process does not start: %s", error)
+
+    async def aclose(self) -> None:
+        """Finish the jobs in progress, then end the workers. A later result starts them again."""
+        # Two closings at once would each hold one worker and wait for the other's.
+        async with self._closing:
+            workers = [await self._idle.get() for _ in range(WORKERS)]
+            for worker in workers:
+                await worker.end()
+                self._idle.put_nowait(worker)
+
+    def _job(self, call: ToolCall) -> dict[str, Any]:
+        return {
+            "server": call.server,
+            "tool": call.tool,
+            "args": call.args,
+            "query": call.query,
+            "principal": call.principal,
+            "ratio": self._ratios.get(f"{call.server}__{call.tool}", 1.0),
+        }
+
+    @asynccontextmanager
+    async def _worker(self) -> AsyncIterator[_Worker]:
+        """An idle worker, the first one if possible."""
+        worker = await self._idle.get()
+        try:
+            yield worker
+        finally:
+            self._idle.put_nowait(worker)
+            if self._idle.qsize() == WORKERS:
+                await self._second.end()
+
+
+async def work(
+    source: asyncio.StreamReader,
+    sink: asyncio.StreamWriter,
+    fitter: Fitter,
+    private: TtlStore,
+    cuts: list[Cut],
+) -> None:
+    """The worker's side: fit incoming results until the gateway closes the pipe. The fitter appends
+    to `cuts` what it shortened."""
+    while True:
+        try:
+            job, result = await _read_frame(source)
+        except EOFError:
+            return
+        cuts.clear()
+        head, fitted = await _outcome(fitter, private, job, result)
+        head["shortened"] = next(
+            ([cut.keys, cut.tokens_before, cut.tokens_after] for cut in cuts), None
+        )
+        sink.write(_head(head, fitted))
+        sink.write(fitted)
+        await sink.drain()
+
+
+async def _outcome(
+    fitter: Fitter, private: TtlStore, job: Mapping[str, Any], result: bytes
+) -> tuple[dict[str, Any], bytes]:
+    call = ToolCall(
+        server=job["server"],
+        tool=job["tool"],
+        params=b"{}",
+        args=job["args"],
+        query=job["query"],
+        principal=job["principal"],
+    )
+    try:
+        check(result)
+        opened = RawObject.parse(result)
+        fitted = await fitter.fit(call, opened, job["ratio"])
+    except NotJson as error:
+        return {"fault": str(error)}, b""
+    except Exception:
+        LOG.exception("%s__%s: its result passes unchanged", call.server, call.tool)
+        fitted = opened
+    secrets = {item.key: item.value for item in await private.scan(KIND)}
+    await private.drop(KIND)
+    originals = {key: base64.b64encode(value).decode() for key, value in secrets.items()}
+    same = fitted is opened
+    LOG.info("fitted %d bytes of %s__%s", len(result), call.server, call.tool)
+    return {"same": same, "private": originals}, b"" if same else fitted.encode()
+
+
+def _head(head: Mapping[str, Any], body: bytes) -> bytes:
+    """A frame without its body, which is large and is sent uncopied."""
+    raw = dumps(head)
+    return b"%d %d\n%b" % (len(raw), len(body), raw)
+
+
+async def _read_frame(source: asyncio.StreamReader) -> tuple[dict[str, Any], bytes]:
+    line = await source.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError("the other side has closed the pipe")
+    head_size, body_size = (int(number) for number in line.split())
+    try:
+        head = loads(await source.readexactly(head_size))
+        return head, await source.readexactly(body_size)
+    except asyncio.IncompleteReadError as error:
+        raise EOFError("the other side closed the pipe within a frame") from error

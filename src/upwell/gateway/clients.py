@@ -1,0 +1,385 @@
+"""The agents in front of the gateway: their sessions, their requests, and how to reach them."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
+from upwell.gateway.eras import Envelope, ListenFilter, stamped
+from upwell.ground.trace import LOG
+from upwell.ground.types.principal import OWNER, Principal
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import METHOD_NOT_FOUND, Message, PeerGone, error_body
+from upwell.wire.rawjson import NotJson, RawObject, loads
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LOGGED = "notifications/message"
+UPDATED = "notifications/resources/updated"
+READY_SECONDS = 5.0
+_ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
+"""Capabilities that a client declares by name. Any other request needs a declared extension."""
+
+
+class Refused(Exception):
+    """A request that cannot be served as it stands; `body` is the raw JSON-RPC error object."""
+
+    def __init__(self, code: int, message: str, data: object = None) -> None:
+        super().__init__(message)
+        self.body = error_body(code, message, data)
+
+
+class Channel(Protocol):
+    """A connection to an agent: a pipe, or the stream of an HTTP response."""
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        """Send a request and wait for the answer. Cancelling the wait notifies the agent.
+
+        Raises:
+            PeerGone: the agent has disconnected.
+        """
+        ...
+
+    async def notify(self, method: str, params: bytes = b"") -> None: ...
+
+
+class Client(Protocol):
+    """The sender of a request."""
+
+    @property
+    def session(self) -> str: ...
+
+    @property
+    def agent(self) -> object:
+        """The identity for which questions may be answered: an agent that has a connection of its
+        own, otherwise the sender of this one request, because nothing links two such requests."""
+        ...
+
+    @property
+    def principal(self) -> Principal:
+        """The principal that the token belongs to; the owner on stdio."""
+        ...
+
+    @property
+    def modern(self) -> bool: ...
+
+    @property
+    def capabilities(self) -> bytes:
+        """The declared client capabilities, as raw JSON."""
+        ...
+
+    @property
+    def log_level(self) -> str:
+        """The lowest level of log messages to send; "" when the client has set none."""
+        ...
+
+    async def ask(self, method: str, params: bytes) -> Reply:
+        """Forward an upstream's request to the client. A request for a capability that the client
+        has not declared is answered with an error.
+
+        Raises:
+            PeerGone: the client has disconnected.
+        """
+        ...
+
+    async def notify(self, method: str, params: bytes) -> None:
+        """Send a notification; it is dropped if the client has disconnected."""
+        ...
+
+
+class Nobody:
+    """The client of requests that the gateway makes on its own behalf."""
+
+    session = ""
+    agent: object = None
+    principal = OWNER
+    modern = True
+    capabilities = b"{}"
+    log_level = ""
+
+    async def ask(self, method: str, params: bytes) -> Reply:
+        return declined(method)
+
+    async def notify(self, method: str, params: bytes) -> None:
+        return None
+
+
+NOBODY = Nobody()
+
+
+def declined(method: str, why: str = "the client does not offer it") -> Reply:
+    return Reply(error=error_body(METHOD_NOT_FOUND, f"{method}: {why}"))
+
+
+def offers(capabilities: bytes, method: str) -> bool:
+    """Do the declared client capabilities allow this request?"""
+    try:
+        declared = loads(capabilities)
+    except NotJson:
+        return False
+    if not isinstance(declared, dict):
+        return False
+    kind = method.partition("/")[0]
+    if kind in _ASKABLE:
+        return kind in declared
+    return bool({"extensions", "experimental"} & set(declared))
+
+
+def loud_enough(level: object, minimum: str) -> bool:
+    """Should a client with this minimum level receive a log message of `level`?"""
+    if minimum not in LEVELS or level not in LEVELS:
+        return True
+    return LEVELS.index(str(level)) >= LEVELS.index(minimum)
+
+
+class Session:
+    """One agent's connection and what the agent declared about itself.
+
+    `channel` reaches the agent outside of its requests. `principal` is the owner of the token, or
+    the owner on stdio. A `shared` session stands for every request of a principal that came without
+    a session of its own.
+    """
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        principal: Principal = OWNER,
+        modern: bool = False,
+        shared: bool = False,
+    ) -> None:
+        self.id = f"gateway-{secrets.token_hex(6)}"
+        self.channel = channel
+        self.principal = principal
+        self.modern = modern
+        self.shared = shared
+        self.capabilities = b"{}"
+        self.log_level = ""
+        self.listed = b""
+        """The list of tools that the agent saw last, as raw JSON."""
+        self.uris: set[str] = set()
+        """The resources that the agent has subscribed to."""
+        self.ready = asyncio.Event()
+
+    async def ask(self, method: str, params: bytes) -> Reply:
+        """Ask the agent while none of its calls is in flight, once it has reported ready."""
+        if self.modern or not offers(self.capabilities, method):
+            return declined(method)
+        try:
+            async with asyncio.timeout(READY_SECONDS):
+                await self.ready.wait()
+        except TimeoutError:
+            return declined(method, "the client is not ready")
+        return await self.channel.request(method, params)
+
+    @property
+    def session(self) -> str:
+        return self.id
+
+    @property
+    def agent(self) -> object:
+        return self
+
+    async def notify(self, method: str, params: bytes) -> None:
+        await send_notification(self.channel, method, params)
+
+    async def broadcast(self, method: str, params: bytes) -> None:
+        """Send a notification that goes to every client of the handshake era."""
+        if not self.modern:
+            await send_notification(self.channel, method, params)
+
+
+class Listener:
+    """An open `subscriptions/listen` stream of a modern client."""
+
+    def __init__(self, channel: Channel, requested: ListenFilter, request_id: bytes) -> None:
+        self.uris = requested.uris
+        self._channel = channel
+        self._methods = requested.methods
+        self._request_id = request_id
+
+    async def broadcast(self, method: str, params: bytes) -> None:
+        if method == UPDATED or method in self._methods:
+            body = stamped(params or b"{}", self._request_id)
+            await send_notification(self._channel, method, body)
+
+
+class Question:
+    """A request of an upstream that its modern client answers in a later call."""
+
+    def __init__(self, method: str, params: bytes) -> None:
+        self.method = method
+        self.params = params
+        self.answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_open(self) -> bool:
+        return not self.answer.done()
+
+
+class RequestContext:
+    """The client of one request; `identity` is the raw id of the request.
+
+    A modern client cannot be asked by a request. The upstream's questions wait in `questions` until
+    the client repeats its call with the answers.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        channel: Channel,
+        envelope: Envelope | None,
+        identity: bytes | None = None,
+    ) -> None:
+        self._session = session
+        self.channel = channel
+        self.envelope = envelope
+        self.identity = identity
+        self.questions: dict[str, Question] = {}
+        self.on_question: Callable[[], None] | None = None
+
+    @property
+    def session(self) -> str:
+        return self._session.id
+
+    @property
+    def agent(self) -> object:
+        return self if self._session.shared else self._session
+
+    @property
+    def principal(self) -> Principal:
+        return self._session.principal
+
+    @property
+    def owner(self) -> Session:
+        return self._session
+
+    @property
+    def modern(self) -> bool:
+        return self.envelope is not None
+
+    @property
+    def capabilities(self) -> bytes:
+        return self.envelope.capabilities if self.envelope else self._session.capabilities
+
+    @property
+    def log_level(self) -> str:
+        return self.envelope.log_level if self.envelope else self._session.log_level
+
+    async def ask(self, method: str, params: bytes) -> Reply:
+        if not offers(self.capabilities, method):
+            return declined(method)
+        if self.envelope is None:
+            return await self.channel.request(method, params)
+        if self.on_question is None:
+            return declined(method, "the client cannot be asked during this request")
+        key = f"upwell-{secrets.token_hex(4)}"
+        question = self.questions[key] = Question(method, params)
+        self.on_question()
+        try:
+            return await question.answer
+        finally:
+            self.questions.pop(key, None)
+
+    async def notify(self, method: str, params: bytes) -> None:
+        await send_notification(self.channel, method, params)
+
+
+Method = Callable[[RawObject, RequestContext], Awaitable[RawObject | Reply]]
+"""Answers one kind of request. `Refused` and `UpwellError` become JSON-RPC errors."""
+
+
+async def send_notification(channel: Channel, method: str, params: bytes) -> None:
+    """Notify an agent that may have disconnected."""
+    try:
+        await channel.notify(method, params if params != b"{}" else b"")
+    except PeerGone as error:
+        LOG.debug("an agent has disconnected: %s", error)
+
+
+def text_of(params: RawObject, name: str) -> str:
+    """The string under this name; "" when there is no string."""
+    value = params.value(name)
+    return value if isinstance(value, str) else ""
+
+
+class Audience:
+    """The connected agents. `client_capabilities` gives the capabilities that upstreams of the
+    handshake era are told, as raw JSON."""
+
+    def __init__(self, client_capabilities: Callable[[], bytes] = lambda: b"{}") -> None:
+        self.sessions: dict[str, Session] = {}
+        self.listeners: set[Listener] = set()
+        self.client_capabilities = client_capabilities
+
+    def join(self, session: Session) -> None:
+        self.sessions[session.id] = session
+
+    def leave(self, session: Session) -> None:
+        self.sessions.pop(session.id, None)
+
+    def only_client(self) -> Client | None:
+        """The connected agent, when there is exactly one."""
+        return next(iter(self.sessions.values())) if len(self.sessions) == 1 else None
+
+    def log_level(self) -> str:
+        """The lowest log level that any agent of the handshake era has requested."""
+        levels = {session.log_level for session in self._handshake_sessions()}
+        return min(levels & set(LEVELS), key=LEVELS.index, default="")
+
+    def is_subscribed(self, uri: str) -> bool:
+        """Has any agent subscribed to this resource?"""
+        return any(uri in receiver.uris for receiver in self._receivers())
+
+    async def relay(self, message: Message, clients: Iterable[Client]) -> None:
+        """Pass on a notification of an upstream that has calls of `clients` in flight."""
+        method = message.method or ""
+        try:
+            params = RawObject.parse(message.params)
+            if method == LOGGED:
+                await self._relay_log(params, list(clients))
+            elif method == UPDATED:
+                await self._relay_update(params)
+            else:
+                await self.announce(method, message.params)
+        except NotJson as error:
+            LOG.warning("an upstream's %s is not JSON and is dropped: %s", method, error)
+
+    async def announce(self, method: str, params: bytes = b"") -> None:
+        """Notify every agent that may be interested."""
+        for receiver in self._receivers():
+            await receiver.broadcast(method, params)
+
+    async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
+        """Send a log message to the agents with calls in flight, otherwise to every idle agent of
+        the handshake era. Dropped when several principals would receive it: the message cannot be
+        attributed to one of them."""
+        receivers: list[Client] = clients or list(self._handshake_sessions())
+        if len({client.principal for client in receivers}) > 1:
+            return
+        for client in receivers:
+            if client.modern and not client.log_level:
+                continue
+            if loud_enough(params.value("level"), client.log_level):
+                await client.notify(LOGGED, params.encode())
+
+    async def _relay_update(self, params: RawObject) -> None:
+        """Send an update to the subscribers of the resource or of one that contains it; without any
+        subscriber, to every agent of the handshake era."""
+        uri = text_of(params, "uri")
+        subscribers = [
+            receiver
+            for receiver in self._receivers()
+            if any(_contains(followed, uri) for followed in receiver.uris)
+        ]
+        for receiver in subscribers or self._handshake_sessions():
+            await receiver.broadcast(UPDATED, params.encode())
+
+    def _receivers(self) -> list[Session | Listener]:
+        return [*self.sessions.values(), *self.listeners]
+
+    def _handshake_sessions(self) -> list[Session]:
+        return [session for session in self.sessions.values() if not session.modern]
+
+
+def _contains(followed: str, uri: str) -> bool:
+    return uri == followed or uri.startswith(followed.rstrip("/") + "/")

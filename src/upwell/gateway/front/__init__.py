@@ -1,0 +1,1 @@
+"""The fronts: agents on stdio and over HTTP."""

@@ -1,0 +1,112 @@
+"""The first exchange on stdio. `initialize` is answered before anything else is loaded or opened:
+nothing delays an agent's start more than this answer.
+
+The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
+servers, bound to the state of the configuration, and the next run presents it again. Without a
+saved offer every capability is offered, and lists stay empty where no server has entries.
+"""
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from upwell.gateway.eras import EVERYTHING, Offer, envelope_of, united
+from upwell.ground.errors import UpwellError
+from upwell.ground.files import stamp
+from upwell.ground.home import Home, default_home
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.lines import Line, Sink
+from upwell.wire.peer import INTERNAL_ERROR, answer_line, error_body, read_message
+from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """The agent's era and its client capabilities, as raw JSON."""
+
+    modern: bool = False
+    capabilities: bytes = b"{}"
+
+
+def save_offer(home: Home, offer: Offer) -> None:
+    """Write the offer down for the next start, without secrets. A file that cannot be written is
+    logged: the next start then offers everything."""
+    # Imported here: the redaction rules take longer to load than the handshake may take.
+    from upwell.ground.secrets.redact import has_secret, redact
+
+    is_secret = has_secret(dumps(dict(offer.capabilities)).decode(errors="replace"))
+    public = Offer(
+        united([EVERYTHING]) if is_secret else offer.capabilities, redact(offer.instructions)[0]
+    )
+    body = dumps({"of": _configuration_state(home), **public.members()})
+    path = home.offer_file
+    try:
+        if path.is_file() and path.read_bytes() == body:
+            return
+        fresh = path.with_suffix(f".{os.getpid()}")
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(body)
+        fresh.replace(path)
+    except OSError as error:
+        LOG.warning("the servers' offer cannot be saved: %s", error)
+
+
+def load_offer(home: Home) -> Offer:
+    """The offer of the previous run; everything when the configuration has changed since."""
+    everything = Offer(united([EVERYTHING]))
+    if not home.offer_file.is_file():
+        return everything
+    try:
+        saved = loads(home.offer_file.read_bytes())
+        if isinstance(saved, dict) and saved.get("of") == _configuration_state(home):
+            return Offer(dict(saved["capabilities"]), str(saved["instructions"]))
+    except (OSError, NotJson, KeyError, TypeError, ValueError) as error:
+        LOG.info("the saved offer cannot be read: %s", error)
+    return everything
+
+
+def _configuration_state(home: Home) -> list[int]:
+    """Differs whenever the configuration file was changed."""
+    return list(stamp(home.config_file) or ())
+
+
+async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncIterator[Line], Hello]:
+    """Read the agent's first message. An `initialize` is answered here and removed from the lines;
+    any other message stays in them."""
+    first = await anext(lines, None)
+    if first is None:
+        return lines, Hello()
+    try:
+        message = read_message(first.data)
+        params = RawObject.parse(message.params)
+        if message.method == "initialize" and message.id is not None and not first.oversize:
+            result = dumps(load_offer(Home(default_home())).initialize_result(params))
+            hello = Hello(capabilities=params.get("capabilities") or b"{}")
+            await sink.write(answer_line(message.id, Reply(result=result)))
+            return lines, hello
+        envelope = envelope_of(params)
+        hello = Hello(modern=True, capabilities=envelope.capabilities) if envelope else Hello()
+    except NotJson:
+        hello = Hello()
+    return _chained(first, lines), hello
+
+
+async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
+    """Answer every request with `error` until the agent disconnects: a gateway that cannot start
+    tells its agent why."""
+    reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
+    async for line in lines:
+        try:
+            message = read_message(line.data)
+        except NotJson:
+            continue
+        if message.method is not None and message.id is not None:
+            await sink.write(answer_line(message.id, reply))
+
+
+async def _chained(first: Line, lines: AsyncIterator[Line]) -> AsyncIterator[Line]:
+    yield first
+    async for line in lines:
+        yield line

@@ -1,0 +1,134 @@
+"""Checks of requests over HTTP: the headers, the body, and that both agree."""
+
+from collections.abc import Iterable, Mapping
+
+from upwell.gateway.clients import text_of
+from upwell.gateway.eras import (
+    CLIENT_CAPABILITIES,
+    HEADER_MISMATCH,
+    MISSING_CAPABILITY,
+    PROTOCOL_VERSION,
+    UNSUPPORTED_VERSION,
+    meta_of,
+)
+from upwell.ground.types.rpc import Reply
+from upwell.wire.mirrors import NAMED, Mirror, decoded, differing
+from upwell.wire.peer import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+    read_message,
+)
+from upwell.wire.rawjson import NotJson, RawObject, kind_of
+
+EVENTS, JSON = "text/event-stream", "application/json"
+
+
+class BadRequest(Exception):
+    """A request that is answered with an HTTP error and a JSON-RPC error as its body."""
+
+    def __init__(self, status: int, code: int, why: str, identity: bytes = b"null") -> None:
+        super().__init__(why)
+        self.status = status
+        self.line = answer_line(identity, Reply(error=error_body(code, why)))
+
+
+def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The headers of a request by their lower-case names.
+
+    Raises:
+        BadRequest: an MCP header occurs twice. A proxy may read the first and a server the last.
+    """
+    headers: dict[str, str] = {}
+    for key, value in raw:
+        name = key.decode("latin-1").lower()
+        if name in headers and name.startswith("mcp-"):
+            raise BadRequest(400, HEADER_MISMATCH, f"the {name} header occurs twice")
+        headers[name] = value.decode("latin-1")
+    return headers
+
+
+def message_of(headers: Mapping[str, str], body: bytes) -> Message:
+    """The message in the body of a POST.
+
+    Raises:
+        BadRequest: the headers do not suit a POST, or the body is not one message.
+    """
+    accept = headers.get("accept", "")
+    if (JSON not in accept or EVENTS not in accept) and "*/*" not in accept:
+        raise BadRequest(406, INVALID_REQUEST, f"POST gives {JSON} or {EVENTS}: accept both")
+    if headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        raise BadRequest(415, INVALID_REQUEST, f"POST takes {JSON}")
+    try:
+        if kind_of(body) != "object":
+            raise BadRequest(400, INVALID_REQUEST, "one message at a time, as a JSON object")
+        message = read_message(body)
+    except NotJson as error:
+        raise BadRequest(400, PARSE_ERROR, f"not a JSON-RPC message: {error}") from error
+    if message.method is None and message.id is None:
+        raise BadRequest(400, INVALID_REQUEST, "a message needs a method or an id")
+    return message
+
+
+def params_of(message: Message) -> RawObject:
+    try:
+        return RawObject.parse(message.params)
+    except NotJson:
+        return RawObject()
+
+
+def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
+    """Check the headers that must repeat parts of the body: a proxy that routes by them must not be
+    deceived.
+
+    Raises:
+        BadRequest: a header differs from the body, or `_meta` lacks a required key.
+    """
+    identity = message.id or b"null"
+    meta = meta_of(params)
+    missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
+    if missing:
+        raise BadRequest(400, INVALID_PARAMS, f"_meta lacks {', '.join(missing)}", identity)
+    expected = {
+        "mcp-protocol-version": meta.value(PROTOCOL_VERSION),
+        "mcp-method": message.method,
+    }
+    key = NAMED.get(message.method or "")
+    if key and key in params:
+        expected["mcp-name"] = text_of(params, key)
+    for name, value in expected.items():
+        if decoded(headers.get(name)) != value:
+            why = f"the {name} header differs from the body"
+            raise BadRequest(400, HEADER_MISMATCH, why, identity)
+
+
+def status_of(line: bytes) -> int:
+    """The HTTP status for an answer of the modern era."""
+    if b'"error":' not in line[:400]:
+        return 200
+    try:
+        error = RawObject.parse(line).get("error")
+        code = RawObject.parse(error).value("code") if error else None
+    except NotJson:
+        return 200
+    if code == METHOD_NOT_FOUND:
+        return 404
+    return 400 if code in (UNSUPPORTED_VERSION, HEADER_MISMATCH, MISSING_CAPABILITY) else 200
+
+
+def check_arguments(
+    headers: Mapping[str, str], message: Message, params: RawObject, mirrors: tuple[Mirror, ...]
+) -> None:
+    """Check the headers that must repeat arguments of a tool.
+
+    Raises:
+        BadRequest: a header differs from its argument.
+    """
+    header = differing(mirrors, params.get("arguments") or b"{}", headers)
+    if header is not None:
+        why = f"the {header} header differs from the arguments"
+        raise BadRequest(400, HEADER_MISMATCH, why, message.id or b"null")

@@ -1,0 +1,362 @@
+"""The front on streamable HTTP: any number of agents, in either era, at one address.
+
+Handshake era: sessions by `Mcp-Session-Id`, each bound to the principal that opened it. Modern
+era: every POST stands alone, and its headers must repeat parts of its body. Authentication is the
+task of the application that mounts this route: it puts the principal into the scope, and a request
+without one is not served. No header of a request ever reaches an upstream.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from upwell.gateway.clients import Audience, RequestContext, Session, text_of
+from upwell.gateway.eras import (
+    HANDSHAKE_VERSIONS,
+    MODERN_VERSIONS,
+    PROTOCOL_VERSION,
+    Envelope,
+    meta_of,
+)
+from upwell.gateway.front.headers import (
+    EVENTS,
+    JSON,
+    BadRequest,
+    check_arguments,
+    check_headers,
+    headers_of,
+    message_of,
+    params_of,
+    status_of,
+)
+from upwell.gateway.front.streams import (
+    Outbox,
+    Questions,
+    Send,
+    Stream,
+    Streams,
+    follow,
+    respond,
+    respond_json,
+)
+from upwell.gateway.routing.router import Router
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.types.principal import IN_SCOPE, Principal
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import (
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    PARSE_ERROR,
+    Message,
+    answer_line,
+    error_body,
+    line_of,
+)
+from upwell.wire.rawjson import NotJson, RawObject
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+PATH = "/mcp"
+PRIMED_FROM = "2025-11-25"
+"""From this version on a stream begins with an event that has only an id."""
+MAX_SESSIONS = 1000
+MAX_SESSIONS_EACH = 250
+"""The sessions that one principal other than the owner may have."""
+IDLE_SECONDS = 3600.0
+
+
+@dataclass(slots=True, eq=False)
+class HttpSession:
+    """The session of an agent of the handshake era."""
+
+    session: Session
+    questions: Questions
+    streams: Streams
+    used_at: float
+    running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
+    """The requests in progress, by id."""
+    followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    """The streams that are open on a GET, by name."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running and not self.followed
+
+
+class HttpFront:
+    """An ASGI application for `/mcp`."""
+
+    def __init__(
+        self,
+        router: Router,
+        audience: Audience,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._router = router
+        self._audience = audience
+        self._clock = clock
+        self._tasks = BackgroundTasks("requests over HTTP")
+        self._sessions: dict[str, HttpSession] = {}
+        self._modern: dict[Principal, Session] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        principal: Principal = scope[IN_SCOPE]
+        try:
+            headers = headers_of(scope["headers"])
+            if scope["method"] == "POST":
+                await self._post(headers, principal, await _body(receive), receive, send)
+            elif scope["method"] == "GET":
+                await self._get(headers, principal, receive, send)
+            elif scope["method"] == "DELETE":
+                self._end(self._session_of(headers, principal))
+                await respond(send, 204)
+            else:
+                await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
+        except BadRequest as error:
+            await respond_json(send, error.status, error.line)
+        except NotJson as error:
+            unreadable = BadRequest(400, PARSE_ERROR, f"the request cannot be read: {error}")
+            await respond_json(send, unreadable.status, unreadable.line)
+
+    async def aclose(self) -> None:
+        """End every session and every request."""
+        for http_session in list(self._sessions.values()):
+            self._end(http_session)
+        await self._tasks.aclose()
+
+    async def _post(
+        self,
+        headers: Mapping[str, str],
+        principal: Principal,
+        body: bytes,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        message = message_of(headers, body)
+        version = headers.get("mcp-protocol-version", "")
+        params = params_of(message)
+        if version in MODERN_VERSIONS or PROTOCOL_VERSION in meta_of(params):
+            await self._modern_post(headers, principal, message, params, receive, send)
+        elif message.method == "initialize" and message.id is not None:
+            opened = self._open(principal)
+            name = (b"mcp-session-id", opened.session.id.encode())
+            stream = Stream(opened.questions, opened.streams.own)
+            work = self._start(opened, message, stream)
+            await respond(send, 200, await work, [(b"content-type", JSON.encode()), name])
+        else:
+            if version and version not in HANDSHAKE_VERSIONS:
+                raise BadRequest(400, INVALID_REQUEST, f"unsupported protocol version {version!r}")
+            accept = headers.get("accept", "")
+            events = 0 <= accept.find(EVENTS) < accept.find(JSON)
+            known, primed = self._session_of(headers, principal), version >= PRIMED_FROM
+            await self._handshake_post(known, message, send, events=events, primed=primed)
+
+    async def _handshake_post(
+        self, http_session: HttpSession, message: Message, send: Send, *, events: bool, primed: bool
+    ) -> None:
+        """Answer with a stream of events if the client prefers events, otherwise only when needed.
+        A broken connection cancels nothing: the client may come back for the rest."""
+        if message.method is None:
+            http_session.questions.answered(message)
+            await respond(send, 202)
+        elif message.id is None:
+            self._take_notification(http_session, message)
+            await respond(send, 202)
+        else:
+            streams = http_session.streams
+            outbox = streams.begin()
+            stream = Stream(http_session.questions, streams.own, outbox, primed=primed)
+            try:
+                work = self._start(http_session, message, stream)
+                await stream.run(send, work, events=events)
+            finally:
+                streams.finish(outbox, used=stream.used)
+
+    def _take_notification(self, http_session: HttpSession, message: Message) -> None:
+        if message.method == "notifications/initialized":
+            http_session.session.ready.set()
+        elif message.method == "notifications/cancelled":
+            identity = params_of(message).get("requestId") or b""
+            if identity in http_session.running:
+                http_session.running[identity].cancel()
+        else:
+            self._router.notify(message.method or "", message.params)
+
+    async def _modern_post(
+        self,
+        headers: Mapping[str, str],
+        principal: Principal,
+        message: Message,
+        params: RawObject,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        if message.id is None or message.method is None:
+            await respond(send, 202)
+            return
+        check_headers(headers, message, params)
+        if message.method == "tools/call":
+            mirrors = await self._router.mirrors(text_of(params, "name"))
+            check_arguments(headers, message, params, mirrors)
+        session = self._modern.setdefault(
+            principal, Session(_NoStream(), principal=principal, modern=True, shared=True)
+        )
+        stream = Stream(Questions())
+        work = self._tasks.start(self._answer(session, message, stream))
+        watch = self._tasks.start(_cancel_on_disconnect(receive, work))
+        try:
+            await stream.run(send, work, status=status_of)
+        finally:
+            watch.cancel()
+            work.cancel()
+
+    async def _get(
+        self, headers: Mapping[str, str], principal: Principal, receive: Receive, send: Send
+    ) -> None:
+        if EVENTS not in headers.get("accept", ""):
+            raise BadRequest(406, INVALID_REQUEST, f"GET gives {EVENTS}")
+        http_session = self._session_of(headers, principal)
+        outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
+        if previous := http_session.followed.pop(outbox.name, None):
+            previous.cancel()
+        following = self._tasks.start(follow(outbox, send, number))
+        http_session.followed[outbox.name] = following
+        watch = self._tasks.start(_cancel_on_disconnect(receive, following))
+        await asyncio.wait({following})
+        watch.cancel()
+        # A later GET of the same stream may have taken this one's place.
+        if http_session.followed.get(outbox.name) is following:
+            del http_session.followed[outbox.name]
+
+    def _requested_stream(
+        self, http_session: HttpSession, last_event: str | None
+    ) -> tuple[Outbox, int]:
+        """The stream that a GET opens, and the number of the last event that was delivered: the
+        session's own stream, or the stream of `last_event`."""
+        if last_event is None:
+            own = http_session.streams.own
+            if own.name in http_session.followed:
+                raise BadRequest(409, INVALID_REQUEST, "this session's stream is already open")
+            return own, own.last_read
+        position = http_session.streams.find(last_event)
+        if position is None:
+            raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
+        return position
+
+    def _open(self, principal: Principal) -> HttpSession:
+        """A new session. Sessions that were idle for `IDLE_SECONDS` are ended first; at the limit,
+        the principal's own session that has been idle for longest is ended.
+
+        Raises:
+            BadRequest: there are too many sessions, and none of the principal's is idle.
+        """
+        now = self._clock.monotonic()
+        idle = [known for known in self._sessions.values() if known.is_idle]
+        idle.sort(key=lambda known: known.used_at)
+        for known in idle:
+            if now - known.used_at > IDLE_SECONDS:
+                self._end(known)
+        own = sum(known.session.principal == principal for known in self._sessions.values())
+        if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
+            oldest = next((known for known in idle if self._belongs_to(known, principal)), None)
+            if oldest is None:
+                raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
+            self._end(oldest)
+        questions, streams = Questions(), Streams()
+        session = Session(_OwnStream(questions, streams.own), principal=principal)
+        session.id = secrets.token_urlsafe(24)
+        opened = HttpSession(session, questions, streams, now)
+        self._sessions[session.id] = opened
+        self._audience.join(session)
+        return opened
+
+    def _belongs_to(self, known: HttpSession, principal: Principal) -> bool:
+        return known.session.id in self._sessions and known.session.principal == principal
+
+    def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
+        """The session that a request names, if it belongs to the principal."""
+        name = headers.get("mcp-session-id", "")
+        if not name:
+            raise BadRequest(400, INVALID_REQUEST, "the Mcp-Session-Id header is missing")
+        known = self._sessions.get(name)
+        if known is None or known.session.principal != principal:
+            raise BadRequest(404, INVALID_REQUEST, "unknown or expired session")
+        known.used_at = self._clock.monotonic()
+        return known
+
+    def _end(self, http_session: HttpSession) -> None:
+        self._sessions.pop(http_session.session.id, None)
+        self._audience.leave(http_session.session)
+        http_session.questions.close()
+        for task in [*http_session.running.values(), *http_session.followed.values()]:
+            task.cancel()
+
+    def _start(
+        self, http_session: HttpSession, message: Message, stream: Stream
+    ) -> "asyncio.Task[bytes]":
+        """The task that answers a request of a session. It outlives the connection of the request,
+        but not the session."""
+        identity = message.id or b""
+        task = self._tasks.start(self._answer(http_session.session, message, stream))
+        http_session.running[identity] = task
+        task.add_done_callback(lambda _: http_session.running.pop(identity, None))
+        return task
+
+    async def _answer(self, session: Session, message: Message, stream: Stream) -> bytes:
+        """The line that answers a request; empty for a cancelled request."""
+        identity = message.id or b""
+
+        def context_for(envelope: Envelope | None) -> RequestContext:
+            return RequestContext(session, stream, envelope, identity)
+
+        try:
+            return answer_line(identity, await self._router.reply(message, context_for))
+        except asyncio.CancelledError:
+            # Swallowed: `Stream.run` awaits this task, and a cancelled request gets no answer.
+            return b""
+
+
+class _OwnStream:
+    """Reaches an agent of the handshake era outside of its requests, on the session's stream."""
+
+    def __init__(self, questions: Questions, outbox: Outbox) -> None:
+        self._questions = questions
+        self._outbox = outbox
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        return await self._questions.ask(self._outbox.put, method, params)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        self._outbox.put(line_of(method, params))
+
+
+class _NoStream:
+    """Stands for the missing connection to a modern agent outside of its requests."""
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        return Reply(error=error_body(METHOD_NOT_FOUND, method))
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        return None
+
+
+async def _body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise BadRequest(400, INVALID_REQUEST, "the client disconnected")
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)
+
+
+async def _cancel_on_disconnect(receive: Receive, work: "asyncio.Task[Any]") -> None:
+    """Cancel `work` when the client closes the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
+    work.cancel()

@@ -1,0 +1,86 @@
+"""The front on stdio: one agent, in either era."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from upwell.gateway.clients import Audience, RequestContext, Session
+from upwell.gateway.eras import Envelope
+from upwell.gateway.front.handshake import Hello
+from upwell.gateway.routing.router import Router
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.lines import Line, Sink
+from upwell.wire.peer import INTERNAL_ERROR, Message, Peer, PeerGone, error_body
+from upwell.wire.rawjson import NotJson, RawObject
+
+DRAIN_SECONDS = 5.0
+"""The time that running requests have to finish when the gateway is asked to end."""
+MAX_RUNNING = 4096
+"""Requests of one agent at once. More are refused, and nothing more is read from an agent that does
+not read the refusals."""
+
+
+class StdioFront:
+    """One agent's connection. Requests run side by side, and each is answered exactly once."""
+
+    def __init__(self, router: Router, audience: Audience, hello: Hello) -> None:
+        self._router = router
+        self._audience = audience
+        self._hello = hello
+        self._requests = BackgroundTasks("requests on stdio")
+        self._running: dict[asyncio.Task[None], bytes] = {}
+
+    async def serve(self, lines: AsyncIterator[Line], sink: Sink) -> None:
+        """Answer requests until the agent disconnects, then cancel those that still run. When this
+        call is cancelled, they have `DRAIN_SECONDS` to finish first."""
+        self._peer = Peer(lines, sink, self._take, answers_malformed=True)
+        self._session = Session(self._peer, modern=self._hello.modern)
+        self._session.capabilities = self._hello.capabilities
+        self._audience.join(self._session)
+        try:
+            await self._peer.run()
+        except asyncio.CancelledError:
+            if self._running:
+                await asyncio.wait(self._running, timeout=DRAIN_SECONDS)
+            raise
+        finally:
+            self._audience.leave(self._session)
+            await self._requests.aclose()
+
+    async def _take(self, message: Message) -> None:
+        if message.id is not None and len(self._running) >= MAX_RUNNING:
+            body = error_body(INTERNAL_ERROR, f"{MAX_RUNNING} requests are running; try later")
+            await self._peer.answer(message.id, Reply(error=body))
+        elif message.id is not None:
+            self._start(message.id, message)
+        elif message.method == "notifications/cancelled":
+            self._cancel(message)
+        elif message.method == "notifications/initialized":
+            self._session.ready.set()
+        else:
+            self._router.notify(message.method or "", message.params)
+
+    def _start(self, identity: bytes, message: Message) -> None:
+        task = self._requests.start(self._answer(identity, message))
+        self._running[task] = identity
+        task.add_done_callback(self._running.pop)
+
+    def _cancel(self, message: Message) -> None:
+        try:
+            identity = RawObject.parse(message.params).get("requestId")
+        except NotJson:
+            return
+        for task, running_identity in self._running.items():
+            if running_identity == identity:
+                task.cancel()
+
+    async def _answer(self, identity: bytes, message: Message) -> None:
+        def context_for(envelope: Envelope | None) -> RequestContext:
+            return RequestContext(self._session, self._peer, envelope, identity)
+
+        try:
+            reply = await self._router.reply(message, context_for)
+            await self._peer.answer(identity, reply)
+        except PeerGone as error:
+            LOG.info("an answer could not be delivered: %s", error)

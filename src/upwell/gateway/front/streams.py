@@ -1,0 +1,290 @@
+"""Answers over HTTP: a JSON body if the answer comes first, otherwise a stream of events.
+
+A stream starts if a message comes before the answer, or after some seconds of silence, so that no
+proxy in between closes the connection.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from typing import Any
+
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.lines import framed
+from upwell.wire.peer import Message, PeerGone, line_of, settle
+
+MAX_LINES = 1000
+"""The messages that one stream retains; the oldest are dropped first."""
+MAX_SENT_BYTES = 512 * 1024
+"""Sent bytes kept for one stream; all ended streams of a session together keep as many."""
+MAX_UNSENT_BYTES = 8 * 1024 * 1024
+"""The size of unsent messages on one stream. Beyond it the oldest are dropped, but never the
+last."""
+MAX_STREAMS = 32
+OWN_STREAM = "0"
+"""The stream that a client opens with GET, for messages that belong to no request."""
+
+
+class Outbox:
+    """The messages of one stream, numbered from 1. Any number of readers follow it, each from its
+    own position. Sent messages are retained for a client that reconnects."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self.ended = False
+        self.last_read = 0
+        """The number of the newest message handed to a reader."""
+        self.count = 0
+        """The number of messages so far."""
+        self.size = 0
+        """The size of the retained messages in bytes."""
+        self._lines: deque[tuple[int, bytes]] = deque()
+        self._more = asyncio.Event()
+
+    def put(self, line: bytes) -> None:
+        self.count += 1
+        self._lines.append((self.count, line))
+        self.size += len(line)
+        if len(self._lines) > MAX_LINES:
+            self._drop()
+        while self.size > MAX_UNSENT_BYTES and len(self._lines) > 1:
+            self._drop()
+        self._wake()
+
+    def end(self) -> None:
+        """Close the stream after its last message."""
+        self.ended = True
+        self._wake()
+
+    def after(self, number: int) -> list[tuple[int, bytes]]:
+        """The retained messages after this number."""
+        lines = [entry for entry in self._lines if entry[0] > number]
+        self.last_read = max(self.last_read, lines[-1][0] if lines else 0)
+        self._trim()
+        return lines
+
+    async def wait_for_more(self, number: int) -> None:
+        """Wait for a message after this number, or for the end of the stream."""
+        while self.count <= number and not self.ended:
+            await self._more.wait()
+
+    def identity(self, number: int) -> str:
+        """The id of an event; "" on a stream without a name."""
+        return f"{self.name}-{number}" if self.name else ""
+
+    def _wake(self) -> None:
+        # A new event each time: readers that wait later must not see this one as set.
+        self._more.set()
+        self._more = asyncio.Event()
+
+    def _trim(self) -> None:
+        """Drop the oldest sent messages beyond the limit."""
+        while self.size > MAX_SENT_BYTES and self._lines[0][0] <= self.last_read:
+            self._drop()
+
+    def _drop(self) -> None:
+        self.size -= len(self._lines.popleft()[1])
+
+
+class Streams:
+    """The streams of one session that a client can resume."""
+
+    def __init__(self) -> None:
+        self.own = Outbox(OWN_STREAM)
+        self._streams: dict[str, Outbox] = {}
+        self._last = 0
+
+    def begin(self) -> Outbox:
+        """A new stream for the answer to a request."""
+        self._last += 1
+        outbox = self._streams[str(self._last)] = Outbox(str(self._last))
+        return outbox
+
+    def finish(self, outbox: Outbox, *, used: bool) -> None:
+        """End a stream whose answer has been sent. A stream that was never `used` as a stream is
+        forgotten at once: the client has no id to resume it with."""
+        outbox.end()
+        if not used:
+            self._streams.pop(outbox.name, None)
+        ended = [stream for stream in self._streams.values() if stream.ended]
+        size = sum(stream.size for stream in ended)
+        while ended and (size > MAX_SENT_BYTES or len(ended) > MAX_STREAMS):
+            oldest = ended.pop(0)
+            size -= oldest.size
+            del self._streams[oldest.name]
+
+    def find(self, identity: str) -> tuple[Outbox, int] | None:
+        """The stream and the number in the id of an event; None for an unknown stream or number."""
+        name, _, number = identity.partition("-")
+        outbox = self.own if name == OWN_STREAM else self._streams.get(name)
+        if outbox is None or not (number.isascii() and number.isdigit() and len(number) < 16):
+            return None
+        return (outbox, int(number)) if int(number) <= outbox.count else None
+
+
+Sent = MutableMapping[str, Any]
+Send = Callable[[Sent], Awaitable[None]]
+Headers = Sequence[tuple[bytes, bytes]]
+
+SILENCE_SECONDS = 10.0
+
+_JSON: Headers = ((b"content-type", b"application/json"),)
+_EVENTS: Headers = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Questions:
+    """The open requests to a client over HTTP. Their ids are unique across all its streams."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
+        self._next = 0
+
+    async def ask(self, put: Callable[[bytes], None], method: str, params: bytes) -> Reply:
+        """Put a request on a stream and wait for the answer. Cancelling the wait notifies the
+        client.
+
+        Raises:
+            PeerGone: the session ended first.
+            ProtocolError: the answer has neither a result nor an error.
+        """
+        self._next += 1
+        identity = b"%d" % self._next
+        future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._waiting[identity] = future
+        put(line_of(method, params, identity))
+        try:
+            return await future
+        except asyncio.CancelledError:
+            cancelled = b'{"requestId":%b,"reason":"cancelled"}' % identity
+            put(line_of("notifications/cancelled", cancelled))
+            raise
+        finally:
+            self._waiting.pop(identity, None)
+
+    def answered(self, message: Message) -> None:
+        """Settle the request that this answer belongs to; ignore unknown ones."""
+        future = self._waiting.get(message.id or b"")
+        if future is not None and not future.done():
+            settle(future, message)
+
+    def close(self) -> None:
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(PeerGone("the session ended"))
+
+
+class Stream:
+    """The answer to one POST, and a channel to its client until the answer is sent. Later messages
+    go to `fallback`, the stream that the client keeps open for them. A `primed` stream begins with
+    an event id from which the client can resume."""
+
+    def __init__(
+        self,
+        questions: Questions,
+        fallback: Outbox | None = None,
+        outbox: Outbox | None = None,
+        *,
+        primed: bool = False,
+    ) -> None:
+        self._questions = questions
+        self._fallback = fallback
+        self._outbox = outbox or Outbox()
+        self._primed = primed
+        self._has_messages = False
+        self.used = False
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        return await self._questions.ask(self._put, method, params)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        self._put(line_of(method, params))
+
+    async def run(
+        self,
+        send: Send,
+        work: "asyncio.Task[bytes]",
+        *,
+        events: bool = False,
+        status: Callable[[bytes], int] = lambda _: 200,
+    ) -> None:
+        """Send the messages until `work` returns the answer ("" for none), then the answer. It is a
+        stream of events only if `events` is set, a message comes first, or after some silence."""
+        work.add_done_callback(self._end)
+        if not events:
+            await self._first_message_or_silence()
+        if events or not work.done() or self._has_messages:
+            self.used = True
+            await follow(self._outbox, send, 0, primed=self._primed)
+            return
+        answer = b"" if work.cancelled() else work.result()
+        if answer:
+            await respond(send, status(answer), answer, _JSON)
+        else:
+            await respond(send, 202)
+
+    async def _first_message_or_silence(self) -> None:
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                await self._outbox.wait_for_more(0)
+        except TimeoutError:
+            LOG.debug("nothing to send for %g s: the answer becomes a stream", SILENCE_SECONDS)
+
+    def _end(self, work: "asyncio.Task[bytes]") -> None:
+        """Make the answer the last message of the stream."""
+        self._has_messages = self._outbox.count > 0
+        if not work.cancelled() and not work.exception() and (line := work.result()):
+            self._outbox.put(line)
+        self._outbox.end()
+
+    def _put(self, line: bytes) -> None:
+        if self._outbox.ended and self._fallback is not None:
+            self._fallback.put(line)
+        else:
+            self._outbox.put(line)
+
+
+async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = False) -> None:
+    """Send the messages after a number as a stream of events, until the stream ends or the caller
+    is cancelled."""
+    await begin(send, 200, _EVENTS)
+    body = b": open\n\n"
+    if primed:
+        body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
+    while True:
+        fresh, ended = outbox.after(number), outbox.ended
+        body += b"".join(event(line, outbox.identity(place)) for place, line in fresh)
+        number = fresh[-1][0] if fresh else number
+        await send({"type": "http.response.body", "body": body, "more_body": not ended})
+        if ended:
+            return
+        body = b""
+        try:
+            async with asyncio.timeout(SILENCE_SECONDS):
+                await outbox.wait_for_more(number)
+        except TimeoutError:
+            body = b": waiting\n\n"
+
+
+def event(line: bytes, identity: str = "") -> bytes:
+    """A message as a server-sent event with exactly one line of data."""
+    name = b"id: %b\n" % identity.encode() if identity else b""
+    return b"event: message\n%bdata: %b\n" % (name, framed(line))
+
+
+async def begin(send: Send, status: int, headers: Headers) -> None:
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+
+
+async def respond(send: Send, status: int, body: bytes = b"", headers: Headers = ()) -> None:
+    """Send a complete response."""
+    await begin(send, status, [*headers, (b"content-length", b"%d" % len(body))])
+    await send({"type": "http.response.body", "body": body})
+
+
+async def respond_json(send: Send, status: int, body: bytes) -> None:
+    await respond(send, status, body, _JSON)

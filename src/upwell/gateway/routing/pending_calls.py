@@ -1,0 +1,135 @@
+"""Calls that wait for an answer of their client.
+
+An upstream of the handshake era may ask its client a question in the middle of a call. A modern
+client can be asked only by the result of the call. So the call stays open here: the client gets an
+`input_required` result with a state that names the open call, and repeats the call with that state
+and its answers.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.gateway.clients import RequestContext
+from upwell.gateway.eras import input_required
+from upwell.ground.session_state import LocalSessionState, SessionState
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.rawjson import RawObject
+
+STATE_PREFIX = "upwell-parked-"
+"""Marks a `requestState` as ours; any other belongs to an upstream."""
+KIND = "pending_call"
+WAIT_SECONDS = 600.0
+MAX_PENDING = 1000
+"""Beyond this many calls the oldest is abandoned."""
+
+
+@dataclass(slots=True)
+class _PendingCall:
+    """An open call, its client, and the timer that abandons it."""
+
+    context: RequestContext
+    task: "asyncio.Task[Reply]"
+    expiry: asyncio.TimerHandle | None = None
+
+    async def answer_or_question(self) -> bool:
+        """Wait until the call has ended or asks its client something. Has it ended?
+
+        Cancelling the wait cancels the call.
+        """
+        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def on_question() -> None:
+            if not asked.done():
+                asked.set_result(None)
+
+        self.context.on_question = on_question
+        if self.open_questions():
+            on_question()
+        try:
+            waiting: set[asyncio.Future[Any]] = {self.task, asked}
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self.task.cancel()
+            raise
+        return self.task.done()
+
+    def open_questions(self) -> dict[str, tuple[str, bytes]]:
+        """Method and raw params of every question without an answer, by key."""
+        return {
+            key: (question.method, question.params)
+            for key, question in self.context.questions.items()
+            if question.is_open
+        }
+
+
+class PendingCalls:
+    """Keeps calls open while their clients are asked, and resumes them.
+
+    A call itself runs in this process. The right to resume it is a value of its session in
+    `session_state`: only that session finds it, and only one request can take it.
+    """
+
+    def __init__(self, session_state: SessionState | None = None) -> None:
+        self._session_state = session_state or LocalSessionState()
+        self._pending: dict[str, _PendingCall] = {}
+
+    async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:
+        """The result of `work`, or an `input_required` result if the client is asked first."""
+        return await self._next_reply(_PendingCall(context, asyncio.create_task(work)))
+
+    async def resume(self, state: str, params: RawObject, context: RequestContext) -> Reply | None:
+        """Continue the call that waits under `state` with the client's answers. None when no call
+        of this session waits there."""
+        # In this order: a process that does not run the call must not take the right to resume it.
+        if state not in self._pending:
+            return None
+        if not await self._session_state.delete(context.session, KIND, state):
+            return None
+        pending = self._pending.pop(state, None)
+        if pending is None:
+            return None
+        if pending.expiry is not None:
+            pending.expiry.cancel()
+        pending.context.channel = context.channel
+        answers = RawObject.parse(params.get("inputResponses") or b"{}")
+        for key, question in pending.context.questions.items():
+            if (answer := answers.get(key)) is not None and question.is_open:
+                question.answer.set_result(Reply(result=answer))
+        # No await since the answers were set: the call runs on only once `_next_reply` listens for
+        # its next question.
+        return await self._next_reply(pending)
+
+    async def aclose(self) -> None:
+        """Abandon every call."""
+        tasks = [pending.task for pending in self._pending.values()]
+        for state in list(self._pending):
+            self._abandon(state)
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _next_reply(self, pending: _PendingCall) -> Reply:
+        if await pending.answer_or_question():
+            return pending.task.result()
+        state = STATE_PREFIX + secrets.token_urlsafe(18)
+        if len(self._pending) >= MAX_PENDING:
+            self._abandon(next(iter(self._pending)))
+        self._pending[state] = pending
+        loop = asyncio.get_running_loop()
+        pending.expiry = loop.call_later(WAIT_SECONDS, self._abandon, state)
+        session = pending.context.session
+        await self._session_state.put(session, KIND, state, b"1", ttl_seconds=WAIT_SECONDS)
+        return Reply(result=input_required(pending.open_questions(), state).encode())
+
+    def _abandon(self, state: str) -> None:
+        pending = self._pending.pop(state, None)
+        if pending is None:
+            return
+        if pending.expiry is not None:
+            pending.expiry.cancel()
+        pending.task.cancel()
+        # The call may have failed while its client was away; nobody else reads the exception.
+        if pending.task.done() and not pending.task.cancelled() and pending.task.exception():
+            LOG.info("an abandoned call had failed: %s", pending.task.exception())

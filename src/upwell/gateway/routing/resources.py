@@ -1,0 +1,328 @@
+"""Prompts, resources and completions: the upstream that owns each, and the requests about them.
+
+Prompts are named like tools (`gateway/routing/tools.py`). Resources keep their URIs: when two
+servers list the same one, it belongs to the first server in the order of the configuration, and the
+other entry is dropped. A URI that no server lists belongs to the server whose template it matches,
+or else to the first server that can read it.
+"""
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from upwell.gateway.clients import Client, Method, Refused, RequestContext, text_of
+from upwell.gateway.eras import RESOURCE_NOT_FOUND
+from upwell.gateway.routing.tools import SEPARATOR, Names, may_be_alias, server_of
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.errors import UpstreamError, UsageError
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import INVALID_PARAMS
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, check, dumps, kind_of
+
+OWN_SCHEME = "upwell://"
+NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
+_VARIABLE = re.compile(r"\{[^{}]*\}")
+
+Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
+"""Does a request to an upstream during which the client may be asked (`Router.relay`)."""
+
+
+class LocalResources(Protocol):
+    """Our own resources. To the gateway they are one more server."""
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        """MCP resource objects."""
+        ...
+
+    def templates(self) -> Sequence[Mapping[str, Any]]:
+        """MCP resource templates."""
+        ...
+
+    async def read(self, uri: str, client: Client) -> Sequence[Mapping[str, Any]]:
+        """The contents of a resource, as far as the client may see them.
+
+        Raises:
+            UsageError: there is no such resource.
+        """
+        ...
+
+
+class UpstreamResources:
+    """Lists the upstreams' prompts and resources, ours last, and finds the owner of each.
+    `upstreams` gives the current ones; servers that are starting get `wait_seconds`."""
+
+    def __init__(
+        self,
+        upstreams: Callable[[], Sequence[Upstream]],
+        own: LocalResources,
+        wait_seconds: float,
+    ) -> None:
+        self.upstreams = upstreams
+        self.wait_seconds = wait_seconds
+        self._own = own
+        self._requested_kinds: set[str] = set()
+        self._owners: dict[str, str] = {}
+        self._templates: dict[str, str] = {}
+        self._prompts: dict[str, tuple[str, str]] = {}
+        self._names = Names()
+
+    async def settled(self) -> None:
+        """Wait at most `wait_seconds` for servers that are starting."""
+        starting = [up for up in self.upstreams() if up.state is State.STARTING]
+        if not starting:
+            return
+        try:
+            async with asyncio.timeout(self.wait_seconds), asyncio.TaskGroup() as group:
+                for upstream in starting:
+                    group.create_task(upstream.settled())
+        except TimeoutError:
+            LOG.debug("%d servers are still starting", len(starting))
+
+    def was_listed(self, kind: str) -> bool:
+        """Has any client requested this list (`prompts`, `resources`)?"""
+        return kind in self._requested_kinds
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on to every server, without waiting for any of them."""
+        try:
+            check(params)
+        except NotJson as error:
+            LOG.warning("a client's %s is not JSON and is dropped: %s", method, error)
+            return
+        for upstream in self.upstreams():
+            upstream.notify(method, params)
+
+    async def prompts(self, client: Client) -> bytes:
+        """The raw array of every prompt."""
+        items: dict[str, bytes] = {}
+        listed = await self._all("prompts", "prompts/list", "prompts", client)
+        self._names.look(self.upstreams())
+        for upstream, prompt in listed:
+            own_name = text_of(prompt, "name")
+            name = self._names.claim(upstream, own_name)
+            if name and name not in items:
+                items[name] = prompt.replaced("name", dumps(name)).encode()
+                self._prompts[name] = (upstream.name, own_name)
+        return RawArray(tuple(items.values())).encode()
+
+    async def resources(self, client: Client) -> bytes:
+        """The raw array of every resource."""
+        listed = await self._all("resources", "resources/list", "resources", client)
+        return self._unique(listed, "uri", self._owners, self._own.listed())
+
+    async def templates(self, client: Client) -> bytes:
+        """The raw array of every resource template."""
+        method = "resources/templates/list"
+        listed = await self._all("resources", method, "resourceTemplates", client)
+        return self._unique(listed, "uriTemplate", self._templates, self._own.templates())
+
+    async def prompt(self, name: str, client: Client) -> tuple[Upstream, str] | None:
+        """The server of a prompt, and the server's own name for it."""
+        await self.settled()
+        if name not in self._prompts and (may_be_alias(name) or not self._by_prefix(name)):
+            await self.prompts(client)
+        if listed := self._prompts.get(name):
+            server, own_name = listed
+            owners = (upstream for upstream in self.upstreams() if upstream.name == server)
+            return next(((upstream, own_name) for upstream in owners), None)
+        if upstream := self._by_prefix(name):
+            return upstream, name.partition(SEPARATOR)[2]
+        return None
+
+    async def owners(self, uri: str) -> list[Upstream]:
+        """The servers that may have a resource, the likeliest first; a known owner alone."""
+        await self.settled()
+        candidates = [up for up in self.upstreams() if up.about.offers("resources")]
+        known = self._owners.get(uri) or self._templates.get(uri)
+        if owner := [upstream for upstream in candidates if upstream.name == known]:
+            return owner
+        matching = {name for template, name in self._templates.items() if _matches(template, uri)}
+        return sorted(candidates, key=lambda upstream: upstream.name not in matching)
+
+    async def ask_owners(
+        self, uri: str, method: str, params: RawObject, client: Client
+    ) -> Reply | None:
+        """Ask the possible owners of a resource in turn until one knows it. None when no server
+        offers resources.
+
+        Raises:
+            UpstreamError: none of them can be reached.
+        """
+        first_error: Reply | None = None
+        failure: UpstreamError | None = None
+        for upstream in await self.owners(uri):
+            try:
+                reply = await upstream.call(method, params, client, idempotent=True)
+            except UpstreamError as error:
+                failure = failure or error
+                continue
+            if not reply.error:
+                return reply
+            first_error = first_error or reply
+        if first_error is None and failure is not None:
+            raise failure
+        return first_error
+
+    def _by_prefix(self, name: str) -> Upstream | None:
+        """The server whose prefix a name has: it owns all such names, listed or not."""
+        server = server_of(name)
+        return next((up for up in self.upstreams() if server and up.prefix == server), None)
+
+    def _unique(
+        self,
+        listed: Sequence[tuple[Upstream, RawObject]],
+        key: str,
+        owners: dict[str, str],
+        own: Sequence[Mapping[str, Any]],
+    ) -> bytes:
+        """One entry for each URI, the first server's; replaces the content of `owners`."""
+        items: list[bytes] = []
+        servers: dict[str, str] = {}
+        for upstream, item in listed:
+            uri = text_of(item, key)
+            if uri in servers or uri.startswith(OWN_SCHEME):
+                LOG.info("upstream %s: %r belongs to another server", upstream.name, uri)
+                continue
+            servers[uri] = upstream.name
+            items.append(item.encode())
+        owners.clear()
+        owners.update(servers)
+        return RawArray((*items, *map(dumps, own))).encode()
+
+    async def _all(
+        self, capability: str, method: str, member: str, client: Client
+    ) -> list[tuple[Upstream, RawObject]]:
+        """The entries of every server that has the capability; a server that fails is left out."""
+        await self.settled()
+        self._requested_kinds.add(capability)
+        upstreams = [up for up in self.upstreams() if up.about.offers(capability)]
+        lists = await asyncio.gather(
+            *(upstream.every(method, member, client) for upstream in upstreams),
+            return_exceptions=True,
+        )
+        entries: list[tuple[Upstream, RawObject]] = []
+        for upstream, listed in zip(upstreams, lists, strict=True):
+            if isinstance(listed, UpstreamError):
+                LOG.warning("%s", listed)
+            elif isinstance(listed, BaseException):
+                raise listed
+            else:
+                entries.extend((upstream, item) for item in listed)
+        return entries
+
+
+class ResourceMethods:
+    """Answers the requests about prompts, resources and completions."""
+
+    def __init__(self, relay: Relay, upstreams: UpstreamResources, own: LocalResources) -> None:
+        self._relay = relay
+        self._upstreams = upstreams
+        self._own = own
+
+    def methods(self) -> Mapping[str, Method]:
+        return {
+            "prompts/list": self._list_prompts,
+            "prompts/get": self._get_prompt,
+            "resources/list": self._list_resources,
+            "resources/templates/list": self._list_templates,
+            "resources/read": self._read,
+            "completion/complete": self._complete,
+        }
+
+    async def _list_prompts(self, _: RawObject, context: RequestContext) -> RawObject:
+        return RawObject(((b'"prompts"', await self._upstreams.prompts(context)),))
+
+    async def _list_resources(self, _: RawObject, context: RequestContext) -> RawObject:
+        return RawObject(((b'"resources"', await self._upstreams.resources(context)),))
+
+    async def _list_templates(self, _: RawObject, context: RequestContext) -> RawObject:
+        return RawObject(((b'"resourceTemplates"', await self._upstreams.templates(context)),))
+
+    async def _get_prompt(self, params: RawObject, context: RequestContext) -> Reply:
+        upstream, own_name = await self._prompt_owner(text_of(params, "name"), context)
+        outgoing = params.replaced("name", dumps(own_name))
+        return await self._relay(
+            upstream,
+            context,
+            lambda: upstream.call("prompts/get", outgoing, context, idempotent=True),
+        )
+
+    async def _prompt_owner(self, name: str, context: RequestContext) -> tuple[Upstream, str]:
+        owner = await self._upstreams.prompt(name, context)
+        if owner is None:
+            raise Refused(INVALID_PARAMS, f"Unknown prompt: {name}")
+        return owner
+
+    async def _read(self, params: RawObject, context: RequestContext) -> RawObject | Reply:
+        uri = uri_of(params, "resources/read")
+        if uri.startswith(OWN_SCHEME):
+            return await self._read_own(uri, context)
+        owners = await self._upstreams.owners(uri)
+        if len(owners) == 1:
+            [upstream] = owners
+            return await self._relay(
+                upstream,
+                context,
+                lambda: upstream.call("resources/read", params, context, idempotent=True),
+            )
+        reply = await self._upstreams.ask_owners(uri, "resources/read", params, context)
+        if reply is None:
+            raise _not_found(uri, f"no server has a resource {uri!r}", context)
+        return reply
+
+    async def _read_own(self, uri: str, context: RequestContext) -> RawObject:
+        try:
+            contents = await self._own.read(uri, context)
+        except UsageError as error:
+            raise _not_found(uri, str(error), context) from error
+        return RawObject.parse(dumps({"contents": list(contents)}))
+
+    async def _complete(self, params: RawObject, context: RequestContext) -> Reply:
+        raw = params.get("ref") or b""
+        if kind_of(raw) != "object":
+            raise Refused(INVALID_PARAMS, "completion/complete needs a ref")
+        ref = RawObject.parse(raw)
+        if text_of(ref, "type") == "ref/prompt":
+            upstream, own_name = await self._prompt_owner(text_of(ref, "name"), context)
+            outgoing = params.replaced("ref", ref.replaced("name", dumps(own_name)).encode())
+            return await upstream.call("completion/complete", outgoing, context, idempotent=True)
+        uri = text_of(ref, "uri")
+        reply = None
+        if not uri.startswith(OWN_SCHEME):
+            reply = await self._upstreams.ask_owners(uri, "completion/complete", params, context)
+        return reply or Reply(result=NO_COMPLETIONS)
+
+
+def uri_of(params: RawObject, method: str) -> str:
+    """The URI that a request is about.
+
+    Raises:
+        Refused: the request names none.
+    """
+    uri = text_of(params, "uri")
+    if not uri:
+        raise Refused(INVALID_PARAMS, f"{method} needs the uri of a resource")
+    return uri
+
+
+def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
+    code = INVALID_PARAMS if context.modern else RESOURCE_NOT_FOUND
+    return Refused(code, message, {"uri": uri})
+
+
+def _matches(template: str, uri: str) -> bool:
+    """Could `uri` be an expansion of this URI template? Its literal parts occur in order."""
+    first, *rest = _VARIABLE.split(template)
+    if not rest:
+        return template == uri
+    if not uri.startswith(first):
+        return False
+    position = len(first)
+    for part in rest[:-1]:
+        start = uri.find(part, position)
+        if start < 0:
+            return False
+        position = start + len(part)
+    return len(uri) - len(rest[-1]) >= position and uri.endswith(rest[-1])

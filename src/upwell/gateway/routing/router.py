@@ -1,0 +1,299 @@
+"""Answers requests of both eras, from stdio and from HTTP. Read `Router.reply` first."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from upwell.gateway.calls.pipeline import Pipeline
+from upwell.gateway.clients import Audience, Method, Refused, RequestContext
+from upwell.gateway.eras import (
+    MODERN_VERSIONS,
+    UNSUPPORTED_VERSION,
+    Envelope,
+    Offer,
+    envelope_of,
+    fresh_only,
+    handshake_result,
+    meta_of,
+    modern_error,
+    modern_result,
+    offer_of,
+)
+from upwell.gateway.routing.definitions import refusal, with_schema
+from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
+from upwell.gateway.routing.resources import UpstreamResources
+from upwell.gateway.routing.tasks import Tasks
+from upwell.gateway.routing.tools import Catalog, LocalTools, Target, server_of
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.errors import UpwellError
+from upwell.ground.session_state import SessionState
+from upwell.ground.trace import LOG, new_trace_id
+from upwell.ground.types.rpc import Reply
+from upwell.wire.mirrors import Mirror
+from upwell.wire.peer import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    Message,
+    error_body,
+)
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
+
+HANDSHAKE_ONLY = frozenset(
+    {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
+)
+CACHEABLE = frozenset(
+    {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
+)
+"""Modern results of these methods must say for how long they may be cached."""
+TOOLS_CHANGED = "notifications/tools/list_changed"
+
+
+class Router:
+    """Takes every client's requests to the part of the gateway, or to the upstream, that answers
+    them. A method that nothing here knows is forwarded to the upstreams."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        upstreams: Callable[[], Sequence[Upstream]],
+        own: LocalTools,
+        pipeline: Pipeline,
+        audience: Audience,
+        resources: UpstreamResources,
+        session_state: SessionState | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._own = own
+        self._pipeline = pipeline
+        self._audience = audience
+        self._resources = resources
+        self._tasks = Tasks(upstreams)
+        self._pending_calls = PendingCalls(session_state)
+        self._methods: dict[str, Method] = {
+            "initialize": self._initialize,
+            "server/discover": self._discover,
+            "ping": _ping,
+            "tools/list": self._list_tools,
+            "tools/call": self._call_tool,
+        }
+
+    def add_methods(self, methods: Mapping[str, Method]) -> None:
+        self._methods.update(methods)
+
+    async def reply(
+        self, message: Message, context_for: Callable[[Envelope | None], RequestContext]
+    ) -> Reply:
+        """The answer to a request. Never raises: whatever goes wrong becomes a JSON-RPC error."""
+        method = message.method or ""
+        try:
+            params = _readable(message.params)
+            context = context_for(_supported(envelope_of(params)))
+            answer = await self._answer(method, params, context)
+            return _shaped(method, answer, modern=context.modern)
+        except Refused as refused:
+            return Reply(error=refused.body)
+        except NotJson as error:
+            return Reply(error=error_body(INVALID_REQUEST, f"the request cannot be read: {error}"))
+        except UpwellError as error:
+            return Reply(error=error_body(INTERNAL_ERROR, str(error)))
+        except Exception as error:
+            LOG.exception("a request failed inside upwell")
+            return Reply(error=error_body(INTERNAL_ERROR, f"upwell failed: {error!r}; see its log"))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on to every upstream."""
+        self._resources.notify(method, params)
+
+    async def mirrors(self, name: str) -> tuple[Mirror, ...]:
+        """The arguments of a tool that HTTP headers must repeat; none for an unknown tool."""
+        try:
+            return (await self._target(name)).mirrors
+        except (Refused, UpwellError):
+            return ()
+
+    async def tools_changed(self) -> None:
+        """Notify the clients that have seen another list of tools."""
+        listing = self._catalog.listing
+        for session in list(self._audience.sessions.values()):
+            if session.listed and session.listed != listing:
+                session.listed = listing
+                await session.broadcast(TOOLS_CHANGED, b"")
+        for listener in list(self._audience.listeners):
+            await listener.broadcast(TOOLS_CHANGED, b"")
+
+    async def relay(
+        self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
+    ) -> Reply:
+        """Do `work`, a request to `upstream` during which the upstream may ask the client. A modern
+        client of a handshake-era upstream is asked by the result, and the request stays open."""
+
+        async def recorded() -> Reply:
+            reply = await work()
+            self._tasks.record(upstream, reply, context)
+            return reply
+
+        if not context.modern or upstream.about.version_for(modern=True) in MODERN_VERSIONS:
+            return await recorded()
+        return await self._pending_calls.run(context, recorded())
+
+    async def aclose(self) -> None:
+        """Abandon the calls that still wait for their clients."""
+        await self._pending_calls.aclose()
+        await self._pipeline.aclose()
+
+    async def _answer(
+        self, method: str, params: RawObject, context: RequestContext
+    ) -> RawObject | Reply:
+        if context.modern and method in HANDSHAKE_ONLY:
+            raise Refused(METHOD_NOT_FOUND, f"{method} is not part of this protocol version")
+        if context.modern and (state := _own_state(params)):
+            resumed = await self._pending_calls.resume(state, params, context)
+            if resumed is None:
+                raise Refused(INVALID_PARAMS, "no call waits under this requestState any more")
+            return resumed
+        if (known := self._methods.get(method)) is not None:
+            return await known(params, context)
+        forwarded = await self._tasks.forward(method, params, context)
+        if forwarded is None:
+            raise Refused(METHOD_NOT_FOUND, f"neither upwell nor a server offers {method}")
+        return forwarded
+
+    async def _initialize(self, params: RawObject, context: RequestContext) -> RawObject:
+        session = context.owner
+        session.modern, session.capabilities = False, params.get("capabilities") or b"{}"
+        return RawObject.parse(dumps((await self._offer()).initialize_result(params)))
+
+    async def _discover(self, _: RawObject, __: RequestContext) -> RawObject:
+        offer = await self._offer()
+        result = {"supportedVersions": list(MODERN_VERSIONS), **offer.members()}
+        return fresh_only(RawObject.parse(dumps(result)))
+
+    async def _offer(self) -> Offer:
+        await self._resources.settled()
+        return offer_of(self._upstreams())
+
+    async def _list_tools(self, _: RawObject, context: RequestContext) -> RawObject:
+        """The tools of every server that is up, after a short wait for those still starting."""
+        await self._resources.settled()
+        await self._catalog.refresh()
+        context.owner.listed = self._catalog.listing
+        return RawObject(((b'"tools"', self._catalog.listing),))
+
+    async def _call_tool(self, params: RawObject, context: RequestContext) -> Reply:
+        name = params.value("name")
+        if not isinstance(name, str):
+            raise Refused(INVALID_PARAMS, "tools/call needs the name of a tool")
+        target = await self._target(name)
+        if kind_of(params.get("arguments") or b"{}") != "object":
+            raise Refused(INVALID_PARAMS, "arguments must be an object")
+        if target.upstream is None:
+            return await self._own.call(target.tool, params.value("arguments", {}), context)
+        return await self._call_upstream(name, target, target.upstream, params, context)
+
+    async def _call_upstream(
+        self,
+        name: str,
+        target: Target,
+        upstream: Upstream,
+        params: RawObject,
+        context: RequestContext,
+    ) -> Reply:
+        trace_id = _trace_id(meta_of(params)) or new_trace_id()
+        call = target.call(params, trace_id, context.principal.name)
+        schema = self._catalog.hidden_schema(name)
+        if schema:
+            outgoing = RawObject.parse(call.params)
+            if refused := await asyncio.to_thread(refusal, name, schema, outgoing):
+                return refused
+
+        async def work() -> Reply:
+            reply = await self._pipeline.call(call, upstream, context)
+            return with_schema(name, schema, reply) if schema else reply
+
+        return await self.relay(upstream, context, work)
+
+    async def _target(self, name: str) -> Target:
+        """The tool behind a name. Waits for its server while that is starting.
+
+        Raises:
+            Refused: no server has such a tool.
+            UpstreamError: the server of this prefix has failed and has never listed a tool.
+        """
+        target = self._catalog.resolve(name)
+        if target is not None and target.upstream and target.upstream.state is State.STARTING:
+            await target.upstream.settled()
+            await self._catalog.refresh()
+            target = self._catalog.resolve(name)
+        if target is None:
+            await self._await_owner(name)
+            target = self._catalog.resolve(name)
+        if target is None:
+            raise Refused(INVALID_PARAMS, f"Unknown tool: {name}")
+        return target
+
+    async def _await_owner(self, name: str) -> None:
+        """Wait for the servers that may own an unlisted name: the one of its prefix, and those
+        without a prefix."""
+        prefix = server_of(name)
+        for upstream in self._upstreams():
+            if upstream.prefix in ("", prefix):
+                await upstream.settled()
+                await self._catalog.refresh()
+                if prefix == upstream.prefix and not upstream.tools and upstream.failure:
+                    raise upstream.failure
+
+
+def _readable(params: bytes) -> RawObject:
+    """The params of a request, checked to the last byte: an upstream's reader that stumbles over
+    malformed JSON would never answer."""
+    if kind_of(params) != "object":
+        raise Refused(INVALID_PARAMS, "params must be an object")
+    try:
+        check(params)
+    except NotJson as error:
+        raise Refused(INVALID_PARAMS, f"params are not JSON: {error}") from error
+    return RawObject.parse(params)
+
+
+def _supported(envelope: Envelope | None) -> Envelope | None:
+    if envelope is not None and envelope.version not in MODERN_VERSIONS:
+        raise Refused(
+            UNSUPPORTED_VERSION,
+            "Unsupported protocol version",
+            {"supported": list(MODERN_VERSIONS), "requested": envelope.version},
+        )
+    return envelope
+
+
+def _own_state(params: RawObject) -> str:
+    """The `requestState` of a pending call; "" for an upstream's own state, or none."""
+    raw = params.get("requestState")
+    if raw is None or STATE_PREFIX.encode() not in raw:
+        return ""
+    return str(params.value("requestState"))
+
+
+def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
+    """The result or error in the form of the client's era."""
+    if isinstance(answer, Reply) and answer.error:
+        is_read = modern and method == "resources/read"
+        return Reply(error=modern_error(answer.error)) if is_read else answer
+    result = RawObject.parse(answer.result) if isinstance(answer, Reply) else answer
+    if not modern:
+        return Reply(result=handshake_result(result).encode())
+    if method in CACHEABLE:
+        result = fresh_only(result)
+    return Reply(result=modern_result(result).encode())
+
+
+async def _ping(_: RawObject, __: RequestContext) -> RawObject:
+    return RawObject()
+
+
+def _trace_id(meta: RawObject) -> str:
+    """The trace id of a W3C `traceparent` header; "" when there is none."""
+    parent = meta.value("traceparent")
+    parts = parent.split("-") if isinstance(parent, str) else []
+    return parts[1] if len(parts) == 4 else ""

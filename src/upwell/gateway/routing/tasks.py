@@ -1,0 +1,94 @@
+"""Methods that the gateway does not implement itself, such as `tasks/get`: they are forwarded to
+the first server that knows them, or to the server that owns the task."""
+
+from collections.abc import Callable, Sequence
+
+from upwell.gateway.clients import Refused, RequestContext, text_of
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.errors import UpstreamError
+from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import INVALID_PARAMS, METHOD_NOT_FOUND, error_code
+from upwell.wire.rawjson import NotJson, RawArray, RawObject, kind_of
+
+MAX_TASKS = 10_000
+"""The oldest are forgotten first."""
+LIST = "tasks/list"
+
+
+class Tasks:
+    """Forwards requests to servers, and remembers the server and the principals of each task."""
+
+    def __init__(self, upstreams: Callable[[], Sequence[Upstream]]) -> None:
+        self._upstreams = upstreams
+        self._servers: dict[str, str] = {}
+        """Server names by session and task id: two servers may use the same id."""
+        self._principals: dict[str, set[Principal]] = {}
+
+    async def forward(
+        self, method: str, params: RawObject, context: RequestContext
+    ) -> Reply | None:
+        """The first server's answer that is not an error, or else the first error; None when no
+        server knows the method.
+
+        Raises:
+            UpstreamError: the server that owns the task cannot be reached.
+            Refused: the task belongs to another principal.
+        """
+        task = text_of(params, "taskId")
+        if not self._may_see(task, context):
+            raise Refused(INVALID_PARAMS, f"Unknown task: {task}")
+        owner = self._servers.get(f"{context.session} {task}") if task else None
+        refusal: Reply | None = None
+        for upstream in self._upstreams():
+            if owner not in (None, upstream.name) or upstream.state is not State.READY:
+                continue
+            try:
+                reply = await upstream.call(method, params, context)
+            except UpstreamError:
+                if owner:
+                    raise
+                continue
+            if not reply.error:
+                return self._visible(reply, context) if method == LIST else reply
+            if error_code(reply.error) != METHOD_NOT_FOUND:
+                refusal = refusal or reply
+        return refusal
+
+    def record(self, upstream: Upstream, reply: Reply, context: RequestContext) -> None:
+        """Remember the owner of a task that this result began."""
+        # Only the head is searched: a result that begins a task is short, others may be megabytes.
+        if b'"taskId"' not in reply.result[:4096]:
+            return
+        try:
+            result = RawObject.parse(reply.result)
+            nested = result.get("task") or b""
+            is_nested = kind_of(nested) == "object"
+            task = text_of(RawObject.parse(nested) if is_nested else result, "taskId")
+        except NotJson:
+            return
+        if not task:
+            return
+        if len(self._servers) >= MAX_TASKS:
+            del self._servers[next(iter(self._servers))]
+        if len(self._principals) >= MAX_TASKS:
+            del self._principals[next(iter(self._principals))]
+        self._servers[f"{context.session} {task}"] = upstream.name
+        self._principals.setdefault(task, set()).add(context.principal)
+
+    def _visible(self, reply: Reply, context: RequestContext) -> Reply:
+        """A list of tasks without those of other principals."""
+        try:
+            result = RawObject.parse(reply.result)
+            items = RawArray.parse(result.get("tasks") or b"[]").items
+            tasks = [RawObject.parse(raw) for raw in items]
+        except NotJson:
+            return reply
+        visible = [task for task in tasks if self._may_see(text_of(task, "taskId"), context)]
+        if len(visible) == len(tasks):
+            return reply
+        raw = RawArray(tuple(task.encode() for task in visible)).encode()
+        return Reply(result=result.replaced("tasks", raw).encode())
+
+    def _may_see(self, task: str, context: RequestContext) -> bool:
+        return context.principal in self._principals.get(task, {context.principal})

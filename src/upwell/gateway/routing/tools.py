@@ -1,0 +1,313 @@
+"""Public tool names and the upstream that owns each: the list that clients see, and the way back
+from a name to its server. A server's tools are listed as `{server}__{tool}`."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from upwell.gateway.clients import Client, text_of
+from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
+from upwell.gateway.upstreams.supervisor import State, Upstream
+from upwell.ground.names import OWN_SERVER
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.wire.mirrors import BadMirror, Mirror, declared_by
+from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps, kind_of, loads
+
+SEPARATOR = "__"
+HOST_NAME_CHARS = 64
+MAX_NAME_CHARS = HOST_NAME_CHARS - len(f"mcp__{OWN_SERVER}__")
+"""Hosts accept 64 characters, and some put `mcp__upwell__` before each name."""
+
+_UNFIT = re.compile(r"[^A-Za-z0-9_-]")
+_DIGEST_CHARS = 8
+_ALIAS = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}$")
+
+
+def front_name(server: str, tool: str) -> str:
+    """`{server}__{tool}`, or the tool's own name for a server without a prefix (""). A name that
+    hosts would reject gets an alias. The alias depends on the name alone, so it is the same at
+    every start, whatever other tools there are."""
+    name = f"{server}{SEPARATOR}{tool}" if server else tool
+    if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+    return f"{_UNFIT.sub('_', name)[: MAX_NAME_CHARS - _DIGEST_CHARS - 1]}_{digest}"
+
+
+def server_of(name: str) -> str:
+    """The server prefix of a public name; "" for a name without one."""
+    server, separator, _ = name.partition(SEPARATOR)
+    return server if separator else ""
+
+
+def may_be_alias(name: str) -> bool:
+    """Could `front_name` have made this name as an alias, which cannot be split back?"""
+    return _ALIAS.search(name) is not None
+
+
+class Names:
+    """The owner of each public name.
+
+    A name with a server's prefix belongs to that server, even while the server is down; `upwell__`
+    is ours. A name without a prefix belongs to the first server that has it, in the order of the
+    configuration and not in the order of their answers. It stays with that server for as long as
+    the server is configured.
+    """
+
+    def __init__(self) -> None:
+        self._owners: dict[str, str] = {}
+        self._prefixes: frozenset[str] = frozenset({OWN_SERVER})
+        self._undecided_servers: set[str] = set()
+
+    def look(self, upstreams: Sequence[Upstream]) -> None:
+        """Begin a list of these servers' names."""
+        prefixes = (upstream.prefix for upstream in upstreams if upstream.prefix)
+        self._prefixes = frozenset({OWN_SERVER, *prefixes})
+        bare = [upstream for upstream in upstreams if not upstream.prefix]
+        present = {upstream.name for upstream in bare}
+        self._owners = {name: owner for name, owner in self._owners.items() if owner in present}
+        unknown = [place for place, upstream in enumerate(bare) if _is_unknown(upstream)]
+        # A server that has not answered yet may claim names before those that follow it.
+        later = bare[min(unknown) + 1 :] if unknown else []
+        self._undecided_servers = {upstream.name for upstream in later}
+
+    def claim(self, upstream: Upstream, own_name: str) -> str:
+        """The public name of a server's tool or prompt; "" when the name belongs to another server,
+        or may still turn out to."""
+        name = front_name(upstream.prefix, own_name)
+        if not own_name or upstream.prefix:
+            return name if own_name else ""
+        if server_of(name) in self._prefixes or server_of(name).lower() == OWN_SERVER:
+            return ""
+        if name not in self._owners and upstream.name in self._undecided_servers:
+            return ""
+        return name if self._owners.setdefault(name, upstream.name) == upstream.name else ""
+
+
+def _is_unknown(upstream: Upstream) -> bool:
+    """Is the server starting for the first time?"""
+    return upstream.state is State.STARTING and not upstream.about.version
+
+
+MAX_DEPTH = 100
+MAX_TOOLS_ON_LOOP = 100
+"""Longer lists are read on a thread."""
+CONTEXT_QUERY = "_context_query"
+
+
+class LocalTools(Protocol):
+    """Our own tools. To the gateway they are one more server."""
+
+    def listed(self) -> Sequence[Mapping[str, Any]]:
+        """MCP tool objects under their bare names."""
+        ...
+
+    async def call(self, name: str, args: Mapping[str, Any], client: Client) -> Reply:
+        """Call a tool, with access to what the client's principal may see."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The tool behind a public name. `upstream` is None for our own tools; `mirrors` are the
+    arguments that HTTP headers repeat."""
+
+    tool: str
+    upstream: Upstream | None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    declares_query: bool = False
+    declared: str = ""
+    mirrors: tuple[Mirror, ...] = ()
+
+    def call(self, params: RawObject, trace_id: str, principal: str = "") -> ToolCall:
+        """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
+        `_context_query` is taken out, which is ours unless the tool declares it."""
+        raw = params.get("arguments")
+        has_arguments = raw is not None and kind_of(raw) == "object"
+        arguments = RawObject.parse(raw or b"{}") if has_arguments else RawObject()
+        value = _decoded(arguments).get(CONTEXT_QUERY)
+        query = value if isinstance(value, str) else ""
+        if CONTEXT_QUERY in arguments and not self.declares_query:
+            arguments = arguments.without(CONTEXT_QUERY)
+            params = params.replaced("arguments", arguments.encode())
+        args = _decoded(arguments)
+        return ToolCall(
+            server=self.upstream.name if self.upstream else "",
+            tool=self.tool,
+            params=params.replaced("name", dumps(self.tool)).encode(),
+            args={**args, CONTEXT_QUERY: query} if query else args,
+            query=query,
+            annotations=self.annotations,
+            declared=self.declared,
+            trace_id=trace_id,
+            principal=principal,
+        )
+
+
+def _decoded(arguments: RawObject) -> dict[str, Any]:
+    """Arguments for reading; one that is nested too deeply is left out."""
+    decoded: dict[str, Any] = {}
+    for key, value in arguments.members:
+        try:
+            decoded[loads(key)] = loads(value)
+        except NotJson:
+            continue
+    return decoded
+
+
+class Catalog:
+    """The list of tools, and the target of each public name.
+
+    `may_compress(server, tool)` decides whether a tool is listed without its `outputSchema`:
+    a result that may be shortened must not promise a structure. `definitions`
+    shortens a list that is too long.
+    """
+
+    def __init__(
+        self,
+        upstreams: Callable[[], Sequence[Upstream]],
+        own: LocalTools,
+        may_compress: Callable[[str, str], bool],
+        definitions: Definitions | None = None,
+    ) -> None:
+        self._upstreams = upstreams
+        self._own = own
+        self._may_compress = may_compress
+        self._definitions = definitions or Definitions()
+        self._names = Names()
+        self._targets: dict[str, Target] = {}
+        self._listing: bytes = b"[]"
+        self._listed_state: object = None
+        self._refreshing = asyncio.Lock()
+        self.rebuild()
+
+    @property
+    def listing(self) -> bytes:
+        """The raw JSON array of tools in stable order: servers as configured, ours last."""
+        return self._listing
+
+    def resolve(self, name: str) -> Target | None:
+        return self._targets.get(name)
+
+    def hidden_schema(self, name: str) -> bytes:
+        """The input schema of a tool that is listed without it; empty for every other tool."""
+        return self._definitions.hidden_schema(name)
+
+    async def refresh(self, *, force: bool = False) -> None:
+        """Rebuild the list if any upstream has changed, or if `force` is set. A long list is read
+        on a thread, so that it delays no call."""
+        async with self._refreshing:
+            upstreams = self._upstreams()
+            state = [(up, up.tools, up.state, up.about.version) for up in upstreams]
+            if state == self._listed_state and not force:
+                return
+            if sum(len(upstream.tools) for upstream in upstreams) > MAX_TOOLS_ON_LOOP:
+                await asyncio.to_thread(self.rebuild)
+            else:
+                self.rebuild()
+            self._listed_state = state
+
+    def rebuild(self) -> None:
+        """Read the tools of every upstream again."""
+        listed: dict[str, RawObject] = {}
+        targets: dict[str, Target] = {}
+        upstreams = self._upstreams()
+        self._names.look(upstreams)
+        for upstream in upstreams:
+            for tool in upstream.tools:
+                try:
+                    self._add(upstream, tool, listed, targets)
+                except NotJson as error:
+                    LOG.warning("upstream %s: a tool cannot be listed: %s", upstream.name, error)
+        own_tools: dict[str, bytes] = {}
+        for own in self._own.listed():
+            name = front_name(OWN_SERVER, own["name"])
+            own_tools[name] = dumps({**own, "name": name})
+            targets[name] = Target(tool=own["name"], upstream=None)
+        self._listing = self._definitions.listing(listed, own_tools)
+        self._targets = targets
+
+    def _add(
+        self,
+        upstream: Upstream,
+        tool: RawObject,
+        listed: dict[str, RawObject],
+        targets: dict[str, Target],
+    ) -> None:
+        declared = _declared(tool)
+        name = self._names.claim(upstream, declared.name)
+        if not name or name in targets:
+            LOG.warning("upstream %s: the name of tool %r is taken", upstream.name, declared.name)
+            return
+        listed[name] = _listed(tool, name, self._may_compress(upstream.name, declared.name))
+        targets[name] = Target(
+            tool=declared.name,
+            upstream=upstream,
+            annotations=declared.annotations,
+            declares_query=declared.declares_query,
+            declared=declared.digest,
+            mirrors=declared.mirrors,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Declared:
+    """The parts of a server's tool object that the gateway uses."""
+
+    name: str
+    annotations: Mapping[str, Any]
+    declares_query: bool
+    digest: str
+    mirrors: tuple[Mirror, ...]
+
+
+@lru_cache(maxsize=TOOLS_CACHED)
+def _declared(tool: RawObject) -> _Declared:
+    """A tool object, read once: the list is rebuilt often.
+
+    Raises:
+        NotJson: the tool cannot be listed.
+    """
+    raw = tool.encode()
+    check(raw)
+    if depth(raw) > MAX_DEPTH:
+        raise NotJson(f"nested more than {MAX_DEPTH} levels")
+    return _Declared(
+        text_of(tool, "name"),
+        _mapping(tool, "annotations"),
+        _declares(tool, CONTEXT_QUERY),
+        hashlib.sha256(raw).hexdigest(),
+        _mirrors(tool),
+    )
+
+
+@lru_cache(maxsize=TOOLS_CACHED)
+def _listed(tool: RawObject, name: str, may_compress: bool) -> RawObject:
+    listed = tool.replaced("name", dumps(name))
+    return listed.without("outputSchema") if may_compress else listed
+
+
+def _mirrors(tool: RawObject) -> tuple[Mirror, ...]:
+    """The declared header arguments; none when the declaration violates the specification."""
+    try:
+        return declared_by(tool)
+    except BadMirror:
+        return ()
+
+
+def _declares(tool: RawObject, argument: str) -> bool:
+    properties = _mapping(tool, "inputSchema").get("properties")
+    return isinstance(properties, dict) and argument in properties
+
+
+def _mapping(tool: RawObject, name: str) -> Mapping[str, Any]:
+    try:
+        value = tool.value(name)
+    except NotJson:
+        return {}
+    return value if isinstance(value, dict) else {}

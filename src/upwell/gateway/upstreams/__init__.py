@@ -1,0 +1,1 @@
+"""The servers behind the gateway: started, connected, supervised."""

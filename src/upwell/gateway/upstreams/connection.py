@@ -1,0 +1,427 @@
+"""One connection to an upstream server, from its start over the handshake to its end.
+
+Every foreign failure, a child's death or a malformed answer, becomes an `UpstreamError` here. The
+error names the server and tells how it ended.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from upwell.gateway.clients import NOBODY, Client
+from upwell.gateway.eras import (
+    HEADER_MISMATCH,
+    MODERN_VERSIONS,
+    Introduction,
+    bare,
+    enveloped,
+    initialize_params,
+    input_requests,
+    introduction,
+    wants_input,
+    with_answers,
+)
+from upwell.gateway.options import Auth, GatewayOptions, ServerOptions, Transport
+from upwell.gateway.upstreams.inbound import Call, CallTimeout, Inbound, InFlight, Surroundings
+from upwell.gateway.upstreams.tool_lists import MAX_ENTRIES, MAX_TOOLS, read_page, without_oversized
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.errors import (
+    UpstreamLocked,
+    UpstreamProtocolError,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.child import CannotStart, Command, start
+from upwell.wire.lines import Line, Link, read_lines
+from upwell.wire.logins import Logins
+from upwell.wire.peer import (
+    LARGE_BYTES,
+    METHOD_NOT_FOUND,
+    Peer,
+    PeerGone,
+    PeerLost,
+    ProtocolError,
+    error_code,
+)
+from upwell.wire.rawjson import NotJson, RawObject, check, kind_of
+
+if TYPE_CHECKING:
+    from upwell.wire.oauth import LoginAuth
+
+SEND_SECONDS = 5.0
+"""The time that a server has to read a notification."""
+MAX_QUEUED = 100
+MAX_QUEUED_BYTES = 1024 * 1024
+"""Beyond either limit, notifications for a server that reads nothing are dropped."""
+
+
+class Notifications:
+    """Notifications on their way to the server `name`, sent in order by `send`."""
+
+    def __init__(self, name: str, send: Callable[[str, bytes], Awaitable[None]]) -> None:
+        self._name = name
+        self._send = send
+        self._tasks = BackgroundTasks(f"notifications to upstream {name}")
+        self._last: asyncio.Task[None] | None = None
+        self._queued_bytes = 0
+
+    def put(self, method: str, params: bytes = b"") -> None:
+        """Send a notification after those before it, without waiting."""
+        if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
+            LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
+            return
+        self._queued_bytes += len(params)
+        deadline = asyncio.get_running_loop().time() + SEND_SECONDS
+        self._last = self._tasks.start(self._send_after(self._last, deadline, method, params))
+
+    async def sent(self) -> None:
+        """Wait until everything queued so far is sent or dropped."""
+        if self._last is not None and not self._last.done():
+            await asyncio.wait({self._last})
+
+    def cancel(self) -> None:
+        self._tasks.cancel()
+
+    async def drain(self) -> None:
+        await self._tasks.drain()
+
+    async def _send_after(
+        self, previous: "asyncio.Task[None] | None", deadline: float, method: str, params: bytes
+    ) -> None:
+        try:
+            if previous is not None:
+                await asyncio.wait({previous})
+            async with asyncio.timeout_at(deadline):
+                await self._send(method, params)
+        except TimeoutError:
+            LOG.warning("upstream %s did not read %s in time", self._name, method)
+        except PeerGone as error:
+            LOG.debug("upstream %s has closed its connection: %s", self._name, error)
+        finally:
+            self._queued_bytes -= len(params)
+
+
+_MAX_PAGES = 1000
+DISCOVER_SECONDS = 2.0
+PING_SECONDS = 2.0
+MAX_ROUNDS = 10
+"""How often a call may come back for more input; the same limit as the official SDK's."""
+
+Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
+
+
+class Connection:
+    """A running server. `connect` makes it, `aclose` ends it, and `ended` waits for its end.
+    `listed` takes the tools of a modern server, and returns those that may be called."""
+
+    def __init__(
+        self,
+        server: ServerOptions,
+        link: Link,
+        lines: AsyncIterator[Line],
+        around: Surroundings,
+        listed: Listed = tuple,
+    ) -> None:
+        self.about = Introduction()
+        self._server = server
+        self._link = link
+        self._listed = listed
+        self._around = around
+        self._in_flight = InFlight()
+        self._inbound = Inbound(
+            server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
+        )
+        self._peer = Peer(lines, link.sink, self._inbound.take)
+        self._notifications = Notifications(server.name, self._peer.notify)
+        self._tasks = BackgroundTasks(f"upstream {server.name}")
+        self._reading = self._tasks.start(self._peer.run(), name=f"read {server.name}")
+
+    async def handshake(self, timeout_seconds: float) -> tuple[RawObject, ...]:
+        """Shake hands in the server's era. Returns its tools.
+
+        Raises:
+            UpstreamError: the server ended, was too slow, or did not speak MCP.
+        """
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await self._negotiate()
+                return await self.tools()
+        except NotJson as error:
+            raise self._violation(f"its handshake cannot be read: {error}") from error
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self._server.name!r} did not start within {timeout_seconds:g} s",
+                server=self._server.name,
+                hint="try again, or raise gateway.connect_timeout_seconds",
+            ) from None
+
+    async def tools(self) -> tuple[RawObject, ...]:
+        """The current tools; over HTTP, those that may be called there.
+
+        Raises:
+            UpstreamError: as `every`.
+        """
+        listed = await self.every("tools/list", "tools", limit=MAX_TOOLS)
+        tools = without_oversized(listed)
+        if len(tools) < len(listed):
+            LOG.warning("upstream %s: tools of more than 256 KiB are left out", self._server.name)
+        speaks_modern = self.about.version_for(modern=True) in MODERN_VERSIONS
+        usable = self._listed(tools) if speaks_modern else tools
+        return usable if self.about.modern else tools
+
+    async def every(
+        self, method: str, member: str, client: Client = NOBODY, limit: int = MAX_ENTRIES
+    ) -> tuple[RawObject, ...]:
+        """The entries of every page of a list, at most `limit`; none when the server does not know
+        the method.
+
+        Raises:
+            UpstreamError: as `ask`, or the list cannot be read.
+        """
+        entries: list[RawObject] = []
+        params = RawObject()
+        for _ in range(_MAX_PAGES):
+            reply = await self.ask(method, params, client)
+            if reply.error:
+                if error_code(reply.error) == METHOD_NOT_FOUND:
+                    return ()
+                raise self._violation(f"{method} failed: {reply.error.decode()[:200]}")
+            try:
+                items, cursor = await read_page(reply.result, member, limit + 1 - len(entries))
+                entries.extend(items)
+            except NotJson as error:
+                raise self._violation(f"its list of {member} cannot be read: {error}") from error
+            if len(entries) > limit:
+                LOG.warning(
+                    "upstream %s: only its first %d %s are listed", self._server.name, limit, member
+                )
+                break
+            if cursor in (b"", b"null", b'""'):
+                break
+            params = RawObject().replaced("cursor", cursor)
+        return tuple(entries[:limit])
+
+    async def ask(
+        self,
+        method: str,
+        params: RawObject,
+        client: Client = NOBODY,
+        timeout: CallTimeout | None = None,
+    ) -> Reply:
+        """Send a client's request and wait for the answer. Cancelling the wait notifies the server.
+
+        Raises:
+            UpstreamError: the server died, or its answer is malformed.
+        """
+        with self._in_flight.track(params, client, timeout) as call:
+            for _ in range(MAX_ROUNDS):
+                reply = await self._exchange(method, call)
+                if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
+                    # The tool declares other headers than when it was listed.
+                    await self.tools()
+                    reply = await self._exchange(method, call)
+                if client.modern or not self.about.modern or not wants_input(reply.result):
+                    return reply
+                call.params = await self._with_input(call.params, reply.result, client)
+        raise self._violation(f"it asked for input {MAX_ROUNDS} times over")
+
+    def notify(self, method: str, params: bytes = b"") -> None:
+        """Send a notification before any later request, without waiting."""
+        self._notifications.put(method, params)
+
+    async def _exchange(self, method: str, call: Call) -> Reply:
+        await self._notifications.sent()
+        try:
+            call.sent = True
+            params = self._addressed(call.params, call.client)
+            late = partial(self._in_flight.answered, call)
+            reply = await self._peer.request(method, params, late)
+        except PeerLost as error:
+            raise UpstreamUnavailable(
+                f"upstream {self._server.name!r} did not answer: {error}",
+                server=self._server.name,
+                hint="check first whether the call had its effects",
+            ) from error
+        except PeerGone as error:
+            raise await self.exit_reason("ended before it answered") from error
+        except ProtocolError as error:
+            raise self._violation(str(error)) from error
+        self._check(reply)
+        return reply
+
+    def _check(self, reply: Reply) -> None:
+        body = reply.error or reply.result
+        if kind_of(body) != "object":
+            part, start = "error" if reply.error else "result", body[:40].decode(errors="replace")
+            raise self._violation(f"the {part} is {start}, not an object")
+        # A large body is checked by the worker that fits it: here it would block the event loop.
+        if len(body) < LARGE_BYTES:
+            try:
+                check(body)
+            except NotJson as error:
+                raise self._violation(f"the answer is not JSON: {error}") from error
+
+    async def _with_input(self, params: RawObject, result: bytes, client: Client) -> RawObject:
+        """The params of the repeated call, with the answers of a handshake-era client."""
+        opened = RawObject.parse(result)
+        questions = input_requests(opened)
+        with self._in_flight.asking(client):
+            replies = await asyncio.gather(*(client.ask(*item) for item in questions.values()))
+        answers: dict[str, bytes] = {}
+        for key, reply in zip(questions, replies, strict=True):
+            if reply.error:
+                raise self._violation(f"the client did not answer: {reply.error.decode()[:200]}")
+            answers[key] = reply.result
+        return with_answers(params, opened, answers)
+
+    async def is_alive(self) -> bool:
+        """Does the server answer a ping? Checked after an exchange broke off."""
+        try:
+            async with asyncio.timeout(PING_SECONDS):
+                await self._peer.request("ping", b"{}")
+        except (TimeoutError, PeerGone, ProtocolError) as error:
+            LOG.debug("upstream %s does not answer: %s", self._server.name, error)
+            return False
+        return True
+
+    async def ended(self) -> None:
+        """Wait until the server closes its side."""
+        # Shielded: a caller that stops waiting must not stop the reading.
+        await asyncio.shield(self._reading)
+
+    async def exit_reason(self, how: str) -> UpstreamUnavailable:
+        """The error that tells how the server ended, with the last lines of its stderr."""
+        if self._link.locked_out:
+            return locked_out(self._server, await self._link.exit_reason())
+        hint = (
+            "it is being restarted; check first whether the call had its effects"
+            if self.about.version
+            else f"try the command or url of [server.{self._server.name}] by hand"
+        )
+        return UpstreamUnavailable(
+            f"upstream {self._server.name!r} {how}: {await self._link.exit_reason()}",
+            server=self._server.name,
+            hint=hint,
+        )
+
+    async def aclose(self, grace_seconds: float = 2.0) -> None:
+        """End the server and everything that it started; each step may take `grace_seconds`."""
+        # Cancelled first and awaited last: only the end of the server unblocks writes to a server
+        # that reads nothing.
+        self._inbound.cancel()
+        self._notifications.cancel()
+        await self._link.stop(grace_seconds)
+        await self._inbound.drain()
+        await self._notifications.drain()
+        await self._tasks.aclose()
+
+    async def _negotiate(self) -> None:
+        capabilities = self._around.client_capabilities()
+        reply = await self.ask("initialize", RawObject.parse(initialize_params(capabilities)))
+        if not reply.error:
+            self.about = introduction(RawObject.parse(reply.result))
+            await self._peer.notify("notifications/initialized")
+            if self._server.url and self._server.transport is not Transport.SSE:
+                self.about = replace(self.about, also=await _also_speaks(self._peer))
+            return
+        self.about = Introduction(MODERN_VERSIONS[-1])
+        discovered = await self.ask("server/discover", RawObject())
+        if discovered.error:
+            raise self._violation(f"it refused the handshake: {reply.error.decode()[:200]}")
+        self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
+
+    def _addressed(self, params: RawObject, client: Client) -> bytes:
+        version = self.about.version_for(modern=client.modern and client is not NOBODY)
+        if version in MODERN_VERSIONS:
+            return enveloped(params, version, client.capabilities, client.log_level).encode()
+        return bare(params).encode()
+
+    def _violation(self, detail: str) -> UpstreamProtocolError:
+        return UpstreamProtocolError(
+            f"upstream {self._server.name!r} does not speak MCP here: {detail}",
+            server=self._server.name,
+            hint="the call may have had its effects; report it to the server's authors",
+        )
+
+
+async def connect(
+    server: ServerOptions,
+    options: GatewayOptions,
+    around: Surroundings,
+    *,
+    environment: Mapping[str, str],
+    logins: Logins | None = None,
+) -> Connection:
+    """Start the server's program, or open a link to its address. `logins` hold the tokens for
+    servers that need one.
+
+    Raises:
+        UpstreamUnavailable: the program is missing or may not be run, or the address is invalid.
+    """
+    try:
+        if server.url:
+            from upwell.wire.http import Address, open_link
+
+            sse = server.transport is Transport.SSE
+            address = Address(url=server.url, headers=server.headers, sse=sse)
+            auth = _auth(server, logins)
+            link = open_link(address, options.max_line_bytes, auth)
+            return Connection(server, link, link.lines(), around, link.mirrors.listed)
+        command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
+        child = await start(command, environment)
+    except (CannotStart, ValueError) as error:
+        raise UpstreamUnavailable(
+            f"upstream {server.name!r} cannot be started: {error}",
+            server=server.name,
+            hint=f"check the command or url of [server.{server.name}]",
+        ) from error
+    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
+
+
+Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]
+"""`connect` with the environment and the logins bound."""
+
+
+def _auth(server: ServerOptions, logins: Logins | None) -> "LoginAuth | None":
+    if server.auth is not Auth.OAUTH or logins is None:
+        return None
+    from upwell.wire.oauth import LoginAuth
+
+    return LoginAuth(logins, server.name, server.url)
+
+
+async def _also_speaks(peer: Peer) -> str:
+    """The modern version that a handshake-era server over HTTP supports as well, or "". Over HTTP
+    every request stands alone, so each client can be served in its own era."""
+    params = enveloped(RawObject(), MODERN_VERSIONS[-1])
+    try:
+        async with asyncio.timeout(DISCOVER_SECONDS):
+            reply = await peer.request("server/discover", params.encode())
+        versions = RawObject.parse(reply.result).value("supportedVersions")
+    except (TimeoutError, NotJson, ProtocolError, PeerGone) as error:
+        LOG.debug("a server supports one era: %s", error)
+        return ""
+    supports_both = isinstance(versions, list) and MODERN_VERSIONS[-1] in versions
+    return MODERN_VERSIONS[-1] if supports_both else ""
+
+
+def locked_out(server: ServerOptions, why: str) -> UpstreamLocked:
+    """The error for a missing login, with the command that signs in."""
+    login = f"upwell login {server.name}"
+    if server.auth is not Auth.OAUTH:
+        login = f"`{login}`, or set the headers of [server.{server.name}]"
+    return UpstreamLocked(
+        f"upstream {server.name!r} needs a login: {why}", server=server.name, hint=login
+    )
+
+
+def too_slow(server: ServerOptions, method: str, seconds: float) -> UpstreamTimeout:
+    return UpstreamTimeout(
+        f"upstream {server.name!r} did not finish {method} within {seconds:g} s",
+        server=server.name,
+        hint=f"try again, or raise call_timeout_seconds of [server.{server.name}]",
+    )

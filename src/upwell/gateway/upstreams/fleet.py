@@ -1,0 +1,107 @@
+"""The upstreams of a gateway: started together, ended together, and replaced while calls go on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from upwell.gateway.clients import Client
+from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.gateway.upstreams.connection import Connecting
+from upwell.gateway.upstreams.supervisor import Upstream
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.errors import UpstreamError
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Ping
+from upwell.wire.peer import Message
+
+
+class _NoClients:
+    """The surroundings of a server that is only probed."""
+
+    def client_capabilities(self) -> bytes:
+        return b"{}"
+
+    async def notified(self, message: Message, clients: list[Client]) -> None:
+        return None
+
+    def only_client(self) -> Client | None:
+        return None
+
+
+async def probe(server: ServerOptions, options: GatewayOptions, connecting: Connecting) -> Ping:
+    """Start a server, list its tools, end it, and report the outcome."""
+    try:
+        connection = await connecting(server, options, _NoClients())
+        try:
+            tools = await connection.handshake(options.connect_timeout_seconds)
+        finally:
+            await connection.aclose()
+    except UpstreamError as error:
+        return Ping(ok=False, detail=error.message, hint=error.hint)
+    return Ping(ok=True, detail=counted(len(tools), "tool"))
+
+
+RETIRE_SECONDS = 60.0
+_POLL_SECONDS = 0.1
+
+
+class Fleet:
+    """Keeps `upstreams` in the order of the configuration. `launch` makes an upstream of its
+    options."""
+
+    def __init__(
+        self, servers: Sequence[ServerOptions], launch: Callable[[ServerOptions], Upstream]
+    ) -> None:
+        self._launch = launch
+        self.upstreams = [launch(server) for server in servers if server.enabled]
+        self._supervisors = BackgroundTasks("upstreams")
+        self._runs: dict[Upstream, asyncio.Task[None]] = {}
+        self._retiring = BackgroundTasks("retiring upstreams")
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Keeps the servers running inside the block."""
+        for upstream in self.upstreams:
+            self._start(upstream)
+        try:
+            yield
+        finally:
+            # Both are cancelled before either is awaited: the servers end side by side.
+            self._retiring.cancel()
+            await self._supervisors.aclose()
+            await self._retiring.aclose()
+
+    async def replace(self, servers: Sequence[ServerOptions]) -> bool:
+        """Run these servers from now on. An unchanged server goes on; a changed one is replaced
+        once its successor is up; a removed one finishes its calls. False when nothing changed."""
+        enabled = [server for server in servers if server.enabled]
+        if enabled == [upstream.server for upstream in self.upstreams]:
+            return False
+        unchanged = {up.name: up for up in self.upstreams if up.server in enabled}
+        after = [unchanged.get(server.name) or self._launch(server) for server in enabled]
+        fresh = [upstream for upstream in after if upstream not in self._runs]
+        for upstream in fresh:
+            self._start(upstream)
+        await asyncio.gather(*(upstream.settled() for upstream in fresh))
+        removed = [upstream for upstream in self.upstreams if upstream not in after]
+        self.upstreams = after
+        for upstream in removed:
+            self._retiring.start(self._retire(upstream))
+        return True
+
+    def _start(self, upstream: Upstream) -> None:
+        name = f"upstream {upstream.name}"
+        self._runs[upstream] = self._supervisors.start(upstream.run(), name=name)
+
+    async def _retire(self, upstream: Upstream) -> None:
+        """End a server once its calls are done, or after `RETIRE_SECONDS`."""
+        try:
+            async with asyncio.timeout(RETIRE_SECONDS):
+                while upstream.busy:
+                    await asyncio.sleep(_POLL_SECONDS)
+        except TimeoutError:
+            LOG.warning("upstream %s is ended with calls in flight", upstream.name)
+        run = self._runs.pop(upstream)
+        run.cancel()
+        await asyncio.wait({run})

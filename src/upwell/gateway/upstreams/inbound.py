@@ -1,0 +1,289 @@
+"""The calls that an upstream is working on, and the client that each of its messages is for.
+
+Progress belongs to one call, by a token that the gateway makes. A request or a log message names no
+call: it goes to the client with calls in flight. If several clients have, and the request cannot be
+attributed to one of them, it is declined: an answer of the wrong client would be worse. A call that
+its client has cancelled counts as in flight until the server answers it.
+"""
+
+import asyncio
+import itertools
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from upwell.gateway.clients import Client, declined
+from upwell.gateway.eras import meta_of
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import INTERNAL_ERROR, Message, PeerGone, ProtocolError, error_body
+from upwell.wire.rawjson import NotJson, RawObject, check
+
+PROGRESS = "notifications/progress"
+CANCELLED = "notifications/cancelled"
+ABANDONED_SECONDS = 300.0
+"""For this long a server may still ask about a cancelled call; most never answer such a call."""
+MAX_ABANDONED = 1_000
+
+
+class CallTimeout:
+    """The timeout of a call. Progress restarts it, and it pauses while the client is asked: people
+    are slow."""
+
+    def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
+        self._timeout = timeout
+        self._seconds = seconds
+        self._pauses = 0
+
+    def restart(self) -> None:
+        # asyncio refuses to reschedule a timeout that has expired and is being delivered.
+        if not self._pauses and not self._timeout.expired():
+            self._timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def pause(self) -> None:
+        self._pauses += 1
+        if not self._timeout.expired():
+            self._timeout.reschedule(None)
+
+    def resume(self) -> None:
+        self._pauses -= 1
+        self.restart()
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A request to the server. `sent` is set once the server may know of it."""
+
+    client: Client
+    timeout: CallTimeout | None
+    params: RawObject
+    sent: bool = False
+    token: bytes | None = None
+    """The client's own progress token, as raw JSON."""
+    open_questions: int = 0
+    """The number of questions that the client has not answered yet."""
+
+
+class InFlight:
+    """The calls in flight on one connection."""
+
+    def __init__(self) -> None:
+        self._calls: dict[Call, None] = {}
+        self._abandoned: dict[Call, float] = {}
+        self._by_token: dict[bytes, Call] = {}
+        self._tokens = itertools.count(1)
+
+    @contextmanager
+    def track(
+        self, params: RawObject, client: Client, timeout: CallTimeout | None = None
+    ) -> Iterator[Call]:
+        """A call from its start to its end; its `params` carry our progress token."""
+        call = Call(client, timeout, params)
+        own_token = b""
+        if "_meta" in params:
+            meta = meta_of(params)
+            call.token = meta.get("progressToken")
+            if call.token is not None:
+                own_token = b"%d" % next(self._tokens)
+                self._by_token[own_token] = call
+                call.params = params.replaced(
+                    "_meta", meta.replaced("progressToken", own_token).encode()
+                )
+        self._calls[call] = None
+        try:
+            yield call
+        except asyncio.CancelledError:
+            self._abandon(call)
+            raise
+        finally:
+            del self._calls[call]
+            self._by_token.pop(own_token, None)
+
+    def clients(self) -> list[Client]:
+        """The clients with calls in flight: the latest call of each agent, in order."""
+        latest = {call.client.agent: call.client for call in self._calls if call.client.agent}
+        return list(latest.values())
+
+    def answered(self, call: Call) -> None:
+        """The server answered a call that had been cancelled."""
+        self._abandoned.pop(call, None)
+
+    def addressee(self, idle_client: Client | None = None) -> Client | None:
+        """The client that a server's request is for; None when that is uncertain. `idle_client` is
+        taken when no call is in flight. Among clients of one principal, those that are already
+        being asked are skipped: a call that waits for an answer seldom asks again."""
+        client = self._waiting_client() if self.clients() else idle_client
+        is_certain = client is not None and self._abandoned_agents() <= {client.agent}
+        return client if is_certain else None
+
+    @contextmanager
+    def asking(self, client: Client) -> Iterator[None]:
+        """While a client is asked, its calls do not time out."""
+        agents_calls = [call for call in self._calls if call.client.agent == client.agent]
+        timeouts = [call.timeout for call in agents_calls if call.timeout]
+        clients_calls = [call for call in agents_calls if call.client is client]
+        for call in clients_calls:
+            call.open_questions += 1
+        for timeout in timeouts:
+            timeout.pause()
+        try:
+            yield
+        finally:
+            for call in clients_calls:
+                call.open_questions -= 1
+            for timeout in timeouts:
+                timeout.resume()
+
+    async def relay_progress(self, raw: bytes) -> None:
+        """Pass progress on to the client, under the client's own token."""
+        try:
+            params = RawObject.parse(raw)
+        except NotJson:
+            return
+        call = self._by_token.get(params.get("progressToken") or b"")
+        if call is None or call.token is None:
+            LOG.debug("progress of a call that has ended")
+            return
+        if call.timeout:
+            call.timeout.restart()
+        await call.client.notify(PROGRESS, params.replaced("progressToken", call.token).encode())
+
+    def _abandoned_agents(self) -> set[object]:
+        """The agents whose cancelled calls the server may still be working on."""
+        if not self._abandoned:
+            return set()
+        now = asyncio.get_running_loop().time()
+        self._abandoned = {call: end for call, end in self._abandoned.items() if end > now}
+        return {call.client.agent for call in self._abandoned}
+
+    def _abandon(self, call: Call) -> None:
+        if call.sent and call.client.agent:
+            self._abandoned[call] = asyncio.get_running_loop().time() + ABANDONED_SECONDS
+        if len(self._abandoned) > MAX_ABANDONED:
+            del self._abandoned[next(iter(self._abandoned))]
+
+    def _waiting_client(self) -> Client | None:
+        """The one client that waits and is not being asked already; None when there are several."""
+        clients = self.clients()
+        if len(clients) > 1 and len({client.principal for client in clients}) == 1:
+            asked = {call.client.agent for call in self._calls if call.open_questions}
+            clients = [client for client in clients if client.agent not in asked]
+        return clients[0] if len(clients) == 1 else None
+
+
+MAX_QUESTIONS = 100
+"""The number of a server's requests that may wait for clients at once; more are declined."""
+MAX_ANSWERS = 2_000
+"""The number of answers that a server may leave unread; its requests beyond that are dropped."""
+Answer = Callable[[bytes, Reply], Awaitable[None]]
+
+
+class Surroundings(Protocol):
+    """The rest of the gateway, as an upstream's connection sees it."""
+
+    def client_capabilities(self) -> bytes:
+        """The capabilities of our clients for the handshake, as raw JSON."""
+        ...
+
+    async def notified(self, message: Message, clients: list[Client]) -> None:
+        """Take a notification of the upstream; `clients` have calls in flight there."""
+        ...
+
+    def only_client(self) -> Client | None:
+        """The connected client, when there is exactly one."""
+        ...
+
+
+class Inbound:
+    """Takes the requests and notifications of a server. `answer` sends an answer to the server."""
+
+    def __init__(
+        self, name: str, in_flight: InFlight, around: Surroundings, answer: Answer
+    ) -> None:
+        self._name = name
+        self._in_flight = in_flight
+        self._around = around
+        self._send = answer
+        self._tasks = BackgroundTasks(f"requests of upstream {name}")
+        self._answers: dict[bytes, asyncio.Task[None]] = {}
+
+    async def take(self, message: Message) -> None:
+        """Pass a message on to the clients that it concerns."""
+        if message.method == PROGRESS:
+            await self._in_flight.relay_progress(message.params)
+        elif message.method == CANCELLED:
+            self._cancel(message)
+        elif message.id is None:
+            await self._around.notified(message, self._in_flight.clients())
+        elif len(self._tasks) >= MAX_ANSWERS:
+            LOG.warning("upstream %s sends requests and reads no answers", self._name)
+        else:
+            # Not awaited: the loop that reads must go on even if the server reads no answers.
+            task = self._tasks.start(self._answer(message.id, message))
+            self._answers[message.id] = task
+            task.add_done_callback(lambda done: self._forget(message.id or b"", done))
+
+    def cancel(self) -> None:
+        """Stop answering."""
+        self._tasks.cancel()
+
+    async def drain(self) -> None:
+        """Wait until every answer has been sent or cancelled."""
+        await self._tasks.drain()
+
+    def _cancel(self, message: Message) -> None:
+        """The server cancels a request of its own."""
+        try:
+            identity = RawObject.parse(message.params).get("requestId") or b""
+        except NotJson:
+            return
+        if identity in self._answers:
+            self._answers[identity].cancel()
+
+    async def _answer(self, identity: bytes, message: Message) -> None:
+        try:
+            if len(self._tasks) <= MAX_QUESTIONS:
+                reply = await self._relayed(message)
+            else:
+                body = error_body(INTERNAL_ERROR, f"more than {MAX_QUESTIONS} requests at once")
+                reply = Reply(error=body)
+            await self._send(identity, reply)
+        except PeerGone as error:
+            LOG.debug("upstream %s ended before its request was answered: %s", self._name, error)
+
+    def _forget(self, identity: bytes, done: "asyncio.Task[None]") -> None:
+        # A server that uses an id twice has a second task under it.
+        if self._answers.get(identity) is done:
+            del self._answers[identity]
+
+    async def _relayed(self, message: Message) -> Reply:
+        """The client's own answer to a request of the server."""
+        method = message.method or ""
+        if method == "ping":
+            return Reply(result=b"{}")
+        waiting, only = self._in_flight.clients(), self._around.only_client()
+        client = self._in_flight.addressee(only)
+        if client is None:
+            return declined(method, _unattributed(len(waiting), only))
+        try:
+            with self._in_flight.asking(client):
+                reply = await client.ask(method, message.params)
+            check(reply.error or reply.result)
+            return reply
+        except NotJson as error:
+            return declined(method, f"the client's answer is not JSON: {error}")
+        except PeerGone:
+            return declined(method, "the client has disconnected")
+        except ProtocolError as error:
+            return declined(method, str(error))
+
+
+def _unattributed(waiting: int, only: Client | None) -> str:
+    """Why no client is asked."""
+    if waiting > 1:
+        return "several clients have calls in flight, and the request names none of them"
+    if waiting or only:
+        return "the request may concern a cancelled call, whose client cannot be asked any more"
+    return "no client is connected"

@@ -1,0 +1,379 @@
+"""One upstream server, kept running: started, connected, called, and restarted for ever."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from enum import StrEnum
+
+from upwell.gateway.clients import NOBODY, Audience, Client
+from upwell.gateway.eras import Introduction, listen_params, unstamped
+from upwell.gateway.options import GatewayOptions, ServerOptions
+from upwell.gateway.upstreams.connection import Connecting, Connection, too_slow
+from upwell.gateway.upstreams.inbound import CallTimeout
+from upwell.ground.background import BackgroundTasks
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
+from upwell.ground.trace import LOG
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import Message
+from upwell.wire.rawjson import NotJson, RawObject, dumps
+
+
+class ListenStream:
+    """The `subscriptions/listen` request to a modern server. A server of the handshake era sends
+    its notifications without one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._tasks = BackgroundTasks("listening to an upstream")
+
+    def open(self, uris: Iterable[str]) -> None:
+        """Listen for changed lists and for updates of these resources, in place of the stream
+        before."""
+        about = self._connection.about
+        params = listen_params(about.capabilities, uris) if about.modern else None
+        self._tasks.cancel()
+        if params is not None:
+            self._tasks.start(self._listen(params))
+
+    def cancel(self) -> None:
+        self._tasks.cancel()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    async def _listen(self, params: RawObject) -> None:
+        try:
+            reply = await self._connection.ask("subscriptions/listen", params)
+            if reply.error:
+                LOG.info("an upstream refuses to notify: %s", reply.error[:200])
+        except UpstreamError as error:
+            LOG.debug("listening to an upstream ended: %s", error)
+
+
+FIRST_BACKOFF_SECONDS = 0.2
+MAX_BACKOFF_SECONDS = 30.0
+HEALTHY_SECONDS = 30.0
+REFRESH_SECONDS = 0.2
+"""The pause between two readings of a list that keeps changing."""
+RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
+"""The pauses of an idempotent call that waits for a server over HTTP to come back."""
+GRACE_SECONDS = 2.0
+"""The time that a server has to end after its stdin closes, and again after SIGTERM."""
+
+
+class State(StrEnum):
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+class Backoff:
+    """The wait before the next start: doubled each time, and reset after a healthy life."""
+
+    def __init__(self) -> None:
+        self._seconds = FIRST_BACKOFF_SECONDS
+
+    def after(self, lived_seconds: float) -> float:
+        """Seconds to wait after a life of `lived_seconds`."""
+        if lived_seconds > HEALTHY_SECONDS:
+            self._seconds = FIRST_BACKOFF_SECONDS
+        seconds = self._seconds
+        self._seconds = min(MAX_BACKOFF_SECONDS, seconds * 2)
+        return seconds
+
+
+class Upstream:
+    """Keeps one server running and sends requests to it.
+
+    `run` supervises until cancelled: start, handshake, list, serve. After the server's end it
+    starts again, after a wait of 0.2 s to 30 s that doubles each time; 30 s of health reset the
+    wait. A call that finds the server down cuts the wait short. `on_change` is called whenever the
+    tools may have changed; every other notification goes to `audience`.
+    """
+
+    def __init__(
+        self,
+        server: ServerOptions,
+        options: GatewayOptions,
+        connecting: Connecting,
+        on_change: Callable[["Upstream"], Awaitable[None]],
+        audience: Audience,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.server = server
+        self.name = server.name
+        self.prefix = server.name if server.prefix else ""
+        self.state = State.STARTING
+        self.tools: tuple[RawObject, ...] = ()
+        self.about = Introduction()
+        self.failure: UpstreamError | None = None
+        self.subscribed_uris: set[str] = set()
+        self.client_capabilities = audience.client_capabilities
+        self.only_client = audience.only_client
+        self.options = options
+        self.grace_seconds = GRACE_SECONDS
+        self._connecting = connecting
+        self._on_change = on_change
+        self._audience = audience
+        self._clock = clock
+        self._connection: Connection | None = None
+        self._stream: ListenStream | None = None
+        self._tasks = BackgroundTasks(f"upstream {server.name}")
+        self.busy = 0
+        self._settled = asyncio.Event()
+        self._ended = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._refreshing: asyncio.Task[None] | None = None
+        self._list_changed = False
+
+    async def run(self) -> None:
+        """Supervise until cancelled."""
+        backoff = Backoff()
+        try:
+            while True:
+                began = self._clock.monotonic()
+                await self._live()
+                await self._on_change(self)
+                await _rest(self._wake, backoff.after(self._clock.monotonic() - began), self.name)
+        finally:
+            self.state = State.STOPPED
+            self._settled.set()
+
+    async def settled(self) -> None:
+        """Wait until the server is ready or has failed. A server that needed a login is tried again
+        first: the user may have signed in since."""
+        if self.state is State.FAILED and isinstance(self.failure, UpstreamLocked):
+            self._settled.clear()
+            self._wake.set()
+        await self._settled.wait()
+
+    async def call(
+        self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
+    ) -> Reply:
+        """Send a client's request and wait for the answer, at most for the call timeout; progress
+        restarts the timeout. An `idempotent` request is repeated once if the server dies over it.
+
+        Raises:
+            UpstreamError: the server is down, died, was too slow, is busy, or did not speak MCP.
+                The message names the server and tells how it ended.
+        """
+        limit = self.server.max_in_flight or self.options.max_in_flight
+        if self.busy >= limit:
+            raise UpstreamUnavailable(
+                f"upstream {self.name!r} has {limit} calls in flight",
+                server=self.name,
+                hint=f"call again later, or raise max_in_flight of [server.{self.name}]",
+            )
+        seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
+        self.busy += 1
+        try:
+            async with asyncio.timeout(seconds) as timeout:
+                restartable = CallTimeout(timeout, seconds)
+                return await self._call(method, params, client, restartable, idempotent=idempotent)
+        except TimeoutError:
+            raise too_slow(self.server, method, seconds) from None
+        finally:
+            self.busy -= 1
+
+    async def every(self, method: str, member: str, client: Client) -> tuple[RawObject, ...]:
+        """The entries of every page of a list; none when the server does not know the method.
+
+        Raises:
+            UpstreamError: as `call`.
+        """
+        seconds = self.server.call_timeout_seconds or self.options.call_timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                return await (await self._ready()).every(method, member, client)
+        except TimeoutError:
+            raise too_slow(self.server, method, seconds) from None
+
+    async def subscribe(self, uri: str, client: Client) -> Reply:
+        """Subscribe to a resource; the subscription outlives restarts of the server.
+
+        Raises:
+            UpstreamError: as `call`.
+        """
+        self.subscribed_uris = self.subscribed_uris | {uri}
+        return await self._update_subscription("resources/subscribe", uri, client)
+
+    async def unsubscribe(self, uri: str, client: Client) -> Reply:
+        """End a subscription.
+
+        Raises:
+            UpstreamError: as `call`.
+        """
+        self.subscribed_uris = self.subscribed_uris - {uri}
+        return await self._update_subscription("resources/unsubscribe", uri, client)
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Pass a client's notification on if the server is up, without waiting."""
+        if self._connection is not None and self.state is State.READY and not self.about.modern:
+            self._connection.notify(method, params)
+
+    async def _update_subscription(self, method: str, uri: str, client: Client) -> Reply:
+        if self._stream is not None and self.about.modern:
+            self._stream.open(self.subscribed_uris)
+            return Reply(result=b"{}")
+        return await self.call(method, _uri(uri), client)
+
+    async def _call(
+        self,
+        method: str,
+        params: RawObject,
+        client: Client,
+        timeout: CallTimeout,
+        *,
+        idempotent: bool,
+    ) -> Reply:
+        connection = await self._ready()
+        try:
+            return await connection.ask(method, params, client, timeout)
+        except UpstreamUnavailable:
+            if not idempotent:
+                raise
+        connection = await self._reconnected(connection)
+        return await connection.ask(method, params, client, timeout)
+
+    async def _reconnected(self, connection: Connection) -> Connection:
+        """A usable connection after an exchange broke off: the same one if the server is still
+        alive, otherwise the next. A server with an address is started by others and waited for."""
+        if self._connection is connection:
+            if await connection.is_alive():
+                return connection
+            await self._ended.wait()
+        for seconds in RETRY_SECONDS if self.server.url else ():
+            try:
+                return await self._ready()
+            except UpstreamLocked:
+                raise
+            except UpstreamUnavailable:
+                await asyncio.sleep(seconds)
+        return await self._ready()
+
+    async def _ready(self) -> Connection:
+        """The connection. A server that is down is started at once, not after its wait."""
+        if self.state is State.FAILED:
+            self._settled.clear()
+            self._wake.set()
+        await self._settled.wait()
+        if self.state is State.READY and self._connection is not None:
+            return self._connection
+        raise self.failure or UpstreamUnavailable(
+            f"upstream {self.name!r} is not running", server=self.name
+        )
+
+    async def _live(self) -> None:
+        """One life of the server, from start to end. Sets `state` and `failure`; never raises."""
+        self.state = State.STARTING
+        self._settled.clear()
+        self._ended.clear()
+        try:
+            self._connection = connection = await self._connecting(self.server, self.options, self)
+            self.tools = await connection.handshake(self.options.connect_timeout_seconds)
+            self.about = connection.about
+            self.state, self.failure = State.READY, None
+            self._settled.set()
+            await self._on_change(self)
+            await self._restore(connection)
+            await connection.ended()
+            self._fail(await connection.exit_reason("ended"))
+        except UpstreamError as error:
+            self._fail(error)
+        except Exception as error:
+            LOG.exception("upstream %s: supervising it failed inside upwell", self.name)
+            self._fail(
+                UpstreamUnavailable(f"upstream {self.name!r} failed: {error!r}", server=self.name)
+            )
+        finally:
+            ended, self._connection = self._connection, None
+            stream, self._stream = self._stream, None
+            # Set before anything is awaited: a call that waits for the end must not wait for the
+            # whole shutdown as well.
+            self._ended.set()
+            # Cancelled now but awaited after the server's end: a server that reads nothing would
+            # hold up the cancellations, and a host that sent a signal does not wait for long.
+            self._tasks.cancel()
+            if stream is not None:
+                stream.cancel()
+            if ended is not None:
+                await ended.aclose(self.grace_seconds)
+            if stream is not None:
+                await stream.aclose()
+            await self._tasks.drain()
+
+    async def _restore(self, connection: Connection) -> None:
+        """Repeat the clients' subscriptions and log level for a server that was restarted."""
+        self._stream = ListenStream(connection)
+        self._stream.open(self.subscribed_uris)
+        level = self._audience.log_level()
+        requests = [("resources/subscribe", _uri(uri)) for uri in sorted(self.subscribed_uris)]
+        if level and self.about.offers("logging"):
+            requests.append(("logging/setLevel", _object(level=level)))
+        if self.about.modern or not requests:
+            return
+        try:
+            async with asyncio.timeout(self.options.connect_timeout_seconds):
+                await asyncio.gather(*(connection.ask(*request) for request in requests))
+        except (TimeoutError, UpstreamError) as error:
+            LOG.warning("upstream %s: subscriptions are not restored: %s", self.name, error)
+
+    def _fail(self, error: UpstreamError) -> None:
+        is_repeated = self.failure is not None and self.failure.message == error.message
+        LOG.log(logging.DEBUG if is_repeated else logging.WARNING, "%s", error)
+        self.state, self.failure = State.FAILED, error
+        self._settled.set()
+
+    async def notified(self, message: Message, clients: list[Client]) -> None:
+        """Take a notification of the server."""
+        if message.method != "notifications/tools/list_changed":
+            await self._audience.relay(_without_stream(message), clients)
+            return
+        self._list_changed = True
+        if self._refreshing is None or self._refreshing.done():
+            self._refreshing = self._tasks.start(self._refresh())
+
+    async def _refresh(self) -> None:
+        """Read the changed list of tools, and again if it has changed meanwhile."""
+        while self._list_changed and self._connection is not None:
+            self._list_changed = False
+            try:
+                async with asyncio.timeout(self.options.connect_timeout_seconds):
+                    self.tools = await self._connection.tools()
+            except (TimeoutError, UpstreamError) as error:
+                LOG.warning("upstream %s: its changed tools cannot be read: %s", self.name, error)
+                return
+            await self._on_change(self)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+
+async def _rest(wake: asyncio.Event, seconds: float, name: str) -> None:
+    """Wait for `seconds`, or until a call needs the server."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        LOG.debug("restarting %s after %.1f s", name, seconds)
+    wake.clear()
+
+
+def _object(**members: str) -> RawObject:
+    return RawObject.parse(dumps(members))
+
+
+def _uri(uri: str) -> RawObject:
+    return _object(uri=uri)
+
+
+def _without_stream(message: Message) -> Message:
+    """A notification without the id of its listen stream."""
+    try:
+        params = RawObject.parse(message.params)
+    except NotJson:
+        return message
+    if "_meta" not in params:
+        return message
+    body = message.body.replaced("params", unstamped(params).encode())
+    return Message(body=body, method=message.method)

@@ -1,0 +1,50 @@
+"""An owner for tasks that outlive the call which starts them."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from upwell.ground.trace import LOG
+
+
+class BackgroundTasks:
+    """Starts tasks, holds them while they run, and ends them with `aclose`.
+
+    asyncio keeps only a weak reference to a task, and reports an exception that nobody awaits when
+    the task is collected, if at all. This owner does both at once: a task stays referenced until it
+    ends, and its exception is logged under the owner's name.
+    """
+
+    def __init__(self, owner: str) -> None:
+        self._owner = owner
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start[T](self, work: Coroutine[Any, Any, T], *, name: str = "") -> "asyncio.Task[T]":
+        """Run `work` concurrently. The task may be awaited and cancelled like any other."""
+        task = asyncio.create_task(work, name=name or self._owner)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel every task without waiting for its end."""
+        for task in list(self._tasks):
+            task.cancel()
+
+    async def drain(self) -> None:
+        """Wait until every task has ended, including those that start meanwhile."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def aclose(self) -> None:
+        """Cancel every task and wait for its end."""
+        self.cancel()
+        await self.drain()
+
+    def _ended(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            LOG.error("%s: a background task failed", self._owner, exc_info=error)

@@ -1,0 +1,61 @@
+"""Time: the clock and deadlines.
+
+Code receives a `Clock` instead of reading the time, so that tests control it.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """The source of time. Both methods return seconds."""
+
+    def now(self) -> float:
+        """Return the wall time in seconds since the epoch (UTC)."""
+        ...
+
+    def monotonic(self) -> float:
+        """Return a time that never decreases; only differences are meaningful."""
+        ...
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+SYSTEM_CLOCK = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A moment `at` on the monotonic `clock`.
+
+    A deadline is made once, at the door, and passed down. Code below does not add its own timeouts.
+    """
+
+    at: float
+    clock: Clock = SYSTEM_CLOCK
+
+    @classmethod
+    def after(cls, seconds: float, clock: Clock = SYSTEM_CLOCK) -> "Deadline":
+        """Make a deadline `seconds` from now."""
+        return cls(clock.monotonic() + seconds, clock)
+
+    def remaining(self) -> float:
+        """Return the seconds left, 0 when the deadline has passed."""
+        return max(0.0, self.at - self.clock.monotonic())
+
+    def passed(self) -> bool:
+        """Tell whether the deadline has passed."""
+        return self.remaining() == 0.0
+
+    def sooner(self, seconds: float) -> "Deadline":
+        """Return the earlier of this deadline and `seconds` from now."""
+        return Deadline(min(self.at, self.clock.monotonic() + seconds), self.clock)

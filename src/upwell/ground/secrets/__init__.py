@@ -1,0 +1,1 @@
+"""Secrets: find them by the gitleaks rules, and mask them before anything is stored or shown."""

@@ -1,0 +1,110 @@
+"""Mask secrets in addresses and commands that are shown to a model, in a log, or on a screen.
+
+A key often appears in a server's address (`?key=…`, `user:password@`, a long random part of the
+path) or in its arguments (`--token …`). `ground/secrets/redact.py` finds secrets by their format.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit, urlunsplit
+
+MASK = "***"
+SECRET_WORDS = frozenset(
+    """
+    token secret password passwd passphrase key apikey authorization auth bearer credential
+    credentials pat cookie
+    """.split()
+)
+SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "sshpass")
+"""The ends of names without word boundaries, such as `PGPASSWORD`."""
+SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
+"""The last words of names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
+FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
+SHORT_FLAG = "-p"
+"""Ambiguous: a password, a port, a path or, after `-y`, a package."""
+RANDOM_CHARS = 20
+"""A part of a path with letters and digits that is at least this long counts as a key."""
+RUNNERS = frozenset({"npx", "npm", "pnpm", "bunx", "uvx", "-y", "--yes"})
+"""Words after which `-p` names a package."""
+_PASSWORD = re.compile(r"(?!\d+$)[^\s/.:@-][^\s/:]*")
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def names_secret(name: str) -> bool:
+    """Tell whether a name denotes a secret: `api-key`, `apiKey`, `API_KEY`, `PGPASSWORD`."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    if not words or name in FOLDERS:
+        return False
+    return (
+        not SECRET_WORDS.isdisjoint(words)
+        or words[-1] in SHORT_NAMES
+        or words[-1].endswith(SECRET_ENDS)
+    )
+
+
+def masked_address(url: str) -> str:
+    """Mask the credentials in `url`.
+
+    Masks user and password, the values of the query, the fragment, and random-looking path parts.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(
+        (
+            parts.scheme,
+            f"{MASK}@{host}" if at and user else host,
+            "/".join(MASK if _looks_random(part) else part for part in parts.path.split("/")),
+            "&".join(map(_without_value, parts.query.split("&"))) if parts.query else "",
+            MASK if parts.fragment else "",
+        )
+    )
+
+
+def masked_words(words: Sequence[str]) -> list[str]:
+    """Mask the words of a command that are named like a secret or look like one."""
+    return list(_masked(words))
+
+
+def _masked(words: Sequence[str]) -> Iterator[str]:
+    from upwell.ground.secrets.redact import redact
+
+    previous, runs_package = "", False
+    for word in words:
+        flag, sign, value = _split_flag(word)
+        runs_package = runs_package or word in RUNNERS
+        follows_secret_flag = (
+            previous.startswith("-") and names_secret(previous) and not word.startswith("--")
+        )
+        is_password = previous == SHORT_FLAG and not runs_package and _PASSWORD.fullmatch(word)
+        if follows_secret_flag or is_password:
+            yield MASK
+        elif value and names_secret(flag):
+            yield f"{flag}{sign}{MASK}"
+        elif "://" in value:
+            yield f"{flag}{sign}{masked_address(value)}"
+        elif "://" in word:
+            yield masked_address(word)
+        else:
+            yield redact(word)[0]
+        previous = "" if sign else word
+
+
+def _split_flag(word: str) -> tuple[str, str, str]:
+    """Split `--token=x` or `Authorization: Bearer x` into name, sign and value."""
+    for sign in ("=", ": "):
+        name, present, value = word.partition(sign)
+        if present and "://" not in name and " " not in name:
+            return name, sign, value
+    return word, "", ""
+
+
+def _without_value(pair: str) -> str:
+    name, sign, value = pair.partition("=")
+    return f"{name}={MASK}" if sign and value else name if sign else MASK
+
+
+def _looks_random(part: str) -> bool:
+    return len(part) >= RANDOM_CHARS and any(map(str.isdigit, part)) and any(map(str.isalpha, part))

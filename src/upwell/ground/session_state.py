@@ -1,0 +1,129 @@
+"""Short-lived state of sessions: how often one was spoken to, answers that came late, calls that
+wait for their client.
+
+Everything goes by `SessionState`, so that replicas of a gateway can share it: values are bytes, no
+value outlives its time, and `compare_and_set` decides between two writers. Losing a value costs
+its session a courtesy (a repeat, a retry) and nothing that was promised.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+
+MAX_SESSIONS = 5_000
+"""Sessions of one kind that a process remembers; the one written to least recently goes first."""
+
+
+class SessionState(Protocol):
+    """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
+    `key` may be empty where a session has one value of a kind.
+
+    Every method raises StoreError when the place that holds the state fails.
+    """
+
+    async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
+        """The value, or None when there is none or its time is up."""
+        ...
+
+    async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
+        """All live values of this kind in the session, by key, oldest first."""
+        ...
+
+    async def put(
+        self, session: str, kind: str, key: str, value: bytes, *, ttl_seconds: float
+    ) -> None:
+        """Set the value and restart its time to live."""
+        ...
+
+    async def delete(self, session: str, kind: str, key: str = "") -> bool:
+        """Remove exactly this value. False when there was none; of several callers that delete the
+        same value, one gets True."""
+        ...
+
+    async def compare_and_set(
+        self,
+        session: str,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        ttl_seconds: float,
+    ) -> bool:
+        """Set the value if the current one equals `expected` (None: there is none), in one step.
+        False when it differs; nothing changes then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    value: bytes
+    expires_at: float
+
+
+class LocalSessionState:
+    """The sessions of one process."""
+
+    def __init__(self, *, max_sessions: int = MAX_SESSIONS, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._max_sessions = max_sessions
+        self._clock = clock
+        self._kinds: dict[str, OrderedDict[str, dict[str, _Value]]] = {}
+
+    async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
+        return self._live(session, kind).get(key)
+
+    async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
+        return self._live(session, kind)
+
+    async def put(
+        self, session: str, kind: str, key: str, value: bytes, *, ttl_seconds: float
+    ) -> None:
+        self._set(session, kind, key, value, ttl_seconds)
+
+    async def delete(self, session: str, kind: str, key: str = "") -> bool:
+        if key not in self._live(session, kind):
+            return False
+        del self._kinds[kind][session][key]
+        return True
+
+    async def compare_and_set(
+        self,
+        session: str,
+        kind: str,
+        key: str,
+        value: bytes,
+        *,
+        expected: bytes | None,
+        ttl_seconds: float,
+    ) -> bool:
+        if self._live(session, kind).get(key) != expected:
+            return False
+        self._set(session, kind, key, value, ttl_seconds)
+        return True
+
+    def _set(self, session: str, kind: str, key: str, value: bytes, ttl_seconds: float) -> None:
+        now = self._clock.monotonic()
+        sessions = self._kinds.setdefault(kind, OrderedDict())
+        values = {name: old for name, old in sessions.get(session, {}).items() if name != key}
+        live = {name: old for name, old in values.items() if old.expires_at > now}
+        sessions[session] = {**live, key: _Value(bytes(value), now + ttl_seconds)}
+        sessions.move_to_end(session)
+        self._evict(sessions, now)
+
+    def _evict(self, sessions: OrderedDict[str, dict[str, _Value]], now: float) -> None:
+        """Drop old sessions whose values have all expired, and those over the cap."""
+        while sessions:
+            name, values = next(iter(sessions.items()))
+            is_dead = all(value.expires_at <= now for value in values.values())
+            if not is_dead and len(sessions) <= self._max_sessions:
+                return
+            del sessions[name]
+
+    def _live(self, session: str, kind: str) -> dict[str, bytes]:
+        now = self._clock.monotonic()
+        sessions = self._kinds.get(kind)
+        values = sessions.get(session, {}) if sessions else {}
+        return {key: entry.value for key, entry in values.items() if entry.expires_at > now}

@@ -1,0 +1,1 @@
+"""SQLite files: opening, migrating, backing up, and salvaging what a damaged one still holds."""

@@ -1,0 +1,77 @@
+"""Daily backups of a database: `backups/NAME-2026-04-09.db`, of which the newest seven are kept.
+
+The first process of the day makes the copy with `VACUUM INTO` on a connection of its own, without
+blocking others.
+"""
+
+import asyncio
+import re
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.files import exclusively, writing
+from upwell.ground.sqlite.file import from_sqlite, vacuum_into
+
+KEEP = 7
+
+
+class Backups:
+    """The backups of one database file in `folder`."""
+
+    def __init__(
+        self, path: Path, folder: Path, *, keep: int = KEEP, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._path = path
+        self._folder = folder
+        self._keep = keep
+        self._clock = clock
+
+    def list(self) -> tuple[Path, ...]:
+        """Return the existing daily backups, newest first."""
+        dated = re.compile(re.escape(self._path.stem) + r"-\d{4}-\d{2}-\d{2}\.db")
+        if not self._folder.is_dir():
+            return ()
+        backups = [path for path in self._folder.iterdir() if dated.fullmatch(path.name)]
+        return tuple(sorted(backups, reverse=True))
+
+    async def make_if_due(self) -> Path | None:
+        """Make today's backup. Returns None if it exists already.
+
+        Raises:
+            StoreError: the backup cannot be written; existing ones stay.
+        """
+        return await asyncio.to_thread(self._make, self._today(), replace=False)
+
+    async def make(self) -> Path:
+        """Make today's backup, replacing an existing one.
+
+        Raises:
+            StoreError: as `make_if_due`.
+        """
+        path = self._today()
+        await asyncio.to_thread(self._make, path, replace=True)
+        return path
+
+    def _today(self) -> Path:
+        day = datetime.fromtimestamp(self._clock.now(), UTC).date().isoformat()
+        return self._folder / f"{self._path.stem}-{day}.db"
+
+    def _make(self, path: Path, *, replace: bool) -> Path | None:
+        if path.exists() and not replace:
+            return None
+        with writing(path):
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with exclusively(self._folder / self._path.stem):
+                if path.exists() and not replace:
+                    return None
+                try:
+                    with closing(sqlite3.connect(self._path)) as db:
+                        vacuum_into(db, path)
+                except sqlite3.Error as error:
+                    raise from_sqlite(error, path) from error
+                for old in self.list()[self._keep :]:
+                    old.unlink(missing_ok=True)
+        return path

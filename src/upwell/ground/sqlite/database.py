@@ -1,0 +1,220 @@
+"""A SQLite database with threads: one for reading, one for writing.
+
+Slow writes therefore never delay searches, and the event loop never blocks on the disk. Reads of a
+few rows, which take less time than a trip to a thread, run inline on a third connection that waits
+for no lock. Several owners may share a file; each one's tables have a version of their own.
+
+Processes share files too. Before each use a connection checks that its file is still the one at the
+path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all others
+switch to the new file before they write another row.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from upwell.ground.errors import StoreCorrupt, StoreError, UsageError
+from upwell.ground.files import exclusively
+from upwell.ground.sqlite.file import Owner, Plan, Synchronous, finish, from_sqlite, prepare
+
+__all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
+
+
+class Follower:
+    """A connection that reopens the file when it has been replaced."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._connection: sqlite3.Connection | None = None
+        self._inode = 0
+        self.generation = 0
+
+    def connection(self) -> sqlite3.Connection:
+        """Return an open connection to the file that is at the path now."""
+        if not self.is_current():
+            self.drop()
+            self._connection = self._opened()
+            self._inode = _inode(self._plan.path)
+            self.generation += 1
+        assert self._connection is not None
+        return self._connection
+
+    def is_current(self) -> bool:
+        """Tell whether there is a connection to the file that is at the path now."""
+        return self._connection is not None and _inode(self._plan.path) == self._inode
+
+    def drop(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> sqlite3.Connection:
+        return prepare(self._plan)
+
+    def attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on the connection.
+
+        Raises:
+            StoreError: SQLite failed.
+            UsageError: a value is not valid Unicode.
+        """
+        try:
+            return work(self.connection())
+        except sqlite3.Error as error:
+            raise from_sqlite(error, self._plan.path) from error
+        except UnicodeEncodeError as error:
+            raise UsageError(
+                f"not valid Unicode: {error.object!a:.60}", hint="remove lone surrogates"
+            ) from error
+
+
+class Lane(Follower):
+    """A connection on a thread of its own."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        super().__init__(plan)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"{plan.path.stem}-{name}")
+
+    async def run[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._guarded, work)
+
+    async def close(self) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._thread, self.drop)
+        self._thread.shutdown(wait=False)
+
+    def _guarded[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            return self.attempt(work)
+        except StoreCorrupt:
+            self.drop()
+            repair(self._plan)
+        return self.attempt(work)
+
+
+class InlineRead(Follower):
+    """A connection for reads of a few rows on the event loop. It waits for no lock."""
+
+    def _opened(self) -> sqlite3.Connection:
+        db = super()._opened()
+        db.execute("PRAGMA busy_timeout = 0")
+        return db
+
+
+class Database:
+    """One SQLite file, opened by `open_database` and closed by `aclose`."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.path = plan.path
+        self._reading = Lane(plan, "read")
+        self._writing = Lane(plan, "write")
+        self._inline_read = InlineRead(plan)
+
+    async def read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on the reading thread; repeat it if the file had to be salvaged first.
+
+        Raises:
+            StoreError: SQLite failed.
+        """
+        return await self._reading.run(work)
+
+    async def inline_read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`, a read shorter than a trip to the reading thread, on the event loop.
+
+        Uses the reading thread when the file must be opened first, is locked, or fails.
+
+        Raises:
+            StoreError: as `read`.
+        """
+        if not self._inline_read.is_current():
+            await self._reading.run(lambda _: self._inline_read.connection())
+        try:
+            return self._inline_read.attempt(work)
+        except StoreError:
+            return await self.read(work)
+
+    async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
+
+        When this returns, the change is as durable as the file's `synchronous` level promises.
+
+        Raises:
+            StoreError: SQLite failed; nothing was changed.
+        """
+        return await self._writing.run(lambda db: self._transacted(db, work))
+
+    async def data_version(self) -> tuple[int, int]:
+        """Return a value that changes when another connection or process changes the file."""
+
+        def look(db: sqlite3.Connection) -> tuple[int, int]:
+            return self._reading.generation, int(db.execute("PRAGMA data_version").fetchone()[0])
+
+        return await self.read(look)
+
+    async def checkpoint(self) -> None:
+        """Move the WAL into the file and truncate it, as far as readers allow."""
+        await self._writing.run(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+
+    async def aclose(self) -> None:
+        """Finish pending work, checkpoint, and close."""
+        await self._reading.close()
+        await self._writing.close()
+        self._inline_read.drop()
+
+    def _transacted[T](self, db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` in a transaction on the current file."""
+        while True:
+            db.execute("BEGIN IMMEDIATE")
+            # Nobody can replace the file from here on, so this check is final.
+            if self._writing.is_current():
+                return finish(db, work)
+            db.execute("ROLLBACK")
+            db = self._writing.connection()
+
+
+def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchronous) -> Database:
+    """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
+
+    `synchronous` FULL survives power loss once a write has returned; NORMAL survives `kill -9`. A
+    damaged file is moved aside and its readable rows are copied.
+
+    Raises:
+        StoreTooNew: a later version of upwell wrote the file; it is left alone.
+        StoreUnwritable: the file cannot be written.
+    """
+    plan = Plan(path, tuple(owners), synchronous)
+    try:
+        try:
+            prepare(plan).close()
+        except StoreCorrupt:
+            repair(plan)
+            prepare(plan).close()
+    except sqlite3.Error as error:
+        raise from_sqlite(error, path) from error
+    return Database(plan)
+
+
+def repair(plan: Plan) -> None:
+    """Replace the file if it is damaged, keeping the rows that can be read.
+
+    Raises:
+        StoreError: the new file cannot be written.
+    """
+    from upwell.ground.sqlite.salvage import replace_damaged
+
+    try:
+        with exclusively(plan.path):
+            replace_damaged(plan)
+    except sqlite3.Error as error:
+        raise from_sqlite(error, plan.path) from error
+
+
+def _inode(path: Path) -> int:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return 0

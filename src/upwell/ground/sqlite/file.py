@@ -1,0 +1,227 @@
+"""Open one SQLite file: create it, set its pragmas, migrate it, and map its errors.
+
+`ground/sqlite/database.py` adds threads; `ground/sqlite/salvage.py` replaces a damaged file.
+"""
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
+from upwell.ground.files import exclusively
+
+Migration = Callable[[sqlite3.Connection], None]
+Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
+Synchronous = Literal["FULL", "NORMAL"]
+
+BUSY_TIMEOUT_SECONDS = 8.0
+CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
+_LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
+_NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
+_FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A component that owns tables in a file.
+
+    `name`: its name in the table of versions. `migrations`: functions of the connection, oldest
+    first; the 1-based position of one is the version that it creates. Released migrations are never
+    edited. `salvage(damaged, fresh)`: copies readable rows and returns their number; without one,
+    tables are copied row by row.
+    """
+
+    name: str
+    migrations: Sequence[Migration]
+    salvage: Salvage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level."""
+
+    path: Path
+    owners: Sequence[Owner]
+    synchronous: Synchronous
+
+
+def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+    """A salvage that copies nothing, for tables that are rebuilt from other data."""
+    return 0
+
+
+def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
+    """Convert an SQLite error to a `StoreError` with a hint for the user."""
+    text = str(error)
+    name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
+    if name in CORRUPT:
+        return StoreCorrupt(f"{path} is damaged: {text}", hint="run `upwell doctor`")
+    if name in _LOCKED:
+        return StoreUnwritable(
+            f"{path} was locked by another process for over {BUSY_TIMEOUT_SECONDS:.0f} s",
+            hint="try again, or end the process that holds it",
+        )
+    if name in _NO_ROOM:
+        return StoreUnwritable(
+            f"cannot write {path}: the disk is full or failed: {text}", hint="free some disk space"
+        )
+    if name in _FORBIDDEN:
+        return StoreUnwritable(
+            f"cannot write {path}: {text}", hint="check its owner and permissions"
+        )
+    return StoreError(f"{path}: {text}")
+
+
+def in_transaction[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `work(db)` between `BEGIN IMMEDIATE` and `COMMIT`; roll back on any error."""
+    db.execute("BEGIN IMMEDIATE")
+    return finish(db, work)
+
+
+def finish[T](db: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
+    """Run `work(db)`, then `COMMIT`; roll back on any error."""
+    try:
+        result = work(db)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return result
+
+
+def prepare(plan: Plan) -> sqlite3.Connection:
+    """Open a connection to the file; create and migrate it if needed.
+
+    Raises:
+        StoreError: as `open_database`, and `StoreCorrupt`.
+    """
+    try:
+        _make_private(plan.path)
+        db = connect(plan.path, plan.synchronous)
+    except sqlite3.Error as error:
+        raise from_sqlite(error, plan.path) from error
+    try:
+        if any(_version(db, owner.name) != len(owner.migrations) for owner in plan.owners):
+            with exclusively(plan.path):
+                for owner in plan.owners:
+                    migrate(db, owner, plan.path)
+    except sqlite3.Error as error:
+        db.close()
+        raise from_sqlite(error, plan.path) from error
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
+    """Run the migrations of `owner` that this file lacks, in one transaction.
+
+    A file with older tables is first copied to `backups/` beside it.
+
+    Raises:
+        StoreTooNew: a later version of upwell wrote these tables.
+    """
+    version = _version(db, owner.name)
+    if version > len(owner.migrations):
+        raise StoreTooNew(
+            f"{path} was written by a later upwell ({owner.name} schema {version}, "
+            f"this one knows {len(owner.migrations)})",
+            hint="upgrade upwell, or point UPWELL_HOME at another folder",
+        )
+    if version == len(owner.migrations):
+        return
+    if version:
+        _copy_before(db, owner, version, path)
+
+    def bring_up(connection: sqlite3.Connection) -> None:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS schema_version "
+            "(owner TEXT PRIMARY KEY, version INTEGER NOT NULL)"
+        )
+        for migration in owner.migrations[_version(connection, owner.name) :]:
+            migration(connection)
+        connection.execute(
+            "INSERT INTO schema_version VALUES (?, ?) "
+            "ON CONFLICT (owner) DO UPDATE SET version = excluded.version",
+            (owner.name, len(owner.migrations)),
+        )
+
+    in_transaction(db, bring_up)
+
+
+def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:
+    folder = path.parent / "backups"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    copy = folder / f"{path.stem}-before-{owner.name}-v{version + 1}.db"
+    if not copy.exists():
+        vacuum_into(db, copy)
+
+
+def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
+    """Write a consistent copy to `path` (mode 0600), completely or not at all."""
+    partial = path.with_name(path.name + ".partial")
+    partial.unlink(missing_ok=True)
+    os.close(os.open(partial, os.O_CREAT | os.O_RDWR, 0o600))
+    try:
+        db.execute("VACUUM INTO ?", (str(partial),))
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _version(db: sqlite3.Connection, owner: str) -> int:
+    has_versions = db.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
+    ).fetchone()
+    if not has_versions:
+        return 0
+    row = db.execute("SELECT version FROM schema_version WHERE owner = ?", (owner,)).fetchone()
+    return int(row[0]) if row else 0
+
+
+def _make_private(path: Path) -> None:
+    """Create the file if there is none.
+
+    An existing file is never opened and closed here: that would drop the locks that other
+    connections of this process hold on it, because POSIX locks belong to the process
+    (sqlite.org/howtocorrupt.html, section 2.2).
+    """
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        info = path.stat()
+    except OSError as error:
+        raise StoreUnwritable(
+            f"cannot open {path}: {error.strerror}", hint="check its owner and permissions"
+        ) from error
+    if not stat.S_ISREG(info.st_mode):
+        raise StoreUnwritable(f"{path} is not a regular file", hint="move it away")
+    if hasattr(os, "getuid") and info.st_uid != os.getuid():
+        raise StoreUnwritable(
+            f"{path} belongs to another user", hint="set UPWELL_HOME to a folder of your own"
+        )
+
+
+def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:
+    """Open a connection with the pragmas that all our files use."""
+    db = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        if db.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            with exclusively(path):
+                db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {synchronous}")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")
+    except BaseException:
+        db.close()
+        raise
+    return db

@@ -1,0 +1,18 @@
+"""Format counts and times."""
+
+from datetime import UTC, datetime
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """Return `1 memory`, `2 memories`, `1,000 files`.
+
+    `many` is the plural if it is not the singular with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def iso(at: float | None) -> str | None:
+    """Format epoch seconds as ISO 8601 in UTC with Z; None stays None."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,453 @@
+"""The TTL store holds entries that expire: originals, the seen log, cached responses, usage
+counters, rates.
+
+Losing an entry at any time must do no harm; durable data belongs in `memory.db`. Every entry has
+a tenant, a kind and a time to live. A kind may have a cap in bytes; beyond it the store evicts the
+oldest entries first.
+"""
+
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.text.format import counted
+from upwell.ground.types.memory import DEFAULT_TENANT
+from upwell.ground.types.rpc import Ping
+
+
+class Kind(StrEnum):
+    """The kinds of entries, with one owner each. The values are keys on disk: never change one."""
+
+    CHORE = "chore"
+    COMPACTION = "compacted"
+    COMPRESSION_REMARK = "compression_missing"
+    COMPRESSION_REPORT = "compression_feedback"
+    COUNT = "count"
+    DECISION = "decision"
+    HOST_SESSION = "host_session"
+    INTENT = "intent"
+    OPENING = "opening"
+    ORIGINAL = "original"
+    QUERY = "query"
+    RESPONSE = "response"
+    RULES = "rules"
+    SEEN = "seen"
+    TUNE = "tune"
+    USE = "use"
+    WATCHED = "watched"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Item:
+    """One entry of a TTL store.
+
+    `value` is set by `put`, `number` by `incr`; `created_at` and `expires_at` are epoch seconds.
+    """
+
+    key: str
+    value: bytes = b""
+    number: int = 0
+    created_at: float = 0.0
+    expires_at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`max_bytes` maps a kind to its cap; a kind without an entry grows without limit."""
+
+    max_bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+class TtlStore(Protocol):
+    """A store of expiring entries, shared by every process that opens it.
+
+    Kinds and keys are strings of the caller's choice. An expired entry is absent for every method,
+    whether or not `expire` has removed it yet.
+
+    Every method of the durable implementation raises `StoreError` when the database fails.
+    """
+
+    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
+        """Return the entries present among `keys`, by key."""
+        ...
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        """Set the value of each key and restart its time to live."""
+        ...
+
+    async def compare_and_set(
+        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
+    ) -> bool:
+        """Set `key` to `value` if it holds `expected` now; None expects the key to be absent.
+
+        Returns whether the value was set. Among processes that race with the same `expected`,
+        exactly one succeeds, provided that no `value` equals `expected`.
+        """
+        ...
+
+    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
+        """Restart the time to live of `key`. Returns False when the key is absent."""
+        ...
+
+    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
+        """Add to the number of each key, starting from zero, and restart its time to live."""
+        ...
+
+    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
+        """Return the entries whose key begins with `prefix`, oldest first."""
+        ...
+
+    async def delete(self, kind: str, keys: Sequence[str]) -> int:
+        """Remove exactly these keys. Returns how many were present."""
+        ...
+
+    async def drop(self, kind: str, prefix: str = "") -> int:
+        """Remove every entry whose key begins with `prefix`, expired ones too. Returns how many."""
+        ...
+
+    async def expire(self) -> int:
+        """Remove all expired entries. Returns how many."""
+        ...
+
+    async def ping(self) -> Ping:
+        """Report the number of entries."""
+        ...
+
+
+def _create(db: sqlite3.Connection) -> None:
+    # The table keeps the name that version 0.1.0 gave it: a rename would lock that version out.
+    db.execute(
+        """CREATE TABLE shelf (
+            tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
+            value BLOB NOT NULL DEFAULT x'', number INTEGER NOT NULL DEFAULT 0,
+            created_at REAL NOT NULL, expires_at REAL NOT NULL,
+            PRIMARY KEY (tenant, kind, key)) WITHOUT ROWID"""
+    )
+    db.execute("CREATE INDEX shelf_expiry ON shelf (expires_at)")
+
+
+OWNER = Owner("shelf", [_create])
+
+
+_CHECKS_PER_CAP = 50
+"""How often a kind is measured while one cap's worth of bytes is written to it. One process
+therefore overshoots the cap by a fiftieth at most."""
+
+
+_PAGE_BYTES = 4096
+_LOCAL_BYTES = 900
+_ROW_BYTES = 90
+
+
+def _file_bytes(size: int) -> int:
+    """Estimate the file space of an entry whose key and value take `size` bytes.
+
+    Keys are random, so B-tree pages are about two thirds full; a payload that does not fit in its
+    page takes whole overflow pages (sqlite.org/fileformat2.html, section 1.6).
+    """
+    if size <= _LOCAL_BYTES:
+        return (size + _ROW_BYTES) * 3 // 2
+    return (size // _PAGE_BYTES + 1) * _PAGE_BYTES + _LOCAL_BYTES
+
+
+class SqliteTtlStore:
+    """A TTL store in `ledger.db`, shared by every process of this home."""
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        options: Options | None = None,
+        tenant: str = DEFAULT_TENANT,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._database = database
+        self._options = options or Options()
+        self._tenant = tenant
+        self._clock = clock
+        self._unchecked: dict[str, int] = {}
+
+    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
+        if not keys:
+            return {}
+        now = self._clock.now()
+        marks = ",".join("?" * len(keys))
+
+        def look(db: sqlite3.Connection) -> dict[str, Item]:
+            rows = db.execute(
+                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE tenant = ? "
+                f"AND kind = ? AND expires_at > ? AND key IN ({marks})",
+                (self._tenant, kind, now, *keys),
+            )
+            return {row[0]: _item(row) for row in rows}
+
+        return await self._database.inline_read(look)
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        now = self._clock.now()
+
+        def store(db: sqlite3.Connection) -> None:
+            for key, value in values.items():
+                self._upsert(db, kind, key, value, now, ttl_seconds)
+            self._enforce_cap(db, kind, values)
+
+        await self._database.write(store)
+
+    async def compare_and_set(
+        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
+    ) -> bool:
+        now = self._clock.now()
+
+        def exchange(db: sqlite3.Connection) -> bool:
+            # `write` opens BEGIN IMMEDIATE, so no other process writes between the two statements.
+            row = db.execute(
+                "SELECT value FROM shelf WHERE tenant = ? AND kind = ? AND key = ? "
+                "AND expires_at > ?",
+                (self._tenant, kind, key, now),
+            ).fetchone()
+            if (row[0] if row else None) != expected:
+                return False
+            self._upsert(db, kind, key, value, now, ttl_seconds)
+            self._enforce_cap(db, kind, {key: value})
+            return True
+
+        return await self._database.write(exchange)
+
+    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
+        now = self._clock.now()
+
+        def renew(db: sqlite3.Connection) -> bool:
+            cursor = db.execute(
+                "UPDATE shelf SET expires_at = ? WHERE tenant = ? AND kind = ? AND key = ? "
+                "AND expires_at > ?",
+                (now + ttl_seconds, self._tenant, kind, key, now),
+            )
+            return cursor.rowcount > 0
+
+        return await self._database.write(renew)
+
+    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
+        now = self._clock.now()
+
+        def add(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "INSERT INTO shelf (tenant, kind, key, number, created_at, expires_at) "
+                "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+                "number = CASE WHEN shelf.expires_at > excluded.created_at "
+                "THEN shelf.number ELSE 0 END + excluded.number, "
+                "expires_at = excluded.expires_at",
+                [
+                    (self._tenant, kind, key, amount, now, now + ttl_seconds)
+                    for key, amount in by.items()
+                ],
+            )
+
+        await self._database.write(add)
+
+    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
+        now = self._clock.now()
+
+        def look(db: sqlite3.Connection) -> list[Item]:
+            rows = db.execute(
+                "SELECT key, value, number, created_at, expires_at FROM shelf WHERE tenant = ? "
+                "AND kind = ? AND expires_at > ? AND substr(key, 1, ?) = ? ORDER BY created_at",
+                (self._tenant, kind, now, len(prefix), prefix),
+            )
+            return [_item(row) for row in rows]
+
+        return await self._database.read(look)
+
+    async def delete(self, kind: str, keys: Sequence[str]) -> int:
+        if not keys:
+            return 0
+        now = self._clock.now()
+        marks = ",".join("?" * len(keys))
+        return await self._database.write(
+            lambda db: (
+                db.execute(
+                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND expires_at > ? "
+                    f"AND key IN ({marks})",
+                    (self._tenant, kind, now, *keys),
+                ).rowcount
+            )
+        )
+
+    async def drop(self, kind: str, prefix: str = "") -> int:
+        return await self._database.write(
+            lambda db: (
+                db.execute(
+                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND substr(key, 1, ?) = ?",
+                    (self._tenant, kind, len(prefix), prefix),
+                ).rowcount
+            )
+        )
+
+    async def expire(self) -> int:
+        now = self._clock.now()
+        return await self._database.write(
+            lambda db: db.execute("DELETE FROM shelf WHERE expires_at <= ?", (now,)).rowcount
+        )
+
+    async def ping(self) -> Ping:
+        count = await self._database.read(
+            lambda db: db.execute("SELECT count(*) FROM shelf").fetchone()[0]
+        )
+        return Ping(ok=True, detail=counted(count, "entry", "entries"))
+
+    def _upsert(
+        self,
+        db: sqlite3.Connection,
+        kind: str,
+        key: str,
+        value: bytes,
+        now: float,
+        ttl_seconds: float,
+    ) -> None:
+        db.execute(
+            "INSERT INTO shelf (tenant, kind, key, value, created_at, expires_at) "
+            "VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (tenant, kind, key) DO UPDATE SET "
+            "number = CASE WHEN shelf.expires_at > excluded.created_at "
+            "THEN shelf.number ELSE 0 END, "
+            "value = excluded.value, created_at = excluded.created_at, "
+            "expires_at = excluded.expires_at",
+            (self._tenant, kind, key, value, now, now + ttl_seconds),
+        )
+
+    def _enforce_cap(self, db: sqlite3.Connection, kind: str, values: Mapping[str, bytes]) -> None:
+        """Evict after `values` were written, if the kind has a cap and is due to be measured."""
+        cap = self._options.max_bytes.get(kind)
+        if cap is not None and self._is_due(kind, values, cap):
+            self._evict(db, kind, cap)
+
+    def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
+        """Decide whether to measure the kind now; measuring reads every entry of it."""
+        measured_before = kind in self._unchecked
+        written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
+        due = not measured_before or written * _CHECKS_PER_CAP >= cap
+        self._unchecked[kind] = 0 if due else written
+        return due
+
+    def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
+        """Remove the oldest entries of `kind` until the rest fits in `cap` bytes."""
+        rows = db.execute(
+            "SELECT key, length(key) + length(value) FROM shelf WHERE tenant = ? AND kind = ? "
+            "ORDER BY created_at DESC, key",
+            (self._tenant, kind),
+        ).fetchall()
+        total_bytes = 0
+        for key, size in rows:
+            total_bytes += _file_bytes(size)
+            if total_bytes > cap:
+                db.execute(
+                    "DELETE FROM shelf WHERE tenant = ? AND kind = ? AND key = ?",
+                    (self._tenant, kind, key),
+                )
+
+
+class MemoryTtlStore:
+    """A TTL store in this process's memory, for data that must not touch the disk."""
+
+    def __init__(self, *, options: Options | None = None, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._options = options or Options()
+        self._clock = clock
+        self._kinds: dict[str, OrderedDict[str, Item]] = {}
+
+    async def get(self, kind: str, keys: Sequence[str]) -> dict[str, Item]:
+        alive = self._alive(kind)
+        return {key: alive[key] for key in keys if key in alive}
+
+    async def put(self, kind: str, values: Mapping[str, bytes], *, ttl_seconds: float) -> None:
+        self._set(kind, values, ttl_seconds)
+
+    async def compare_and_set(
+        self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
+    ) -> bool:
+        # No await between the look and the write: the event loop makes the exchange atomic.
+        item = self._alive(kind).get(key)
+        if (item.value if item else None) != expected:
+            return False
+        self._set(kind, {key: value}, ttl_seconds)
+        return True
+
+    async def touch(self, kind: str, key: str, *, ttl_seconds: float) -> bool:
+        item = self._alive(kind).get(key)
+        if item is None:
+            return False
+        self._kinds[kind][key] = replace(item, expires_at=self._clock.now() + ttl_seconds)
+        return True
+
+    async def incr(self, kind: str, by: Mapping[str, int], *, ttl_seconds: float) -> None:
+        now = self._clock.now()
+        alive = self._alive(kind)
+        for key, amount in by.items():
+            old = alive.get(key) or Item(key=key, created_at=now)
+            self._kinds.setdefault(kind, OrderedDict())[key] = Item(
+                key=key,
+                value=old.value,
+                number=old.number + amount,
+                created_at=old.created_at,
+                expires_at=now + ttl_seconds,
+            )
+
+    async def scan(self, kind: str, prefix: str = "") -> list[Item]:
+        matches = [item for key, item in self._alive(kind).items() if key.startswith(prefix)]
+        return sorted(matches, key=lambda item: item.created_at)
+
+    async def delete(self, kind: str, keys: Sequence[str]) -> int:
+        present = self._alive(kind).keys() & set(keys)
+        for key in present:
+            del self._kinds[kind][key]
+        return len(present)
+
+    async def drop(self, kind: str, prefix: str = "") -> int:
+        items = self._kinds.get(kind, OrderedDict())
+        dropped_keys = [key for key in items if key.startswith(prefix)]
+        for key in dropped_keys:
+            del items[key]
+        return len(dropped_keys)
+
+    async def expire(self) -> int:
+        removed = 0
+        for kind in self._kinds:
+            before = len(self._kinds[kind])
+            self._kinds[kind] = OrderedDict(self._alive(kind))
+            removed += before - len(self._kinds[kind])
+        return removed
+
+    async def ping(self) -> Ping:
+        return Ping(
+            ok=True,
+            detail=f"{counted(sum(map(len, self._kinds.values())), 'entry', 'entries')} in memory",
+        )
+
+    def _set(self, kind: str, values: Mapping[str, bytes], ttl_seconds: float) -> None:
+        now = self._clock.now()
+        items = self._kinds.setdefault(kind, OrderedDict())
+        for key, value in values.items():
+            number = items[key].number if key in self._alive(kind) else 0
+            items.pop(key, None)
+            items[key] = Item(
+                key=key,
+                value=bytes(value),
+                number=number,
+                created_at=now,
+                expires_at=now + ttl_seconds,
+            )
+        cap = self._options.max_bytes.get(kind)
+        while cap is not None and sum(len(item.value) for item in items.values()) > cap:
+            items.popitem(last=False)
+
+    def _alive(self, kind: str) -> dict[str, Item]:
+        now = self._clock.now()
+        items = self._kinds.get(kind, OrderedDict())
+        return {key: item for key, item in items.items() if item.expires_at > now}
+
+
+def _item(row: tuple[str, bytes, int, float, float]) -> Item:
+    key, value, number, created_at, expires_at = row
+    return Item(key=key, value=value, number=number, created_at=created_at, expires_at=expires_at)

@@ -1,0 +1,1 @@
+"""The values that flow between packages: frozen dataclasses, one module per subject."""

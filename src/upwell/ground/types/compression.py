@@ -1,0 +1,101 @@
+"""A passage to compress, its budget, and the record of how it was shortened."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """The kind of a text. It decides how the text is split, shortened and written again."""
+
+    JSON_ARRAY = "json_array"
+    JSON_OBJECT = "json_object"
+    JSON_SCALAR = "json_scalar"
+    JSON_LINES = "json_lines"
+    OPENAPI = "openapi"
+    API_DOCS = "api_docs"
+    MARKDOWN = "markdown"
+    HTML = "html"
+    CSV = "csv"
+    LOG = "log"
+    TEST_OUTPUT = "test_output"
+    DIFF = "diff"
+    GIT_LOG = "git_log"
+    GREP = "grep"
+    CODE = "code"
+    STACK_TRACE = "stack_trace"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The space that a text may take. The smallest limit that is set applies.
+
+    `max_chars`, `max_tokens`: the soft limits, which the retention floor may raise.
+    `hard_chars`, `hard_tokens`: the limits that are never exceeded.
+    `floor`: the share of the characters to deliver when the original cannot be fetched later
+    (seed 002's `min_result_retention`), 0..1; 0 switches the floor off.
+    """
+
+    max_chars: int | None = None
+    max_tokens: int | None = None
+    hard_chars: int | None = None
+    hard_tokens: int | None = None
+    floor: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passage:
+    """A text to compress.
+
+    `text`: the text itself. `kind`: its kind; TEXT lets the compressor detect it. `query`: the
+    agent's question, "" for none. `name`: a path or URL that helps to detect the kind.
+    `key`: the key under which the original can be read, "" when it is not stored.
+    """
+
+    text: str
+    kind: Kind = Kind.TEXT
+    query: str = ""
+    name: str = ""
+    key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omission:
+    """Content that was left out: `count` of `total` units.
+
+    `what` names the units (items, lines, sections …), `where` the place, such as a JSON key.
+    """
+
+    what: str
+    count: int
+    total: int
+    where: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """A `strategy` that was tried, and the `outcome`: "kept", or why it was rejected."""
+
+    strategy: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compressed:
+    """A compressed text and how it came about.
+
+    `text`: the result. `strategy`: the strategy that made it. `before`, `after`: the characters of
+    the original and of `text`. `tokens`: the estimated tokens of `text`. `lossless`: whether `text`
+    has all the content of the original. `omitted`: what is missing. `key`: the key of the original,
+    "" when it is not stored. `tried`: the attempts of the fallback ladder, in order.
+    """
+
+    text: str
+    strategy: str
+    before: int
+    after: int
+    tokens: int
+    lossless: bool
+    omitted: tuple[Omission, ...] = ()
+    key: str = ""
+    tried: tuple[Attempt, ...] = ()

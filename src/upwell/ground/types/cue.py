@@ -1,0 +1,68 @@
+"""The cue: what an agent is doing right now."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from upwell.ground.types.principal import OWNER, Principal
+
+
+class Door(StrEnum):
+    """The way by which a cue came in."""
+
+    ASK = "ask"
+    """An explicit request: `memory_context`, `upwell context`. Always answered."""
+    PROMPT = "prompt"
+    """The user submitted a prompt."""
+    TOOL = "tool"
+    """The agent called a tool."""
+    SESSION = "session"
+    """A session began or was compacted."""
+
+
+AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
+"""The doors without an explicit request. Only they observe repeats, rate and cooldown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolAnswer:
+    """The answer of the tool in a cue, where the door knows it. upwell reads `text` to see whether
+    the call found something and what the agent has in its context now, and never stores it.
+    `failed` is None where the host does not tell."""
+
+    text: str = ""
+    failed: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cue:
+    """What the agent is doing right now. It is the only input of surfacing, for every door.
+
+    `door`: how the cue came in. `text`: the message; at the session door, why the session starts
+    in the words of the hosts (`startup`, `resume`, `clear`, `compact`; ours: `subagent`).
+    `tool`, `args`: the tool call and its decoded arguments.
+    `session`: the session to record deliveries for; without one the seen log is only read.
+    `cwd`: the absolute working directory, which decides the project; None sees every project.
+    `window`: the agent's context window in tokens, if known; it scales the budget.
+    `annotations`: the MCP hints of the tool as its server declared them.
+    `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
+    chunk of a progressive delivery. `answer`: the tool's answer, if the cue comes after the call.
+    `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
+    `principal`: who is asking.
+    """
+
+    door: Door | str
+    text: str = ""
+    tool: str | None = None
+    args: Mapping[str, Any] = field(default_factory=dict)
+    session: str = ""
+    cwd: str | None = None
+    window: int | None = None
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    reply_chars: int | None = None
+    answer: ToolAnswer | None = None
+    progressive: bool = False
+    trace_id: str = ""
+    at: float | None = None
+    principal: Principal = OWNER

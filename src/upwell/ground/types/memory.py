@@ -1,0 +1,133 @@
+"""Memories, the queries for them, and the hits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+DEFAULT_TENANT = "default"
+DEFAULT_NAMESPACE = "context"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The memories that a query may see.
+
+    `tenant`: the tenant of the memories. `project`: an absolute repository root, which sees its own
+    and global memories; None sees all. `namespaces`: the namespaces to search, empty for all.
+    """
+
+    tenant: str = DEFAULT_TENANT
+    project: str | None = None
+    namespaces: tuple[str, ...] = ()
+
+
+class QuerySource(StrEnum):
+    """The source of a query: one of the five levels of seed 000, or a door."""
+
+    TEMPLATE = "template"
+    AGENT = "context_query"
+    PATH = "path"
+    KEYS = "keys"
+    TOOL_NAME = "tool_name"
+    MESSAGE = "message"
+    EXPLICIT = "explicit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What to search for.
+
+    `texts`: up to three search texts (seed 003). `paths`, `symbols`: files and code names that
+    memories must name exactly. `scope`: the memories to search. `limit`: the number of hits.
+    `source`: where the query came from. `awaited`: whether a user or agent waits for the answer.
+    A place that must first read changed files does so for an awaited query; automatic doors take
+    what is ready. `command`: the command of a tool call as it was written; its flags are evidence
+    in documentation.
+    """
+
+    texts: tuple[str, ...]
+    paths: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    scope: Scope = field(default_factory=Scope)
+    limit: int = 10
+    source: QuerySource = QuerySource.EXPLICIT
+    awaited: bool = True
+    command: str = ""
+
+
+class Trust(StrEnum):
+    """Who vouches for a memory (DESIGN 4.12)."""
+
+    USER = "user"
+    AGENT = "agent"
+    IMPORTED = "imported"
+    TOOL = "tool"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provenance:
+    """How a memory was created: by which `door`, `server`, `tool` and `session`; "" if unknown."""
+
+    door: str = ""
+    server: str = ""
+    tool: str = ""
+    session: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A piece of knowledge.
+
+    `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
+    classification. `paths`, `symbols`: the files and code names that it is about.
+    `project`: the absolute repository root that it belongs to; None makes it global.
+    `tenant`: the tenant that owns it. `source`: where the text comes from
+    (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the inclusive 1-based span there.
+    `provenance`: how it was created. `trust`: who vouches for it. `pinned`: shown at the start of
+    every session. `supersedes`: the id of the memory that it replaces.
+    `content_hash`: a digest of the content. `expires_at`, `created_at`, `updated_at`, `viewed_at`:
+    epoch seconds, None when not set.
+    """
+
+    text: str
+    id: str = ""
+    namespace: str = DEFAULT_NAMESPACE
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    project: str | None = None
+    tenant: str = DEFAULT_TENANT
+    source: str = ""
+    lines: tuple[int, int] | None = None
+    provenance: Provenance = field(default_factory=Provenance)
+    trust: Trust = Trust.USER
+    pinned: bool = False
+    supersedes: str | None = None
+    expires_at: float | None = None
+    content_hash: str = ""
+    created_at: float | None = None
+    updated_at: float | None = None
+    viewed_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A `memory` found by a search.
+
+    `score`: the calibrated probability that it is relevant, 0..1. `signals`: the raw figures that
+    the score is computed from. `matched`: the query texts that found it.
+    """
+
+    memory: Memory
+    score: float
+    signals: Mapping[str, float] = field(default_factory=dict)
+    matched: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The result of one search: its hits, most probable first, and the places that could not take
+    part, each as `name: reason`."""
+
+    hits: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()

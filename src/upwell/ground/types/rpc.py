@@ -1,0 +1,48 @@
+"""A proxied tool call, its reply, and the health of a component."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall:
+    """A call of a tool.
+
+    `server`, `tool`: the upstream and its own name for the tool. `params`: the raw JSON bytes to
+    send, without our own arguments (`_context_query`). `args`: the arguments decoded, for reading
+    only. `query`: the agent's question, "" for none. `annotations`: the MCP hints of the tool.
+    `declared`: a digest of the tool's declaration. `trace_id`: the trace of the call.
+    `principal`: the name of the principal.
+    """
+
+    server: str
+    tool: str
+    params: bytes
+    args: Mapping[str, Any] = field(default_factory=dict)
+    query: str = ""
+    annotations: Mapping[str, Any] = field(default_factory=dict)
+    declared: str = ""
+    trace_id: str = ""
+    principal: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """The answer of an upstream: the raw JSON bytes of `result` or `error`.
+
+    `repaired`: the number of bytes that were not valid UTF-8 and were replaced.
+    """
+
+    result: bytes = b""
+    error: bytes = b""
+    repaired: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """The health of a component: whether it is `ok`, a line of `detail`, a `hint` for repair."""
+
+    ok: bool
+    detail: str = ""
+    hint: str = ""

@@ -1,0 +1,135 @@
+"""The outcome of a cue: a surfacing or a skip; intents and feedback."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from upwell.ground.types.memory import Hit, Memory
+
+
+class IntentKind(StrEnum):
+    """The six intents of seed 004, and none."""
+
+    HOWTO = "howto"
+    TROUBLESHOOT = "troubleshoot"
+    LOCATION = "location"
+    EXPLANATION = "explanation"
+    COMPARISON = "comparison"
+    GENERAL = "general"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intent:
+    """The intent of a prompt.
+
+    `kind`: the intent. `confidence`: 0..1. `topics`: the subjects named in the prompt. `source`:
+    what classified it: keyword, llm or hybrid.
+    """
+
+    kind: IntentKind = IntentKind.NONE
+    confidence: float = 0.0
+    topics: tuple[str, ...] = ()
+    source: str = "keyword"
+
+
+NO_INTENT = Intent()
+
+
+class SkipReason(StrEnum):
+    """Why nothing was surfaced, in the order of the gates."""
+
+    DISABLED = "disabled"
+    PAUSED = "paused"
+    NOT_APPLICABLE = "not_applicable"
+    NO_QUERY = "no_query"
+    UNSUITABLE_QUERY = "unsuitable_query"
+    WRITE_TOOL = "write_tool"
+    EXCLUDED_TOOL = "excluded_tool"
+    RESPONSE_TOO_SHORT = "response_too_short"
+    ROUTINE = "routine"
+    UNSUITED = "unsuited"
+    ALREADY_KNOWN = "already_known"
+    PROGRESSIVE = "progressive"
+    COOLDOWN = "cooldown"
+    RATE = "rate"
+    BREAKER_OPEN = "breaker_open"
+    LOW_INTENT = "low_intent"
+    DEADLINE = "deadline"
+    FAULT = "fault"
+    NO_CANDIDATES = "no_candidates"
+    BELOW_MIN_SCORE = "below_min_score"
+    REPEATED = "repeated"
+    DEMOTED = "demoted"
+    OVER_BUDGET = "over_budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """The decision to surface nothing. It is a value: counted and shown, never raised.
+
+    `reason`: which gate decided; `detail`: more about it. `confidence`, `signals`: those of the
+    best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
+    were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
+    not be searched, each as `name: reason`.
+    """
+
+    reason: SkipReason
+    detail: str = ""
+    confidence: float = 0.0
+    signals: Mapping[str, float] = field(default_factory=dict)
+    intent: Intent = NO_INTENT
+    queries: tuple[str, ...] = ()
+    held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surfacing:
+    """Memories to deliver now.
+
+    `id`: the handle for feedback. `hits`: the hits, best first. `text`: the text to deliver, a
+    fenced block at automatic doors and a digest at `ask`. `confidence`, `signals`: those of the
+    best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
+    `held_back`: hits that were found but withheld. `missing`: the places that could not be
+    searched, each as `name: reason`. `took_ms`: the time of the decision in milliseconds.
+    """
+
+    id: str
+    hits: tuple[Hit, ...]
+    text: str
+    confidence: float
+    signals: Mapping[str, float] = field(default_factory=dict)
+    intent: Intent = NO_INTENT
+    queries: tuple[str, ...] = ()
+    held_back: tuple[Hit, ...] = ()
+    missing: tuple[str, ...] = ()
+    took_ms: float = 0.0
+
+    @property
+    def memories(self) -> tuple[Memory, ...]:
+        """The memories of the hits, in their order."""
+        return tuple(hit.memory for hit in self.hits)
+
+
+class Rating(StrEnum):
+    """The opinion of an agent or a user about a surfacing (seed 000)."""
+
+    HELPFUL = "helpful"
+    PARTIALLY_HELPFUL = "partially_helpful"
+    NOT_RELEVANT = "not_relevant"
+    ALREADY_KNOWN = "already_known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feedback:
+    """A rating of a surfacing, or of one memory in it.
+
+    `surfacing_id`: the surfacing. `rating`: the opinion. `memory_id`: the memory; None rates the
+    whole surfacing. `at`: epoch seconds; None means now.
+    """
+
+    surfacing_id: str
+    rating: Rating
+    memory_id: str | None = None
+    at: float | None = None

@@ -1,0 +1,98 @@
+"""The texts in a tool's answer, in the host's own shape: which of them may be shortened, and the
+same shape with other texts in their place."""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from upwell.ground.types.cue import Cue
+from upwell.hosts.base import Host
+from upwell.hosts.events import Event
+from upwell.surface.filters import writes
+
+TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
+"""Where built-in tools put a text. No other key of an object is changed."""
+MAX_CHARS = 500_000
+"""Shortening a longer answer takes more time than a hook has."""
+UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
+"""Reads of files: an edit must match the file byte for byte."""
+_READS_ORIGINAL = re.compile(r"\bupwell\b[^\n;&|]*\sread\s")
+
+Path = tuple[str | int, ...]
+Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
+"""Host, event, texts of the tool's answer, the host's limit in tokens → the shortened texts, None
+for each text that stays as it is."""
+
+
+async def no_shortening(
+    host: str, event: Event, texts: Sequence[str], max_tokens: int | None
+) -> Sequence[str | None]:
+    """Leave every text as it is."""
+    return [None] * len(texts)
+
+
+def may_shorten(event: Event, cue: Cue) -> bool:
+    """May the tool's answer be shortened? Not where an edit depends on it, not that of a tool that
+    writes, and not when the agent is reading an original."""
+    if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
+        return False
+    command = event.args.get("command")
+    return not (isinstance(command, str) and _READS_ORIGINAL.search(command))
+
+
+async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
+    """The hook output that replaces the tool's answer by a shortened one, empty for no change."""
+    found = texts_in(event.reply)
+    texts = [text for _, text in found]
+    limit = host.events.reply_tokens
+    fitted = await shorten(host.name, event, texts, limit) if texts else []
+    if not any(text is not None for text in fitted):
+        return {}
+    reply = with_texts(event.reply, [place for place, _ in found], fitted)
+    return host.events.replacement_output(event, reply)
+
+
+def texts_in(reply: Any) -> list[tuple[Path, str]]:
+    """The texts of an answer with their places: a string itself, the known keys of an object, the
+    text blocks of a list (also under `content`). Empty where they are too long together."""
+    found = list(_texts(reply, ()))
+    return found if sum(len(text) for _, text in found) <= MAX_CHARS else []
+
+
+def with_texts(reply: Any, places: Sequence[Path], texts: Sequence[str | None]) -> Any:
+    """`reply` with these texts at these places; None leaves a text as it is."""
+    for place, text in zip(places, texts, strict=True):
+        if text is not None:
+            reply = _replaced(reply, place, text)
+    return reply
+
+
+def _texts(reply: Any, place: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(reply, str):
+        yield place, reply
+    elif isinstance(reply, Mapping):
+        for key in TEXT_KEYS:
+            value = reply.get(key)
+            if isinstance(value, str):
+                yield (*place, key), value
+            elif isinstance(value, list):
+                yield from _block_texts(value, (*place, key))
+    elif isinstance(reply, list):
+        yield from _block_texts(reply, place)
+
+
+def _block_texts(blocks: Sequence[Any], place: Path) -> Iterator[tuple[Path, str]]:
+    for number, block in enumerate(blocks):
+        if isinstance(block, Mapping) and block.get("type") == "text":
+            text = block.get("text")
+            if isinstance(text, str):
+                yield (*place, number, "text"), text
+
+
+def _replaced(value: Any, place: Path, text: str) -> Any:
+    if not place:
+        return text
+    key, rest = place[0], place[1:]
+    if isinstance(key, int):
+        return [*value[:key], _replaced(value[key], rest, text), *value[key + 1 :]]
+    return {**value, key: _replaced(value[key], rest, text)}

@@ -1,0 +1,132 @@
+"""Claude Code.
+
+Context over 10 000 characters goes into a file with a preview, so we stay below. Since 2.1.121 a
+tool's answer can be replaced by one of the same shape: an object for Bash, a list of content blocks
+for tools of MCP servers. Claude Code drops another shape, or ends.
+
+Sources: its documentation of hooks (2.1.278), settings and memory files; `tool_response` differs by
+tool, as recorded from 2.1.330.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from upwell import __version__
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.events import Event, EventKind
+from upwell.hosts.installation import Installation
+from upwell.hosts.nested import NestedEvents
+from upwell.hosts.servers import ServerFile
+from upwell.hosts.settings import JsonHooks
+
+_READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
+_NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
+"""An answer with one of these is not a plain text. Claude Code has cut one that it keeps on disk,
+and gives the model a short piece of it with the path."""
+_MATCHER = "|".join((*_READERS, "mcp__.*"))
+_ABOUT = "Puts what is already known in front of the agent, unasked."
+_PLUGIN = "upwell-plugin"
+
+
+def _read_reply(tool: str, reply: Any) -> Any:
+    if tool.startswith("mcp__"):
+        return reply if isinstance(reply, list) else None
+    if not isinstance(reply, Mapping):
+        return reply if isinstance(reply, str) else None
+    return None if any(reply.get(key) for key in _NOT_PLAIN_TEXT) else reply
+
+
+def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
+    return {"hookSpecificOutput": {"hookEventName": event.name, "updatedToolOutput": reply}}
+
+
+EVENTS = NestedEvents(
+    max_bytes=10_000,
+    kinds={
+        "SessionStart": EventKind.SESSION,
+        "UserPromptSubmit": EventKind.PROMPT,
+        "PostToolUse": EventKind.TOOL,
+        "PostToolUseFailure": EventKind.TOOL,
+        "SubagentStart": EventKind.SESSION,
+        "SubagentStop": EventKind.END,
+        "PreCompact": EventKind.COMPACT,
+        "Stop": EventKind.STOP,
+        "SessionEnd": EventKind.END,
+    },
+    readers={name: name for name in _READERS},
+    restores_context=True,
+    synthetic_prompt="<task-notification>",
+    read_reply=_read_reply,
+    write_reply=_write_reply,
+)
+HOOKS = JsonHooks(
+    host="claude",
+    variable="CLAUDE_CONFIG_DIR",
+    folder=".claude",
+    file="settings.json",
+    matchers={
+        "SessionStart": "",
+        "UserPromptSubmit": "",
+        "PostToolUse": _MATCHER,
+        "PostToolUseFailure": _MATCHER,
+        "SubagentStart": "",
+        "SubagentStop": "",
+        "Stop": "",
+        "SessionEnd": "",
+    },
+    http_events=frozenset({"PostToolUse", "PostToolUseFailure"}),
+    token_from_environment=True,
+    http_setup='export UPWELL_TOKEN="$(cat {token_file})"',
+    next_step="restart Claude Code; `/hooks` lists them",
+)
+
+
+def _plugin(installation: Installation) -> dict[str, str]:
+    """A folder for `claude --plugin-dir`."""
+    hooks = json.loads(HOOKS.with_ours("", installation))["hooks"]
+    env = {"env": {"UPWELL_HOME": installation.home}} if installation.home else {}
+    command, args = installation.command[0], ["-P", "-m", "upwell", "serve"]
+    server = {"type": "stdio", "command": command, "args": args, **env}
+    manifest = {"name": "upwell", "version": __version__, "description": _ABOUT}
+    files = {
+        ".claude-plugin/plugin.json": manifest,
+        "hooks/hooks.json": {"description": _ABOUT, "hooks": hooks},
+        ".mcp.json": {"mcpServers": {"upwell": server}},
+    }
+    return {
+        f"{_PLUGIN}/{name}": json.dumps(value, indent=2) + "\n" for name, value in files.items()
+    }
+
+
+HOST = Host(
+    name="claude",
+    title="Claude Code",
+    events=EVENTS,
+    hooks=HOOKS,
+    servers=ServerFile(
+        name="claude",
+        agent="claude",
+        file=lambda user: user.folder_named("CLAUDE_CONFIG_DIR", "") / ".claude.json",
+        folder=lambda user: user.folder_named("CLAUDE_CONFIG_DIR", ".claude"),
+        shape="typed",
+        project_file=".mcp.json",
+        holds_projects=True,
+    ),
+    export=Export(
+        tool_name="mcp__upwell__upwell__{}",
+        file="CLAUDE.md",
+        layout="{}\nWhere upwell was installed as a plugin, its tools begin with\n"
+        "`mcp__plugin_upwell_upwell__` instead of `mcp__upwell__`.\n",
+        plugin=_plugin,
+    ),
+    auto_loaded=AutoLoaded(
+        user=(".claude/CLAUDE.md",),
+        folder=("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md"),
+        fallback=("AGENTS.md", ".claude/AGENTS.md"),
+        scoped=(".claude/rules/**/*.md",),
+        follows_imports=True,
+    ),
+    transcripts=Transcripts(format="claude", files=(".claude/projects/*/*.jsonl",)),
+    shares_hooks=True,
+)

@@ -1,0 +1,10 @@
+"""Claude Desktop: an MCP client without hooks, so there is only the file of its servers."""
+
+from upwell.hosts.servers import ServerFile, applications_folder
+
+SERVERS = ServerFile(
+    name="claude-desktop",
+    agent="claude-desktop",
+    file=lambda user: applications_folder(user) / "Claude" / "claude_desktop_config.json",
+    folder=lambda user: applications_folder(user) / "Claude",
+)

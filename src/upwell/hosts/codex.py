@@ -1,0 +1,105 @@
+"""Codex CLI.
+
+It moves text over 2 500 tokens into a file, and drops an answer with unknown keys. After a tool,
+`continue: false` does not end the turn: its `reason` replaces the tool's answer, which does not
+count as a failure. `updatedToolOutput` is refused.
+
+Sources: its generated JSON schemas (0.155), `deny_unknown_fields` on every output; its hooks page
+and `core/src/tools/registry.rs` on `continue`; its documentation of `AGENTS.md`.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.edits import TOML
+from upwell.hosts.events import Event, EventKind, text_blocks
+from upwell.hosts.nested import NestedEvents
+from upwell.hosts.servers import ServerFile
+from upwell.hosts.settings import JsonHooks
+
+MAX_BYTES = 7_500
+"""2 500 tokens are at least 7 500 bytes: three to a token, since an estimate must not be below."""
+
+
+def _read_reply(tool: str, reply: Any) -> Any:
+    """Answers of texts alone: the replacement is one text."""
+    if isinstance(reply, str):
+        return reply
+    if not isinstance(reply, Mapping) or reply.get("isError"):
+        return None
+    blocks = text_blocks(reply.get("content"))
+    return "\n".join(block["text"] for block in blocks) if blocks else None
+
+
+def _write_reply(event: Event, reply: Any) -> Mapping[str, Any]:
+    return {"continue": False, "stopReason": "upwell shortened it", "reason": reply}
+
+
+HOST = Host(
+    name="codex",
+    title="Codex CLI",
+    events=NestedEvents(
+        max_bytes=MAX_BYTES,
+        kinds={
+            "SessionStart": EventKind.SESSION,
+            "UserPromptSubmit": EventKind.PROMPT,
+            "PostToolUse": EventKind.TOOL,
+            "PreCompact": EventKind.COMPACT,
+            "Stop": EventKind.STOP,
+            "SessionEnd": EventKind.END,
+        },
+        readers={
+            "Bash": "Bash",
+            "shell": "Bash",
+            "local_shell": "Bash",
+            "exec_command": "Bash",
+            "read_file": "Read",
+            "grep_files": "Grep",
+            "list_dir": "LS",
+            "web_search": "WebSearch",
+        },
+        restores_context=True,
+        read_reply=_read_reply,
+        write_reply=_write_reply,
+        reply_tokens=2_400,
+    ),
+    hooks=JsonHooks(
+        host="codex",
+        variable="CODEX_HOME",
+        folder=".codex",
+        file="hooks.json",
+        matchers={
+            "SessionStart": "",
+            "UserPromptSubmit": "",
+            "PostToolUse": (
+                "Bash|shell|local_shell|exec_command|read_file|grep_files|list_dir|mcp__.*"
+            ),
+            "PreCompact": "",
+            "Stop": "",
+        },
+        next_step="start codex in a terminal and trust the hooks that it shows for review; until "
+        "then it skips them",
+    ),
+    servers=ServerFile(
+        name="codex",
+        agent="codex",
+        file=lambda user: user.folder_named("CODEX_HOME", ".codex") / "config.toml",
+        folder=lambda user: user.folder_named("CODEX_HOME", ".codex"),
+        tables=(("mcp_servers",),),
+        format=TOML,
+        project_file=".codex/config.toml",
+    ),
+    export=Export(tool_name="mcp__upwell__upwell__{}"),
+    auto_loaded=AutoLoaded(
+        user=(".codex/AGENTS.override.md", ".codex/AGENTS.md"),
+        folder=("AGENTS.override.md", "AGENTS.md"),
+    ),
+    transcripts=Transcripts(
+        format="codex",
+        files=(
+            ".codex/sessions/**/rollout-*.jsonl",
+            ".codex/archived_sessions/**/rollout-*.jsonl",
+        ),
+    ),
+)

@@ -1,0 +1,170 @@
+"""GitHub Copilot CLI.
+
+Events in camelCase do not carry their name: the command line of the hook does. Context is joined
+and capped at 10 KB. A resumed session has lost the context of its start, so it begins anew. A
+subagent is a session of its own, whose task arrives as a prompt.
+
+Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
+versions `toolArgs` was JSON in a string.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from upwell.ground.host_sessions import within
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.events import (
+    STARTED,
+    Event,
+    EventKind,
+    answer_of,
+    folder_of,
+    plain_args,
+    session_of,
+    size_of,
+    surfacing_tool,
+    table_of,
+    text_of,
+)
+from upwell.hosts.settings import JsonHooks
+
+_READERS = {
+    "view": "Read",
+    "read": "Read",
+    "bash": "Bash",
+    "shell": "Bash",
+    "powershell": "Bash",
+    "grep": "Grep",
+    "rg": "Grep",
+    "glob": "Glob",
+    "web_fetch": "WebFetch",
+    "web_search": "WebSearch",
+}
+_SERVER_MARK = "-"
+"""A tool of an MCP server is `server-tool`."""
+
+
+class CopilotEvents:
+    """Payloads in camelCase, flat answers."""
+
+    max_bytes = 10_000
+    reply_tokens: int | None = None
+    kinds: Mapping[str, EventKind] = {
+        "sessionStart": EventKind.SESSION,
+        "userPromptSubmitted": EventKind.PROMPT,
+        "postToolUse": EventKind.TOOL,
+        "postToolUseFailure": EventKind.TOOL,
+        "preCompact": EventKind.COMPACT,
+        "agentStop": EventKind.STOP,
+        "sessionEnd": EventKind.END,
+    }
+
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        kind = self.kinds.get(name)
+        if kind is None:
+            return None
+        if kind is EventKind.TOOL:
+            return _tool_event(name, payload)
+        text = ""
+        if kind is EventKind.PROMPT:
+            text = text_of(payload.get("prompt"))
+        elif kind is EventKind.SESSION:
+            text = STARTED
+        return Event(
+            kind=kind,
+            name=name,
+            session=_session_in(payload),
+            cwd=folder_of(payload.get("cwd")),
+            text=text,
+            agent=session_of(payload.get("agentId")),
+        )
+
+    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+        return {"additionalContext": text}
+
+    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
+
+
+def _session_in(payload: Mapping[str, Any]) -> str:
+    """The session, or a subagent's below that of its parent."""
+    session, parent = session_of(payload.get("sessionId")), session_of(payload.get("parentAgentId"))
+    return within(parent, session) if parent and payload.get("agentId") else session
+
+
+def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
+    called = text_of(payload.get("toolName"), 200)
+    tool = surfacing_tool(called, _READERS, ())
+    if not tool and _SERVER_MARK in called and not called.startswith("upwell-"):
+        tool = called.replace(_SERVER_MARK, "__", 1)
+    if not tool:
+        return None
+    result = table_of(payload.get("toolResult"))
+    return Event(
+        kind=EventKind.TOOL,
+        name=name,
+        session=_session_in(payload),
+        cwd=folder_of(payload.get("cwd")),
+        tool=tool,
+        args=plain_args(_decoded(payload.get("toolArgs"))),
+        reply_chars=size_of(result.get("textResultForLlm", payload.get("error"))),
+        answer=answer_of(
+            result.get("textResultForLlm", payload.get("error")),
+            failed="error" in payload or result.get("resultType") == "failure",
+        ),
+        reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
+        agent=session_of(payload.get("agentId")),
+    )
+
+
+def _decoded(args: Any) -> Mapping[str, Any]:
+    if not isinstance(args, str):
+        return table_of(args)
+    try:
+        return table_of(orjson.loads(args))
+    except orjson.JSONDecodeError:
+        return {}
+
+
+HOST = Host(
+    name="copilot",
+    title="GitHub Copilot CLI",
+    events=CopilotEvents(),
+    hooks=JsonHooks(
+        host="copilot",
+        variable="COPILOT_HOME",
+        folder=".copilot",
+        file="hooks/upwell.json",
+        matchers={
+            "sessionStart": "",
+            "userPromptSubmitted": "",
+            "postToolUse": "",
+            "postToolUseFailure": "",
+            "preCompact": "",
+            "agentStop": "",
+            "sessionEnd": "",
+        },
+        nested=False,
+        timeout_key="timeoutSec",
+        exec_form=True,
+        names_event=True,
+        required={"version": 1},
+        # Copilot fills headers from the environment for https only: the token stands in the file.
+        http_events=frozenset({"postToolUse", "postToolUseFailure"}),
+        http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
+        next_step="restart Copilot CLI",
+    ),
+    export=Export(tool_name="upwell-upwell__{}", file=".github/copilot-instructions.md"),
+    auto_loaded=AutoLoaded(
+        user=(".copilot/copilot-instructions.md",),
+        folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),
+        scoped=(".github/instructions/**/*.instructions.md",),
+    ),
+    transcripts=Transcripts(
+        format="copilot",
+        files=(".copilot/session-state/*/events.jsonl", ".copilot/session-state/*.jsonl"),
+    ),
+    shares_hooks=True,
+)

@@ -1,0 +1,155 @@
+"""Cursor.
+
+It drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an MCP
+server is `MCP:tool` without the name of its server, so ours are recognised by their own names. Only
+such a tool's answer can be replaced; `tool_output` is JSON in a string.
+
+Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from upwell.hosts.base import AutoLoaded, Export, Host
+from upwell.hosts.events import (
+    Event,
+    EventKind,
+    answer_of,
+    folder_of,
+    plain_args,
+    session_of,
+    size_of,
+    table_of,
+    text_of,
+)
+from upwell.hosts.servers import ServerFile
+from upwell.hosts.settings import JsonHooks
+
+_MCP = "MCP:"
+_READERS = {
+    "Read": "Read",
+    "read_file": "Read",
+    "Grep": "Grep",
+    "Glob": "Glob",
+    "LS": "LS",
+    "Shell": "Bash",
+    "Bash": "Bash",
+    "SemanticSearch": "Grep",
+    "WebFetch": "WebFetch",
+    "WebSearch": "WebSearch",
+}
+
+
+class CursorEvents:
+    """Events by `hook_event_name`, sessions by `conversation_id`."""
+
+    max_bytes = 10_000
+    reply_tokens: int | None = None
+    kinds: Mapping[str, EventKind] = {
+        "sessionStart": EventKind.SESSION,
+        "beforeSubmitPrompt": EventKind.PROMPT,
+        "postToolUse": EventKind.TOOL,
+        "preCompact": EventKind.COMPACT,
+        "stop": EventKind.STOP,
+        "sessionEnd": EventKind.END,
+    }
+
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        name = name or text_of(payload.get("hook_event_name"), 64)
+        kind = self.kinds.get(name)
+        if kind is None:
+            return None
+        session = session_of(payload.get("conversation_id") or payload.get("session_id"))
+        cwd = folder_of(payload.get("cwd")) or _first_folder(payload.get("workspace_roots"))
+        if kind is EventKind.TOOL:
+            return _tool_event(name, payload, session, cwd)
+        text = text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
+        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text)
+
+    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+        return {"additional_context": text}
+
+    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return {"updated_mcp_tool_output": reply}
+
+
+def _tool_event(
+    name: str, payload: Mapping[str, Any], session: str, cwd: str | None
+) -> Event | None:
+    called = text_of(payload.get("tool_name"), 200)
+    tool = _READERS.get(called, "")
+    if called.startswith(_MCP):
+        bare_name = called.removeprefix(_MCP)
+        tool = "" if "__" in bare_name else bare_name
+    if not tool:
+        return None
+    return Event(
+        kind=EventKind.TOOL,
+        name=name,
+        session=session,
+        cwd=cwd,
+        tool=tool,
+        args=plain_args(table_of(payload.get("tool_input"))),
+        reply_chars=size_of(payload.get("tool_output")),
+        answer=answer_of(payload.get("tool_output")),
+        reply=_read_reply(payload.get("tool_output")) if called.startswith(_MCP) else None,
+    )
+
+
+def _read_reply(output: Any) -> Any:
+    """The content of an MCP result, which is all that may be replaced."""
+    try:
+        result = orjson.loads(output) if isinstance(output, str) else output
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(result, Mapping) or result.get("isError"):
+        return None
+    content = result.get("content")
+    return {"content": content} if isinstance(content, list) else None
+
+
+def _first_folder(roots: Any) -> str | None:
+    return folder_of(roots[0]) if isinstance(roots, list) and roots else None
+
+
+HOST = Host(
+    name="cursor",
+    title="Cursor",
+    events=CursorEvents(),
+    hooks=JsonHooks(
+        host="cursor",
+        folder=".cursor",
+        file="hooks.json",
+        matchers={
+            "sessionStart": "",
+            "beforeSubmitPrompt": "",
+            "postToolUse": "",
+            "preCompact": "",
+            "stop": "",
+            "sessionEnd": "",
+        },
+        nested=False,
+        typed=False,
+        required={"version": 1},
+        next_step="restart Cursor",
+    ),
+    servers=ServerFile(
+        name="cursor",
+        agent="cursor",
+        file=lambda user: user.user_folder / ".cursor" / "mcp.json",
+        folder=lambda user: user.user_folder / ".cursor",
+        project_file=".cursor/mcp.json",
+    ),
+    export=Export(
+        tool_name="upwell__{}",
+        file=".cursor/rules/upwell.mdc",
+        layout="---\ndescription: Memory\nalwaysApply: true\n---\n{}",
+    ),
+    auto_loaded=AutoLoaded(
+        folder=("AGENTS.md", ".cursorrules"),
+        scoped=(".cursor/rules/**/*.mdc",),
+    ),
+    shares_hooks=True,
+)

@@ -1,0 +1,202 @@
+"""What an agent host reports to its hooks: an event in our terms, and how each host's own payload
+is read into one."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from upwell.ground.names import OWN_SERVER
+from upwell.ground.types.cue import ToolAnswer
+
+STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
+"""Why a session begins. The hosts use the first two words; the third is ours."""
+MAX_SESSION_CHARS = 200
+MAX_TEXT_CHARS = 20_000
+MAX_ANSWER_CHARS = 40_000
+MAX_PATH_CHARS = 4_096
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SHELLS = frozenset({"sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "/bin/zsh"})
+_PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_path", "file"})
+_OWN_PREFIXES = tuple(
+    f"{name}{mark}" for name in (OWN_SERVER, f"plugin_{OWN_SERVER}_{OWN_SERVER}") for mark in "_-"
+)
+"""Tools of our gateway. Claude Code puts the name of a plugin before that of its server."""
+
+
+class EventKind(StrEnum):
+    """What happened, under one name for every host."""
+
+    SESSION = "session"
+    PROMPT = "prompt"
+    TOOL = "tool"
+    COMPACT = "compact"
+    STOP = "stop"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a host.
+
+    - `name`: the host's own name for the event; some answers must repeat it.
+    - `session`: the session, or a subagent's own one below it (`agent` is that subagent's id, ""
+      for the main agent).
+    - `text`: the prompt; why a session begins (startup, resume, clear, compact, subagent); or the
+      agent's last message at the end of a turn.
+    - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
+    - `reply_chars`: the size of the tool's answer, None where the event does not carry it.
+    - `answer`: the beginning of that answer as text, and whether the call failed.
+    - `reply`: the tool's answer in the host's own shape, None where the host accepts no other
+      answer in its place.
+    - `transcript`: the file in which the host records the session.
+    - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
+      that one took place.
+    """
+
+    kind: EventKind
+    name: str
+    session: str = ""
+    cwd: str | None = None
+    text: str = ""
+    tool: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    reply_chars: int | None = None
+    answer: ToolAnswer | None = None
+    transcript: str = ""
+    reply: Any = None
+    agent: str = ""
+    reports_compactions: bool = True
+
+
+class EventFormat(Protocol):
+    """How a host reports its events and in which shape it accepts an answer."""
+
+    @property
+    def kinds(self) -> Mapping[str, EventKind]:
+        """The events that we answer, by the host's names."""
+        ...
+
+    @property
+    def max_bytes(self) -> int:
+        """The longest text the host accepts; it drops longer ones or moves them into a file."""
+        ...
+
+    @property
+    def reply_tokens(self) -> int | None:
+        """The longest replacement of a tool's answer, None where the host sets no limit."""
+        ...
+
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        """The event, None where there is nothing to answer. Never raises on odd payloads."""
+        ...
+
+    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+        """The hook output that adds `text` to the agent's context."""
+        ...
+
+    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        ...
+
+
+def text_of(value: Any, limit: int = MAX_TEXT_CHARS) -> str:
+    """The first `limit` characters of a string, "" for any other value."""
+    return value[:limit] if isinstance(value, str) else ""
+
+
+def table_of(value: Any) -> Mapping[str, Any]:
+    """A mapping unchanged, an empty one for any other value."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def session_of(value: Any) -> str:
+    """A session's id, cut to a sane length."""
+    return text_of(value, MAX_SESSION_CHARS)
+
+
+def folder_of(value: Any) -> str | None:
+    """An absolute folder, None for any other value."""
+    path = text_of(value, MAX_PATH_CHARS)
+    return path if path.startswith("/") and "\0" not in path else None
+
+
+def size_of(value: Any) -> int | None:
+    """The characters of all texts in a tool's answer; None where the event carries no answer."""
+    if value is None:
+        return None
+    size, pending = 0, [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            size += len(item)
+        elif isinstance(item, Mapping):
+            pending.extend(item.values())
+        elif isinstance(item, list):
+            pending.extend(item)
+    return size
+
+
+def answer_of(value: Any, *, failed: bool | None = None) -> ToolAnswer | None:
+    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's answer, in order; None where
+    the event carries no answer."""
+    if value is None:
+        return None
+    texts: list[str] = []
+    room, pending = MAX_ANSWER_CHARS, [value]
+    while pending and room > 0:
+        item = pending.pop()
+        if isinstance(item, str):
+            texts.append(item[:room])
+            room -= len(texts[-1]) + 1
+        elif isinstance(item, Mapping):
+            pending.extend(reversed(list(item.values())))
+        elif isinstance(item, list):
+            pending.extend(reversed(item))
+    return ToolAnswer(text="\n".join(texts), failed=failed)
+
+
+def plain_args(value: Any) -> dict[str, Any]:
+    """Arguments under the names that surfacing knows: snake_case, files as `file_path`, a command
+    as one text without the shell that runs it."""
+    args: dict[str, Any] = {}
+    for key, item in table_of(value).items():
+        name = _CAMEL.sub("_", key).lower()
+        args.setdefault("file_path" if name in _PATH_NAMES else name, item)
+    command = args.get("command")
+    if isinstance(command, list):
+        args["command"] = _command_of([part for part in command if isinstance(part, str)])
+    return args
+
+
+def _command_of(parts: Sequence[str]) -> str:
+    if len(parts) > 2 and parts[0] in _SHELLS and parts[1].startswith("-"):
+        return parts[-1]
+    return " ".join(parts)
+
+
+def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
+    """The name under which surfacing knows a host's tool, "" for a tool that gets no memories.
+
+    `readers` maps the host's own tools that look at something; `server_marks` are the prefixes of
+    tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
+    """
+    if name in readers:
+        return readers[name]
+    for mark in server_marks:
+        if name.startswith(mark):
+            rest = name.removeprefix(mark)
+            is_own = rest == OWN_SERVER or rest.startswith(_OWN_PREFIXES)
+            return "" if is_own else rest
+    return ""
+
+
+def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
+    """MCP content blocks where every one is a text, None for anything else."""
+    if not isinstance(value, list) or not value:
+        return None
+    only_texts = all(
+        isinstance(block, Mapping) and isinstance(block.get("text"), str) for block in value
+    )
+    return value if only_texts else None

@@ -1,0 +1,105 @@
+"""Gemini CLI.
+
+Stdout must be JSON and nothing else. It documents no limit; we stay within 10 000 bytes. Without a
+terminal, it puts the context that hooks add at a session's start before the first prompt, and that
+prompt's event carries it. A resumed session has lost that context.
+
+Before every request to its model, Gemini CLI announces that it may compress (`PreCompress`,
+`auto`). Only a compression that the user asked for (`manual`) is certain; the transcript shows the
+others (`capture/transcript.py`).
+
+A tool's answer cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
+blocked: …"), on which the model would act.
+
+Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.entries import GEMINI_PLACEHOLDERS
+from upwell.hosts.events import EventKind
+from upwell.hosts.nested import NestedEvents
+from upwell.hosts.servers import ServerFile
+from upwell.hosts.settings import JsonHooks
+
+_CONTEXT_OF_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re.DOTALL)
+
+
+def _user_words(prompt: str) -> str:
+    """The prompt without the context that hooks have put before it."""
+    return _CONTEXT_OF_HOOKS.sub("", prompt)
+
+
+def _really_compacts(payload: Mapping[str, Any]) -> bool:
+    return payload.get("trigger") != "auto"
+
+
+HOST = Host(
+    name="gemini",
+    title="Gemini CLI",
+    events=NestedEvents(
+        max_bytes=10_000,
+        kinds={
+            "SessionStart": EventKind.SESSION,
+            "BeforeAgent": EventKind.PROMPT,
+            "AfterTool": EventKind.TOOL,
+            "PreCompress": EventKind.COMPACT,
+            "AfterAgent": EventKind.STOP,
+            "SessionEnd": EventKind.END,
+        },
+        readers={
+            "read_file": "Read",
+            "read_many_files": "Read",
+            "search_file_content": "Grep",
+            "grep_search": "Grep",
+            "glob": "Glob",
+            "list_directory": "LS",
+            "run_shell_command": "Bash",
+            "web_fetch": "WebFetch",
+            "google_web_search": "WebSearch",
+        },
+        server_marks=("mcp_",),
+        user_words=_user_words,
+        really_compacts=_really_compacts,
+    ),
+    hooks=JsonHooks(
+        host="gemini",
+        variable="GEMINI_CLI_HOME",
+        folder="",
+        file=".gemini/settings.json",
+        matchers={
+            "SessionStart": "",
+            "BeforeAgent": "",
+            "AfterTool": "read_.*|search_file_content|grep_search|glob|list_directory|"
+            "run_shell_command|web_fetch|google_web_search|mcp_.*",
+            "PreCompress": "manual",
+            "AfterAgent": "",
+            "SessionEnd": "",
+        },
+        timeout=10_000,
+        label="upwell",
+        next_step="restart Gemini CLI; `/hooks` lists them",
+    ),
+    servers=ServerFile(
+        name="gemini",
+        agent="gemini",
+        file=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini" / "settings.json",
+        folder=lambda user: user.folder_named("GEMINI_CLI_HOME", "") / ".gemini",
+        project_file=".gemini/settings.json",
+        placeholders=GEMINI_PLACEHOLDERS,
+        plain_url="sse",
+    ),
+    export=Export(tool_name="mcp_upwell_upwell__{}", file="GEMINI.md"),
+    auto_loaded=AutoLoaded(
+        user=(".gemini/GEMINI.md",),
+        folder=("GEMINI.md",),
+        follows_imports=True,
+    ),
+    transcripts=Transcripts(
+        format="gemini",
+        files=(".gemini/tmp/*/chats/session-*.json", ".gemini/tmp/*/chats/session-*.jsonl"),
+    ),
+)

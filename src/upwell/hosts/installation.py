@@ -1,0 +1,80 @@
+"""What upwell writes into agents' files, and the two kinds of file that it writes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAddress:
+    """Where the daemon accepts hooks that are HTTP requests, on 127.0.0.1, and its token."""
+
+    port: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """What is written into agents' files, and whose files they are.
+
+    - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
+    - `command` is the command to run, without the host's name; `socket` is the daemon's.
+    - `home` is upwell's home where the command must name it, "" in the usual place.
+    - `http` is set to install HTTP requests instead of commands, where a host supports them.
+    """
+
+    user_folder: Path
+    environment: Mapping[str, str]
+    command: tuple[str, ...]
+    socket: str = ""
+    home: str = ""
+    http: HttpAddress | None = None
+
+    @property
+    def hook_command(self) -> tuple[str, ...]:
+        """The command of a hook, up to the host's name."""
+        return (*self.command, "--home", self.home) if self.home else self.command
+
+    def folder_named(self, variable: str, default: str) -> Path:
+        """The folder that an environment variable names, else `default` below the user's."""
+        named = self.environment.get(variable, "")
+        return Path(named).expanduser() if named else self.user_folder / default
+
+
+class ConfigFile(Protocol):
+    """A configuration file of an agent, into which our entries are written."""
+
+    @property
+    def next_step(self) -> str:
+        """What the user still has to do after an installation, "" for nothing."""
+        ...
+
+    def path(self, installation: Installation) -> Path: ...
+
+    def is_present(self, installation: Installation) -> bool:
+        """Is the agent installed on this machine?"""
+        ...
+
+    def with_ours(self, text: str, installation: Installation) -> str:
+        """`text` ("" for no file) with exactly the entries of this installation.
+
+        Raises:
+            ConfigError: the file is not what it should be.
+        """
+        ...
+
+    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+        """`text` without our entries, "" when it held nothing else. `backups` are earlier versions
+        of the file, for entries that the installation moved elsewhere and that must come back."""
+        ...
+
+
+class HookFile(ConfigFile, Protocol):
+    """The file in which an agent's hooks are configured."""
+
+    @property
+    def http_setup(self) -> str:
+        """The environment that HTTP hooks need, with `{token_file}` for the file of the token; ""
+        for a host whose hooks cannot be HTTP requests."""
+        ...

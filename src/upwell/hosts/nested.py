@@ -1,0 +1,153 @@
+"""Events in the shape that Claude Code introduced: the event's name, session, folder and tool are
+keys of the payload, and an answer sits in `hookSpecificOutput`. Codex, Gemini CLI and VS Code use
+the same shape with names of their own."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.ground.host_sessions import within
+from upwell.hosts.events import (
+    MAX_PATH_CHARS,
+    RESUMED,
+    STARTED,
+    SUBAGENT,
+    Event,
+    EventKind,
+    answer_of,
+    folder_of,
+    plain_args,
+    session_of,
+    size_of,
+    surfacing_tool,
+    table_of,
+    text_of,
+)
+
+_ENDS = (EventKind.STOP, EventKind.END)
+ReadReply = Callable[[str, Any], Any]
+"""Tool and its answer → the part that may be replaced, None where the host replaces nothing."""
+WriteReply = Callable[[Event, Any], Mapping[str, Any]]
+
+
+def unchanged(prompt: str) -> str:
+    """A prompt that holds only the user's own words."""
+    return prompt
+
+
+def always(payload: Mapping[str, Any]) -> bool:
+    """Every compaction event announces a real compaction."""
+    return True
+
+
+def not_replaceable(tool: str, reply: Any) -> Any:
+    """The host accepts no other answer in place of a tool's."""
+    return None
+
+
+def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedEvents:
+    """The events of one such host.
+
+    - `readers` maps the host's own tools that look at something to surfacing's names;
+      `server_marks` are the prefixes of tools of MCP servers.
+    - `synthetic_prompt` is how a prompt begins that the host itself writes.
+    - `user_words` removes what the host has added to a prompt of the user.
+    - `restores_context`: a resumed session still has the text that hooks added at its start.
+    - `really_compacts` tells real compactions from mere announcements.
+    - `read_reply` and `write_reply` take and replace a tool's answer, where the host allows that.
+    """
+
+    max_bytes: int
+    kinds: Mapping[str, EventKind]
+    readers: Mapping[str, str]
+    server_marks: Sequence[str] = ("mcp__",)
+    synthetic_prompt: str = ""
+    restores_context: bool = False
+    read_reply: ReadReply = not_replaceable
+    write_reply: WriteReply = no_output
+    reply_tokens: int | None = None
+    user_words: Callable[[str], str] = unchanged
+    really_compacts: Callable[[Mapping[str, Any]], bool] = always
+
+    def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        name = name or text_of(payload.get("hook_event_name"), 64)
+        kind = self.kinds.get(name)
+        if kind is None or (kind is EventKind.COMPACT and not self.really_compacts(payload)):
+            return None
+        if kind is EventKind.TOOL:
+            return self._tool_event(name, payload)
+        text = self._text(kind, payload)
+        if kind is EventKind.PROMPT and self._is_synthetic(text):
+            return None
+        return Event(
+            kind=kind,
+            name=name,
+            session=_session_in(payload),
+            cwd=folder_of(payload.get("cwd")),
+            text=text,
+            transcript=_transcript_in(payload) if kind in _ENDS else "",
+            agent=_agent_in(payload),
+            reports_compactions=self.really_compacts is always,
+        )
+
+    def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
+        return {"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": text}}
+
+    def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
+        return self.write_reply(event, reply)
+
+    def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
+        if kind is EventKind.PROMPT:
+            return self.user_words(text_of(payload.get("prompt")))
+        if kind is EventKind.SESSION:
+            return SUBAGENT if _agent_in(payload) else self._reason(payload)
+        if kind in _ENDS:
+            return text_of(payload.get("last_assistant_message", payload.get("prompt_response")))
+        return ""
+
+    def _is_synthetic(self, prompt: str) -> bool:
+        return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
+
+    def _reason(self, payload: Mapping[str, Any]) -> str:
+        """Why the session begins. One that was resumed without its context begins anew."""
+        reason = text_of(payload.get("source"), 64)
+        return reason if self.restores_context or reason != RESUMED else STARTED
+
+    def _tool_event(self, name: str, payload: Mapping[str, Any]) -> Event | None:
+        called = text_of(payload.get("tool_name"), 200)
+        tool = surfacing_tool(called, self.readers, self.server_marks)
+        if not tool:
+            return None
+        return Event(
+            kind=EventKind.TOOL,
+            name=name,
+            session=_session_in(payload),
+            cwd=folder_of(payload.get("cwd")),
+            tool=tool,
+            args=plain_args(table_of(payload.get("tool_input"))),
+            reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
+            answer=answer_of(
+                payload.get("tool_response", payload.get("error")), failed="error" in payload
+            ),
+            reply=self.read_reply(called, payload.get("tool_response")),
+            agent=_agent_in(payload),
+        )
+
+
+def _agent_in(payload: Mapping[str, Any]) -> str:
+    """The subagent in which the event took place; its context is not that of its parent."""
+    return session_of(payload.get("agent_id"))
+
+
+def _session_in(payload: Mapping[str, Any]) -> str:
+    return within(session_of(payload.get("session_id")), _agent_in(payload))
+
+
+def _transcript_in(payload: Mapping[str, Any]) -> str:
+    own = payload.get("agent_transcript_path") if _agent_in(payload) else None
+    return text_of(own or payload.get("transcript_path"), MAX_PATH_CHARS)

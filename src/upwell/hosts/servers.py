@@ -1,0 +1,173 @@
+"""The file in which an agent configures its MCP servers: how its servers move to upwell, and how
+upwell takes their place.
+
+Files of a project are considered only when the user asks for it: a cloned repository must not
+configure anything by itself.
+"""
+
+import dataclasses
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from upwell.ground.errors import ConfigError
+from upwell.ground.names import OWN_SERVER
+from upwell.hosts.edits import JSON, TOML, Format
+from upwell.hosts.entries import PLACEHOLDERS, Entry, PlainUrl, read_entry
+from upwell.hosts.installation import Installation
+
+Table = tuple[str, ...]
+Shape = Literal["plain", "typed", "listed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFile:
+    """One file of an agent.
+
+    - `file` and `folder` locate the file and the agent's own folder; where the folder exists, the
+      agent is installed.
+    - `tables` are the tables that hold servers; upwell is entered into the first.
+    - `shape` is the shape of an entry: `typed` with its `type`, `listed` with program and arguments
+      in one list.
+    - `placeholders` matches what the agent fills into an entry; `plain_url` is the transport of a
+      `url` without a type.
+    - `project_file` is the file of a project's own servers; `holds_projects`: the user's file has
+      further servers below `projects` and the folder's path.
+    - `project` is the folder of the project to which this file belongs, "" for the user's own file.
+    """
+
+    name: str
+    agent: str
+    file: Callable[[Installation], Path]
+    folder: Callable[[Installation], Path] | None = None
+    tables: tuple[Table, ...] = (("mcpServers",),)
+    format: Format = JSON
+    shape: Shape = "plain"
+    placeholders: re.Pattern[str] = PLACEHOLDERS
+    plain_url: PlainUrl = "http"
+    project_file: str = ""
+    holds_projects: bool = False
+    project: str = ""
+    next_step: str = "restart the agent"
+
+    def for_project(self, folder: Path) -> "list[ServerFile]":
+        """The files that hold servers of `folder` alone; the user's own file is one of them where
+        it `holds_projects`, with the tables of that folder added."""
+        files = []
+        if self.holds_projects:
+            tables = (*self.tables, ("projects", str(folder), self.tables[0][0]))
+            files.append(dataclasses.replace(self, tables=tables))
+        if self.project_file:
+            path = folder / self.project_file
+            of_project = dataclasses.replace(
+                self,
+                name=f"{self.agent}:{folder}",
+                file=lambda installation: path,
+                folder=None,
+                format=TOML if path.suffix == ".toml" else JSON,
+                project=str(folder),
+            )
+            files.append(of_project)
+        return files
+
+    def path(self, installation: Installation) -> Path:
+        return self.file(installation)
+
+    def is_present(self, installation: Installation) -> bool:
+        if self.file(installation).is_file():
+            return True
+        return self.folder is not None and self.folder(installation).is_dir()
+
+    def entries(self, text: str) -> list[Entry]:
+        """The servers in `text`, in its order.
+
+        Raises:
+            ConfigError: the file is not what it should be.
+        """
+        return [entry for _, entry, _ in self._entries(text)]
+
+    def with_ours(self, text: str, installation: Installation) -> str:
+        entries = self._entries(text)
+        moved = {
+            table: [entry.name for place, entry, _ in entries if place == table and entry.table]
+            for table in self.tables
+        }
+        if self.project and not any(moved.values()):
+            return text
+        has_ours = any(entry.ours for _, entry, _ in entries)
+        if any(e.name == OWN_SERVER and not (e.ours or e.table) for _, e, _ in entries):
+            raise ConfigError(
+                f"its server {OWN_SERVER!r} runs another program",
+                hint="rename that server first; the file was not changed",
+            )
+        for table, names in moved.items():
+            if names:
+                text = self.format.without(text, table, names)
+        if has_ours:
+            return text
+        return self.format.put(text, self.tables[0], OWN_SERVER, self._own_entry(installation))
+
+    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+        for table, entry, _ in self._entries(text):
+            if entry.ours and entry.name == OWN_SERVER:
+                text = self.format.without(text, table, [entry.name])
+        for backup in backups:
+            for table, entry, raw in self._entries(backup):
+                present = [e.name for place, e, _ in self._entries(text) if place == table]
+                if entry.table and entry.name not in present:
+                    text = self.format.put(text, table, entry.name, raw)
+        remaining = self.format.value(text)
+        return "" if not backups and remaining in ({}, {self.tables[0][0]: {}}) else text
+
+    def _entries(self, text: str) -> list[tuple[Table, Entry, Any]]:
+        """Each server with its table and its raw entry."""
+        root = self.format.value(text)
+        return [
+            (table, self._read(name, raw, table), raw)
+            for table in self.tables
+            for name, raw in _servers(root, table).items()
+        ]
+
+    def _read(self, name: str, raw: Any, table: Table) -> Entry:
+        project = self.project or (table[1] if len(table) > 1 else "")
+        return read_entry(
+            name,
+            raw,
+            folder=Path(project) if project else None,
+            placeholders=self.placeholders,
+            plain_url=self.plain_url,
+        )
+
+    def _own_entry(self, installation: Installation) -> dict[str, Any]:
+        program, *args = installation.command
+        home = installation.environment.get("UPWELL_HOME", "")
+        env = {"UPWELL_HOME": home} if home else {}
+        if self.shape == "listed":
+            entry = {"type": "local", "command": [program, *args], "environment": env}
+        else:
+            kind = {"type": "stdio"} if self.shape == "typed" else {}
+            entry = {**kind, "command": program, "args": args, "env": env}
+        return {key: value for key, value in entry.items() if value}
+
+
+def _servers(root: Any, table: Table) -> Mapping[str, Any]:
+    """The servers in a table of the file, none where the table does not exist."""
+    servers = root
+    for key in table:
+        servers = servers.get(key, {}) if isinstance(servers, dict) else None
+    if not isinstance(servers, dict):
+        raise ConfigError(
+            f"`{'.'.join(table)}` must be an object",
+            hint="fix the file first; it was not changed",
+        )
+    return servers
+
+
+def applications_folder(installation: Installation) -> Path:
+    """Where desktop applications keep their settings."""
+    if sys.platform == "darwin":
+        return installation.user_folder / "Library" / "Application Support"
+    return installation.folder_named("XDG_CONFIG_HOME", ".config")

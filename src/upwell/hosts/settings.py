@@ -1,0 +1,208 @@
+"""The JSON file of an agent's hooks: how our entries get into its `hooks` table and out again."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.errors import ConfigError
+from upwell.hosts.installation import HttpAddress, Installation
+from upwell.hosts.jsonc import Node, parse, with_child, without_child
+
+CLIENT = "upwell/hook/client.py"
+COMMAND = "upwell"
+TOKEN_VARIABLE = "UPWELL_TOKEN"
+_URL = r"http://127\.0\.0\.1:\d+/hook/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonHooks:
+    """A JSON file whose `hooks` table holds a list for each event.
+
+    - `variable` names the environment variable that moves the host's `folder`; `file` lies below.
+    - `matchers` gives the matcher of each event, "" for none.
+    - `nested`: a list holds groups of handlers with a matcher (Claude Code and its followers), else
+      the handlers themselves.
+    - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
+      separately; `names_event`: its arguments include the event.
+    - `timeout` is in the host's own unit, under `timeout_key`.
+    - `label` is the name under which the host lists our handlers, "" where it shows none.
+    - `required` are keys that the file must have.
+    - `http_events` may be HTTP requests; `token_from_environment`: the host fills the token into
+      their header.
+    """
+
+    host: str
+    folder: str
+    file: str
+    matchers: Mapping[str, str]
+    variable: str = ""
+    nested: bool = True
+    timeout_key: str = "timeout"
+    timeout: int = 10
+    exec_form: bool = False
+    names_event: bool = False
+    typed: bool = True
+    label: str = ""
+    required: Mapping[str, Any] = field(default_factory=dict)
+    http_events: frozenset[str] = frozenset()
+    token_from_environment: bool = False
+    http_setup: str = ""
+    next_step: str = ""
+
+    def path(self, installation: Installation) -> Path:
+        return installation.folder_named(self.variable, self.folder) / self.file
+
+    def is_present(self, installation: Installation) -> bool:
+        folder = installation.folder_named(self.variable, self.folder)
+        return (folder if self.folder else self.path(installation).parent).is_dir()
+
+    def with_ours(self, text: str, installation: Installation) -> str:
+        ours = {event: [self._entry(event, installation)] for event in self.matchers}
+        if not text.strip():
+            return _dumped({**self.required, "hooks": ours})
+        root = self._checked(text)
+        for key, value in self.required.items():
+            if key not in root.value:
+                text = with_child(text, (), value, key)
+        if "hooks" not in root.value:
+            return with_child(text, (), ours, "hooks")
+        if self._our_entries(parse(text).value["hooks"]) == ours:
+            return text
+        text = self._without(text, keep_empty=True)
+        for event, entries in ours.items():
+            if event in parse(text).value["hooks"]:
+                text = with_child(text, ("hooks", event), entries[0])
+            else:
+                text = with_child(text, ("hooks",), entries, event)
+        return text
+
+    def without_ours(self, text: str, backups: Sequence[str] = ()) -> str:
+        if not text.strip():
+            return ""
+        self._checked(text)
+        remaining = self._without(text, keep_empty=False)
+        return remaining if parse(remaining).value.keys() - self.required.keys() else ""
+
+    def _entry(self, event: str, installation: Installation) -> dict[str, Any]:
+        """Our entry in the list of an event."""
+        http = installation.http if event in self.http_events else None
+        handler = self._request(event, http) if http else self._command(event, installation)
+        handler[self.timeout_key] = self.timeout
+        matcher = {"matcher": self.matchers[event]} if self.matchers[event] else {}
+        return {**matcher, "hooks": [handler]} if self.nested else {**handler, **matcher}
+
+    def _command(self, event: str, installation: Installation) -> dict[str, Any]:
+        words = (*installation.hook_command, self.host, *((event,) if self.names_event else ()))
+        kind = {"type": "command"} if self.typed else {}
+        kind |= {"name": self.label} if self.label else {}
+        if self.exec_form:
+            return {**kind, "exec": words[0], "args": list(words[1:])}
+        return {**kind, "command": shlex.join(words) + " || true"}
+
+    def _request(self, event: str, http: HttpAddress) -> dict[str, Any]:
+        path = f"{self.host}/{event}" if self.names_event else self.host
+        token = f"${TOKEN_VARIABLE}" if self.token_from_environment else http.token
+        allowed = {"allowedEnvVars": [TOKEN_VARIABLE]} if self.token_from_environment else {}
+        return {
+            "type": "http",
+            "url": f"http://127.0.0.1:{http.port}/hook/{path}",
+            "headers": {"Authorization": f"Bearer {token}"},
+            **allowed,
+        }
+
+    def _checked(self, text: str) -> Node:
+        root = parse(text)
+        hooks = root.value.get("hooks", {}) if isinstance(root.value, dict) else None
+        valid = isinstance(hooks, dict) and all(isinstance(item, list) for item in hooks.values())
+        if not valid:
+            raise ConfigError(
+                f"`hooks` of {self.host} must be an object of lists",
+                hint="fix the file first; it was not changed",
+            )
+        return root
+
+    def _our_entries(self, hooks: Mapping[str, Any]) -> dict[str, list[Any]]:
+        """Our entries by event, without those of others."""
+        ours = {
+            event: [entry for entry in entries if self._holds_ours(entry)]
+            for event, entries in hooks.items()
+        }
+        return {event: entries for event, entries in ours.items() if entries}
+
+    def _holds_ours(self, entry: Any) -> bool:
+        if not isinstance(entry, dict):
+            return False
+        handlers = entry.get("hooks", []) if self.nested else [entry]
+        return isinstance(handlers, list) and any(map(self._is_ours, handlers))
+
+    def _is_ours(self, handler: Any) -> bool:
+        return runs_our_hook(handler) or self._posts_to_us(handler)
+
+    def _posts_to_us(self, handler: Any) -> bool:
+        """Is it a request to the address that an installation writes for one of `http_events`?"""
+        if not isinstance(handler, dict) or handler.get("type") != "http":
+            return False
+        url, events = handler.get("url"), "|".join(sorted(self.http_events))
+        path = f"{self.host}/(?:{events})" if self.names_event else self.host
+        return bool(events) and isinstance(url, str) and bool(re.fullmatch(_URL + path, url))
+
+    def _without(self, text: str, *, keep_empty: bool) -> str:
+        """`text` without our handlers, and without groups and lists that held nothing else."""
+        while (place := self._first_of_ours(parse(text))) is not None:
+            event, group, handler = place
+            hooks = parse(text).value["hooks"]
+            if self.nested and len(hooks[event][group]["hooks"]) > 1:
+                text = without_child(text, ("hooks", event, str(group), "hooks"), handler)
+                continue
+            text = without_child(text, ("hooks", event), group)
+            if not keep_empty and not parse(text).value["hooks"][event]:
+                keys = _hooks_node(parse(text)).keys
+                text = without_child(text, ("hooks",), keys.index(event))
+        if not keep_empty and parse(text).value.get("hooks") == {}:
+            text = without_child(text, (), parse(text).keys.index("hooks"))
+        return text
+
+    def _first_of_ours(self, root: Node) -> tuple[str, int, int] | None:
+        """Event, place of the group in its list, place of the handler in the group."""
+        for event, entries in root.value.get("hooks", {}).items():
+            for group, entry in enumerate(entries):
+                if self._holds_ours(entry):
+                    handlers = entry["hooks"] if self.nested else [entry]
+                    return event, group, [self._is_ours(item) for item in handlers].index(True)
+        return None
+
+
+def runs_our_hook(handler: Any) -> bool:
+    """Does this handler run our hook? Decided by its exact words: the file of the client, or the
+    program `upwell` with `hook`."""
+    words = _words(handler)
+    if len(words) > 3 and words[1:3] == ["-I", "-S"]:
+        return words[3].endswith("/" + CLIENT)
+    return len(words) > 1 and Path(words[0]).name == COMMAND and words[1] == "hook"
+
+
+def _words(handler: Any) -> list[str]:
+    """Program and arguments of a handler, [] where it runs no command."""
+    if not isinstance(handler, dict):
+        return []
+    program, args, command = handler.get("exec"), handler.get("args"), handler.get("command")
+    if isinstance(program, str) and isinstance(args, list):
+        return [program, *map(str, args)]
+    try:
+        return shlex.split(command) if isinstance(command, str) else []
+    except ValueError:
+        return []
+
+
+def _hooks_node(root: Node) -> Node:
+    node = root.under("hooks")
+    assert node is not None
+    return node
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,60 @@
+"""VS Code's agent. It cannot add context to a prompt, so prompts are not answered, and it cannot
+replace a tool's answer.
+
+Sources: the vscode-docs repository (hooks preview, custom instructions). Tools have snake_case
+names and camelCase arguments.
+"""
+
+from upwell.hosts.base import AutoLoaded, Export, Host
+from upwell.hosts.events import EventKind
+from upwell.hosts.nested import NestedEvents
+from upwell.hosts.servers import ServerFile, applications_folder
+from upwell.hosts.settings import JsonHooks
+
+HOST = Host(
+    name="vscode",
+    title="VS Code",
+    events=NestedEvents(
+        max_bytes=10_000,
+        kinds={
+            "SessionStart": EventKind.SESSION,
+            "PostToolUse": EventKind.TOOL,
+            "PreCompact": EventKind.COMPACT,
+            "Stop": EventKind.STOP,
+        },
+        readers={
+            "read_file": "Read",
+            "grep_search": "Grep",
+            "semantic_search": "Grep",
+            "file_search": "Glob",
+            "list_dir": "LS",
+            "run_in_terminal": "Bash",
+            "fetch_webpage": "WebFetch",
+        },
+        server_marks=("mcp__", "mcp_"),
+    ),
+    hooks=JsonHooks(
+        host="vscode",
+        variable="COPILOT_HOME",
+        folder=".copilot",
+        file="hooks/upwell-vscode.json",
+        matchers={"SessionStart": "", "PostToolUse": "", "PreCompact": "", "Stop": ""},
+        nested=False,
+        next_step="reload the window; hooks are a preview feature of VS Code",
+    ),
+    servers=ServerFile(
+        name="vscode",
+        agent="vscode",
+        file=lambda user: applications_folder(user) / "Code" / "User" / "mcp.json",
+        folder=lambda user: applications_folder(user) / "Code" / "User",
+        tables=(("servers",),),
+        shape="typed",
+        project_file=".vscode/mcp.json",
+    ),
+    export=Export(tool_name="mcp_upwell_upwell__{}", file=".github/copilot-instructions.md"),
+    auto_loaded=AutoLoaded(
+        folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md"),
+        scoped=(".github/instructions/**/*.instructions.md", ".claude/rules/**/*.md"),
+    ),
+    shares_hooks=True,
+)

@@ -1,0 +1,1 @@
+"""Imported files as memories: scanned, cut into chunks, cited."""

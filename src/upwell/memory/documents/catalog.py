@@ -1,0 +1,151 @@
+"""`index.db`, opened once there is something to store, and reopened after somebody deletes it."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from upwell.ground.clock import Clock, Deadline
+from upwell.ground.files import is_there
+from upwell.ground.sqlite.database import Database, open_database
+from upwell.ground.types.memory import Hit, Memory, Query
+from upwell.memory.base import Store
+from upwell.memory.documents import tables
+from upwell.memory.documents.scan import Known
+from upwell.memory.documents.sections.search import SectionSearch
+from upwell.memory.documents.tables import Reading
+from upwell.memory.embedding.questions import Questions
+from upwell.memory.sqlite.store import SqliteStore
+
+
+class Catalog:
+    """The index of one tenant's files. Every method raises StoreError when the file fails."""
+
+    def __init__(
+        self,
+        path: Path,
+        tenant: str,
+        clock: Clock,
+        opened: Callable[[Store], None],
+        questions: Questions | None,
+    ) -> None:
+        self._path = path
+        self._opened = opened
+        self._tenant = tenant
+        self._clock = clock
+        self._questions = questions
+        self._opening = asyncio.Lock()
+        self._sections = SectionSearch(tenant)
+        self._database: Database | None = None
+        self._store: SqliteStore | None = None
+        self._known: tuple[tuple[int, int], Mapping[str, Known]] | None = None
+
+    @property
+    def exists(self) -> bool:
+        return is_there(self._path)
+
+    async def store(self) -> SqliteStore | None:
+        """Return the store of the index's memories, or None if no index exists."""
+        if not self.exists:
+            return None
+        await self._open()
+        return self._store
+
+    async def search(self, query: Query, deadline: Deadline) -> list[Hit]:
+        """Return the Markdown passages that bear on `query`, most probable first."""
+        database = await self._open()
+        return await database.read(lambda db: self._sections.search(db, query, deadline))
+
+    async def passages(self, query: Query, found: Sequence[Hit]) -> list[Hit]:
+        """Cut each section of `found`, which other searches returned, to the passage that bears
+        on `query`."""
+        database = await self._open()
+        return await database.read(lambda db: self._sections.passages(db, query, found))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return the section or note with this id."""
+        if not self.exists:
+            return None
+        database = await self._open()
+        section = await database.read(partial(tables.section, id=memory_id, tenant=self._tenant))
+        assert self._store is not None
+        return section or await self._store.get(memory_id)
+
+    async def known(self) -> Mapping[str, Known]:
+        """Return the state of every indexed file, cached until any process changes the index."""
+        database = await self._open()
+        version = await database.data_version()
+        if self._known is None or self._known[0] != version:
+            self._known = version, await database.read(tables.load)
+        return self._known[1]
+
+    async def file_cited(
+        self, cited: str, project: str | None, namespaces: Sequence[str] = ()
+    ) -> tuple[str, str] | None:
+        """Return the path and source path of the file with this citation, if everything in the
+        file belongs to `namespaces`."""
+        if not self.exists:
+            return None
+        database = await self._open()
+        return await database.read(lambda db: tables.file_cited(db, cited, project, namespaces))
+
+    async def put(self, readings: Sequence[Reading]) -> None:
+        """Bring these files up to date, in one transaction."""
+        database = await self._open()
+        await database.write(partial(tables.put, readings=readings, tenant=self._tenant))
+
+    async def drop(self, paths: Sequence[str]) -> None:
+        """Remove these files and their memories."""
+        if paths:
+            database = await self._open()
+            await database.write(partial(tables.drop, paths=paths, tenant=self._tenant))
+
+    async def measure(self) -> None:
+        """Measure the null scores of every project that has grown enough."""
+        database = await self._open()
+        projects = await database.read(self._projects)
+        assert self._store is not None
+        await self._store.measure([(self._tenant, project) for project in projects])
+
+    async def counts(self, source: str = "") -> tuple[int, int]:
+        """Count the files, sections and notes of one source or of all."""
+        if not self.exists:
+            return 0, 0
+        return await (await self._open()).read(partial(tables.counts, source=source))
+
+    async def problems(self) -> list[tuple[str, str]]:
+        """Return the unreadable files, each with the reason."""
+        return await (await self._open()).read(tables.problems) if self.exists else []
+
+    async def aclose(self) -> None:
+        if self._database is not None:
+            await self._database.aclose()
+
+    def _projects(self, db: sqlite3.Connection) -> list[str | None]:
+        rows = db.execute("SELECT project FROM scope WHERE tenant = ?", (self._tenant,))
+        return [row[0] or None for row in rows]
+
+    async def _open(self) -> Database:
+        # Two searches at once must not open the index twice.
+        async with self._opening:
+            if self._database is None:
+                self._database = await asyncio.to_thread(_open_index, self._path)
+                self._store = SqliteStore(
+                    self._database,
+                    tenant=self._tenant,
+                    clock=self._clock,
+                    questions=self._questions,
+                )
+                if self._questions:
+                    await self._database.write(tables.embed_sections)
+                self._opened(self._store)
+        return self._database
+
+
+def _open_index(path: Path) -> Database:
+    # The -wal and -shm of a deleted index would be applied to the new one.
+    if not path.exists():
+        for suffix in ("-wal", "-shm"):
+            Path(f"{path}{suffix}").unlink(missing_ok=True)
+    return open_database(path, tables.OWNERS, synchronous="NORMAL")

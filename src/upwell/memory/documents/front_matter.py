@@ -1,0 +1,101 @@
+"""Parse a document's front matter: the namespace, tags and paths of its sections."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.ground.errors import UsageError
+from upwell.memory.records import ALIASES, KNOWN, namespace
+
+MAX_FRONT_CHARS = 16_000
+MAX_FRONT_DEPTH = 8
+"""Limits on front matter: a longer or deeper block is read as text."""
+_FRONT = re.compile(r"\A---[ \t]*\r?\n((?:.*\r?\n){0,200}?)---[ \t]*(?:\r?\n|\Z)")
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """The front matter of a document. `end` is the offset in characters at which the body
+    begins."""
+
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    end: int = 0
+
+
+def front_of(text: str) -> Front:
+    """Parse the front matter of `text`. A block that is not a YAML mapping belongs to the body."""
+    match = _FRONT.match(text)
+    if match is None or len(match.group(1)) > MAX_FRONT_CHARS:
+        return Front()
+    fields = _mapping(match.group(1))
+    if fields is None:
+        return Front()
+    return Front(
+        namespace=_known_name(next(iter(_texts(fields.get("namespace"))), "")),
+        tags=_texts(fields.get("tags")),
+        paths=_texts(fields.get("paths")),
+        end=match.end(),
+    )
+
+
+def _mapping(block: str) -> dict[str, object] | None:
+    """Return the fields of a YAML mapping by lower-case name, with every scalar as text. An
+    empty block gives {}, and anything else gives None."""
+    # Only documents with front matter need it.
+    import yaml
+
+    # Scalars stay text: no other constructor runs, and `2026-04-09` and `no` keep their spelling.
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        if not _is_plain(yaml.parse(block, loader), yaml):
+            return None
+        fields = yaml.load(block, loader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    if fields is None:
+        return {}
+    if not isinstance(fields, dict):
+        return None
+    return {name.lower(): value for name, value in fields.items() if isinstance(name, str)}
+
+
+def _is_plain(events: Iterable[Any], yaml: Any) -> bool:
+    """Return whether the block is free of aliases, which can expand without bound, and of deep
+    nesting."""
+    depth = 0
+    for event in events:
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            return False
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MAX_FRONT_DEPTH:
+            return False
+    return True
+
+
+def namespace_of(front: Front, path: str) -> str:
+    """Return the namespace of a document. The front matter decides; otherwise the nearest folder
+    in `path` that is named after a kind of memory (`memory/decisions/db.md`) does; otherwise the
+    default applies."""
+    folders = path.split("/")[:-1]
+    known = (name.lower() for name in reversed(folders) if name.lower() in {*KNOWN, *ALIASES})
+    return front.namespace or namespace(next(known, ""))
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Return the items of a list, or of one comma-separated text."""
+    parts = value if isinstance(value, list) else str(value or "").split(",")
+    texts = (part.strip().strip("\"'").strip() for part in parts if isinstance(part, str))
+    return tuple(filter(None, texts))
+
+
+def _known_name(name: str) -> str:
+    try:
+        return namespace(name) if name else ""
+    except UsageError:
+        return ""

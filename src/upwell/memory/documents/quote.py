@@ -1,0 +1,222 @@
+"""The lines of a chunk that answer a query: which to cite, and which to show.
+
+Citations name whole statements, however they are wrapped: a sentence over all of its lines, a row
+of a table, a line of code.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+
+from upwell.ground.text.sections import (
+    BLANK,
+    FENCE,
+    HEADING,
+    ITEM,
+    PARAGRAPH,
+    SENTENCE_END,
+    TABLE,
+    Block,
+    blocks,
+)  # fmt: skip
+from upwell.ground.text.words import STOP_WORDS
+from upwell.memory.ranking.terms import query_words, sound
+from upwell.memory.sqlite.stems import counted, stemmer
+
+MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+WRAP_CHARS = 60
+"""Authors do not wrap prose more narrowly. Each of several consecutive shorter lines is a
+statement."""
+_RULE = re.compile(r"[ \t|:-]+")
+_HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
+_CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """`text[start:end]`, which spans the lines `first` to `last` (counted from 0).
+
+    `until` is the last line of the part that a colon or the head of a table introduces,
+    else `last`. `head` is the head of the table if the statement is a row.
+    """
+
+    start: int
+    end: int
+    first: int
+    last: int
+    until: int
+    is_heading: bool = False
+    head: str = ""
+
+
+def statements(text: str) -> list[Statement]:
+    """Return the statements of `text` in order, without blank lines and table rules."""
+    begins = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))[:-1]
+
+    def line(at: int) -> int:
+        return bisect_right(begins, at) - 1
+
+    found = blocks(text)
+    made: list[Statement] = []
+    for number, block in enumerate(found):
+        pieces = list(_stripped(text, _pieces(text, block)))
+        head = _head(text, pieces) if block.what == TABLE else ""
+        for place, (start, end) in enumerate(pieces):
+            if head and place == 1:
+                continue
+            until = line(end - 1)
+            if head and place == 0:
+                until = line(pieces[-1][1] - 1)
+            elif place == len(pieces) - 1 and text[end - 1] == ":":
+                until = max(until, line(_announced(text, found, number) - 1))
+            row_head = head if place else ""
+            is_heading = block.what == HEADING
+            made.append(
+                Statement(start, end, line(start), line(end - 1), until, is_heading, row_head)
+            )
+    return made
+
+
+def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
+    """Return the first row if a rule follows it as the second row, else ""."""
+    if len(rows) > 1 and _RULE.fullmatch(text, *rows[1]):
+        return text[slice(*rows[0])]
+    return ""
+
+
+def _pieces(text: str, block: Block) -> Iterable[tuple[int, int]]:
+    if block.what == BLANK:
+        return ()
+    if block.what == HEADING:
+        return ((block.start, block.end),)
+    rows = list(_rows(text, block))
+    if block.what in (FENCE, TABLE):
+        return rows
+    return pairwise([block.start, *sorted(_ends(text, block, rows)), block.end])
+
+
+def _ends(text: str, block: Block, rows: Sequence[tuple[int, int]]) -> set[int]:
+    """Return the offsets at which statements end inside a paragraph or item."""
+    mark = MARK.match(text, block.start, block.end) if block.what == ITEM else None
+    begin = mark.end() if mark else block.start
+    ends = {match.end() for match in SENTENCE_END.finditer(text, begin, block.end)}
+    width = max(WRAP_CHARS, *(len(text[start:end].rstrip()) for start, end in rows))
+    for (start, end), (_, after) in pairwise(rows):
+        if _is_deliberate(text[start:end], text[end:after], width):
+            ends.add(end)
+    return ends - {block.end}
+
+
+def _is_deliberate(row: str, following: str, width: int) -> bool:
+    """Return whether the author intended this line break. If so, the line is complete, the next
+    word would have fitted on it, and that word begins something new."""
+    row = row.rstrip("\r\n")
+    if row.endswith(_HARD_BREAK):
+        return True
+    words, ahead = row.split(), following.split()
+    if not words or not ahead or len(row.rstrip()) + 1 + len(ahead[0]) > width:
+        return False
+    is_open = words[-1].lower() in STOP_WORDS or words[-1].endswith(_CONTINUED)
+    return not is_open and not ahead[0][0].islower()
+
+
+def _announced(text: str, found: Sequence[Block], number: int) -> int:
+    """Return the end of the part that the colon at the end of this block introduces."""
+    block = found[number]
+    following = [other for other in found[number + 1 :] if other.what != BLANK]
+    if following and following[0].what in (FENCE, TABLE):
+        return _content_end(text, following[0])
+    end = _content_end(text, block)
+    for other in following:
+        deeper = block.what == PARAGRAPH or _indent(text, other) > _indent(text, block)
+        if other.what != ITEM or not deeper:
+            break
+        end = _content_end(text, other)
+    return end
+
+
+def _indent(text: str, block: Block) -> int:
+    row = text[block.start : block.end]
+    return len(row) - len(row.lstrip(" \t"))
+
+
+def _content_end(text: str, block: Block) -> int:
+    return block.start + len(text[block.start : block.end].rstrip())
+
+
+def _stripped(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Strip the pieces and drop blank ones."""
+    for start, end in pieces:
+        content = text[start:end].strip()
+        if content:
+            at = start + text[start:end].index(content)
+            yield at, at + len(content)
+
+
+def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
+    at = block.start
+    while at < block.end:
+        end = text.find("\n", at, block.end) + 1 or block.end
+        yield at, end
+        at = end
+
+
+EXTRA_LINE = 0.25
+"""How many new words an extra line of a citation must add, once one whole statement is cited."""
+HEADED = 0.5
+"""How much a word counts if a heading above already contains it."""
+
+
+def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
+    """Return the first and last line of `text` (from 0) of the whole statements with most of the
+    queries' words, and of the parts that they introduce. Returns None if no line has any of the
+    words. If the headings have as many as the statements below them, the span runs from the
+    first match to the end."""
+    query_stems = {stem for query in queries for stem in stemmer().stems(query_words(query))}
+    matched = [
+        (statement, _stems(text[statement.start : statement.end], query_stems))
+        for statement in statements(text)
+    ]
+    headed = {stem for statement, stems in matched if statement.is_heading for stem in stems}
+    telling = [
+        (statement, stems | _stems(statement.head, query_stems))
+        for statement, stems in matched
+        if stems and not statement.is_heading
+    ]
+    if all(stems <= headed for _, stems in telling):
+        first = next((statement.first for statement, stems in matched if stems), None)
+        return None if first is None else (first, text.count("\n"))
+    return _best(telling, headed)
+
+
+def _best(telling: Sequence[tuple[Statement, set[str]]], headed: set[str]) -> tuple[int, int]:
+    best, chosen = -1.0, (telling[0][0], telling[0][0])
+    for place, (first, _) in enumerate(telling):
+        covered: set[str] = set()
+        for last, stems in telling[place:]:
+            covered |= stems
+            worth = len(covered - headed) + HEADED * len(covered & headed)
+            worth -= EXTRA_LINE * (last.last - first.last)
+            if worth > best:
+                best, chosen = worth, (first, last)
+    return chosen[0].first, chosen[1].until
+
+
+def _stems(text: str, stems: set[str]) -> set[str]:
+    return stems & counted(sound(text)).keys() if text else set()
+
+
+def quoted(text: str, queries: Iterable[str]) -> str:
+    """Return the paragraphs, items, tables or fences of `text` around the lines for these
+    queries. A single list item loses its mark. If no line matches, the whole text is returned."""
+    span = lines_for(text, queries)
+    if span is None:
+        return text
+    rows = text.split("\n")
+    start = sum(len(row) + 1 for row in rows[: span[0]])
+    end = start + sum(len(row) + 1 for row in rows[span[0] : span[1] + 1])
+    touched = [block for block in blocks(text) if block.start < end and block.end > start]
+    part = text[touched[0].start : touched[-1].end].strip("\n")
+    return MARK.sub("", part, count=1) if MARK.match(part) else part

@@ -1,0 +1,139 @@
+"""Read files into their contents: the sections of a Markdown file, the notes of an `stm.json`.
+
+Secrets are masked here, before anything is stored.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Protocol
+
+from upwell.ground.errors import StoreError
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.anchors import paths_in
+from upwell.ground.text.words import path_words
+from upwell.ground.types.memory import Memory
+from upwell.memory.documents.front_matter import Front, front_of, namespace_of
+from upwell.memory.documents.scan import FoundFile, Known, Unreadable, read_bytes, text_of
+from upwell.memory.documents.sections.memories import FilePlace, section_memory
+from upwell.memory.documents.sections.rows import rows_from
+from upwell.memory.documents.tables import Reading
+from upwell.memory.records import memory_of, stamped
+from upwell.memory.sources import Form, Source
+
+TICK_NS = 50_000_000
+"""Two changes within this time may have the same time stamp, so the next check reads so young a
+file again."""
+MAX_TAGS = 50
+
+
+class Notes(Protocol):
+    """The short-term notes of one `stm.json`."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def memories(self) -> Sequence[Memory]:
+        """Return every note as a memory, cited as `stm:id`. This does not mark notes as viewed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads files for a tenant. `notes` are the notes of the tenant's one `stm.json`. With
+    `embeds` every section also becomes a memory, so that searches by meaning find it."""
+
+    tenant: str
+    notes: Notes | None = None
+    embeds: bool = False
+
+    def sources(self) -> list[Source]:
+        """Return the source of the notes."""
+        if self.notes is None:
+            return []
+        return [Source(os.path.realpath(self.notes.path), "", form=Form.STM)]
+
+    def read_all(
+        self, files: Iterable[FoundFile], known: Mapping[str, Known], now_ns: int
+    ) -> list[Reading]:
+        """Read these files. `known` is their earlier state: unchanged content is not cut again,
+        and a file that still cannot be opened is not reported twice."""
+        readings = []
+        for found in files:
+            before = known.get(found.path)
+            reading = self.read(found, before)
+            if reading.hash or before is None or before.hash or before.key != found.source.key:
+                readings.append(_settled(reading, now_ns))
+        return readings
+
+    def read(self, found: FoundFile, before: Known | None) -> Reading:
+        """Read one file. A failure becomes the reading's `problem`."""
+        digest = ""
+        try:
+            data = read_bytes(found.path, found.source.path)
+            digest = hashlib.sha256(data).hexdigest()[:32]
+            if before and before.hash == digest and before.key == found.source.key:
+                return Reading(found, digest, unchanged=True)
+            if found.source.form is Form.STM:
+                return Reading(found, digest, memories=self._notes(found))
+            return self._sections(found, digest, text_of(data))
+        except Unreadable as error:
+            return Reading(found, digest, problem=str(error))
+        except StoreError as error:
+            return Reading(found, digest, problem=error.message)
+
+    def _sections(self, found: FoundFile, digest: str, raw: str) -> Reading:
+        text, _ = redact(raw, keep_lines=True)
+        front = front_of(text)
+        cited = found.source.citation(found.path)
+        reading = Reading(
+            found,
+            digest,
+            sections=tuple(rows_from(found.path, cited, text, text.count("\n", 0, front.end))),
+            changed_at=found.mtime_ns / 1e9,
+            namespace=namespace_of(front, cited),
+            tags=front.tags[:MAX_TAGS],
+        )
+        return self._with_memories(reading, front) if front.paths or self.embeds else reading
+
+    def _with_memories(self, reading: Reading, front: Front) -> Reading:
+        """Add the sections of `reading` as memories. The paths in the front matter and the
+        meaning of the text find them."""
+        source = reading.found.source
+        cited = source.citation(reading.found.path)
+        file = FilePlace(
+            cited, source.project, reading.namespace, json.dumps(reading.tags), reading.changed_at
+        )
+        memories = []
+        around = {}
+        for row in reading.sections:
+            if row.section.blocks:
+                paths = (*front.paths, *paths_in(row.text)) if front.paths else ()
+                lines = row.section.first, row.section.last
+                memory = section_memory(row.id, row.text, lines, file, self.tenant, paths)
+                memories.append(memory_of(memory))
+                around[row.id] = " ".join((*path_words(cited), *row.section.trail))
+        return replace(reading, memories=tuple(memories), around=around)
+
+    def _notes(self, found: FoundFile) -> tuple[Memory, ...]:
+        # Notes written by hand were not masked when they were added.
+        changed = found.mtime_ns / 1e9
+        return tuple(
+            stamped(
+                memory_of(replace(note, text=redact(note.text)[0], tenant=self.tenant)),
+                note.created_at or changed,
+            )
+            for note in (self.notes.memories() if self.notes else ())
+            if note.text.strip()
+        )
+
+
+def _settled(reading: Reading, now_ns: int) -> Reading:
+    """Remove the time stamp of a reading if the file is very young or unreadable, so that the
+    next check reads the file again."""
+    if reading.hash and reading.found.mtime_ns < now_ns - TICK_NS:
+        return reading
+    return replace(reading, found=replace(reading.found, mtime_ns=0))

@@ -1,0 +1,323 @@
+"""Files as memories: imported files and `stm.json`, found like all other memories.
+
+The files are the truth, and `index.db` is derived from them. Each search first compares size, time
+of change and then content of the files with the index. Changed files are read again, and deleted
+ones are dropped.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
+from upwell.ground.files import is_there
+from upwell.ground.project import is_seen
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Store
+from upwell.memory.documents.catalog import Catalog
+from upwell.memory.documents.reading import Notes, Reader
+from upwell.memory.documents.scan import (
+    FoundFile,
+    Known,
+    Look,
+    Problem,
+    Unreadable,
+    read_bytes,
+    scan,
+    text_of,
+)
+from upwell.memory.embedding.questions import Questions
+from upwell.memory.recall import StoreRecall
+from upwell.memory.sources import Form, Source, Sources
+
+BATCH_FILES, BATCH_BYTES = 64, 1_000_000
+RACE_SECONDS = 0.1
+"""How long automatic doors wait for changed files; indexing continues in the background."""
+LOOK_SECONDS = 5.0
+"""How long a request for a file's lines waits for changes of the imports."""
+RESERVE_SECONDS = 0.5
+"""The part of a search's deadline that is reserved for the search, after waiting for files."""
+PAUSE_SECONDS = 1.0
+"""Without any files, automatic doors check for imports at this interval."""
+QUIET_SECONDS = 60.0
+"""The interval while nobody has written the list of imports."""
+SHARE = 10
+"""Automatic doors check again after ten times the duration of the last check."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """The result of a check that took `seconds`: the files and chunks in the index, and the
+    unreadable files."""
+
+    files: int
+    chunks: int
+    seconds: float = 0.0
+    problems: tuple[Problem, ...] = ()
+
+
+class Documents:
+    """`Recall` over the files of `sources` and over `notes`.
+
+    `opened` is called with the store of the index when it is first opened. Without `watches` only
+    `refresh` looks at files.
+    """
+
+    name = "documents"
+
+    def __init__(
+        self,
+        path: Path,
+        sources: Sources,
+        *,
+        notes: Notes | None = None,
+        opened: Callable[[Store], None] = lambda _: None,
+        questions: Questions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        watches: bool = True,
+    ) -> None:
+        self._watches = watches
+        self._sources = sources
+        self._reader = Reader(DEFAULT_TENANT, notes, embeds=questions is not None)
+        self._clock = clock
+        self.catalog = Catalog(path, DEFAULT_TENANT, clock, opened, questions)
+        self._checking = asyncio.Lock()
+        self._running: dict[str | None, asyncio.Task[None]] = {}
+        self._checked: dict[str | None, tuple[float, float]] = {}
+        self._empty: Hashable = None
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the passages and notes that bear on `query`, most probable first; passages cite
+        their lines.
+
+        Raises:
+            RecallUnavailable: the index failed.
+        """
+        try:
+            await self._catch_up(query, deadline)
+            store = await self.catalog.store()
+        except StoreError as error:
+            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        if store is None:
+            return Found()
+        try:
+            passages = await self.catalog.search(query, deadline)
+            found = await StoreRecall(store).search(query, deadline)
+            others = [hit for hit in found.hits if hit.memory.lines is None or _is_joined(hit)]
+            if others:
+                others = await self.catalog.passages(query, others)
+        except StoreError as error:
+            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        return replace(found, hits=tuple(_once([*passages, *others])[: query.limit]))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return the section or note with this id.
+
+        Raises:
+            StoreError: the index failed.
+        """
+        return await self.catalog.get(memory_id)
+
+    async def changes(self) -> tuple[int, int] | None:
+        """Return a token that changes whenever the index does.
+
+        Raises:
+            StoreError: the index failed.
+        """
+        store = await self.catalog.store()
+        return await store.changes() if store else None
+
+    async def ping(self) -> Ping:
+        try:
+            files, chunks = await self.catalog.counts()
+        except StoreError as error:
+            return Ping(ok=False, detail=error.message, hint=error.hint)
+        return Ping(ok=True, detail=f"{counted(files, 'file')}, {counted(chunks, 'chunk')}")
+
+    async def refresh(self, project: str | None = None, progress: Progress | None = None) -> State:
+        """Bring the index up to date with the files that `project` sees (None: all).
+
+        Raises:
+            StoreError: the index cannot be written.
+        """
+        began = self._clock.monotonic()
+        async with self._checking:
+            problems = await self._check(project, progress)
+        seconds = self._clock.monotonic() - began
+        files, chunks = await self.catalog.counts()
+        recorded = [Problem(path, why) for path, why in await self.catalog.problems()]
+        return State(files=files, chunks=chunks, seconds=seconds, problems=(*problems, *recorded))
+
+    async def counts(self, source: Source) -> tuple[int, int]:
+        """Count the files and chunks of a source."""
+        return await self.catalog.counts(source.path)
+
+    async def lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str] = ()
+    ) -> list[str]:
+        """Return the current lines of an imported file, with secrets masked. `cited` is the
+        file's path in citations. Files that are not imported, or have chunks outside
+        `namespaces`, cannot be read.
+
+        Raises:
+            UsageError: no such file is imported, or it cannot be read.
+        """
+        await _finish(self._start(project), LOOK_SECONDS)
+        citation = cited.removeprefix("./")
+        found = await self.catalog.file_cited(citation, project, namespaces)
+        if found is None:
+            raise UsageError(
+                f"no imported document is called {cited!r:.200}",
+                hint="memory_search cites them; `upwell import` adds a folder",
+            )
+        try:
+            return await asyncio.to_thread(_lines_of, *found)
+        except Unreadable as error:
+            raise UsageError(f"cannot read {citation}: {error}") from error
+
+    async def aclose(self) -> None:
+        """Cancel running checks and close the index."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.catalog.aclose()
+
+    async def _catch_up(self, query: Query, deadline: Deadline) -> None:
+        """Check for changes, and wait for the check as long as this query can."""
+        if not self._watches:
+            return
+        project = query.scope.project
+        running = self._running.get(project)
+        if query.awaited:
+            if running and not running.done():
+                await _finish(running, deadline.remaining() - RESERVE_SECONDS)
+            await _finish(self._start(project), deadline.remaining() - RESERVE_SECONDS)
+        elif not self._checked_lately(project):
+            await _finish(self._start(project), min(RACE_SECONDS, deadline.remaining()))
+
+    def _start(self, project: str | None) -> asyncio.Task[None]:
+        running = self._running.get(project)
+        if running is None or running.done():
+            running = asyncio.create_task(self._try(project))
+            self._running[project] = running
+        return running
+
+    async def _try(self, project: str | None) -> None:
+        """Check for changes. A failure is logged, and the index stays unchanged."""
+        try:
+            async with self._checking:
+                await self._check(project, None)
+        except UpwellError as error:
+            LOG.warning("cannot check the documents: %s", error)
+
+    def _checked_lately(self, project: str | None) -> bool:
+        at, took = self._checked.get(project, (0.0, 0.0))
+        if self._has_files():
+            pause = SHARE * took
+        else:
+            quiet = self._empty is not None and self._empty == self._sources.stamp()
+            pause = QUIET_SECONDS if quiet else PAUSE_SECONDS * bool(took)
+        return self._clock.monotonic() - at < pause
+
+    def _has_files(self) -> bool:
+        notes = self._reader.notes
+        return self.catalog.exists or (notes is not None and is_there(notes.path))
+
+    async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
+        """Compare the files with the index, and index the differences."""
+        stamp = self._sources.stamp()
+        imported = await self._sources.all()
+        self._empty = None if imported else stamp
+        every = [*imported, *self._reader.sources()]
+        visible = [source for source in every if is_seen(source.project, project)]
+        paths = [source.path for source in every]
+        known = await self.catalog.known() if self.catalog.exists else {}
+        began = self._clock.monotonic()
+        look = await asyncio.to_thread(scan, visible, paths, known)
+        self._checked[project] = (began, self._clock.monotonic() - began)
+        keys = {source.key for source in visible}
+        every_key = {source.key for source in every}
+        await self.catalog.drop(_gone(known, look, keys, every_key))
+        await self._index(look.changed, known, progress)
+        return look.problems
+
+    async def _index(
+        self, changed: Sequence[FoundFile], known: Mapping[str, Known], progress: Progress | None
+    ) -> None:
+        done, has_news = 0, False
+        for batch in _batches(changed):
+            now_ns = int(self._clock.now() * 1e9)
+            readings = await asyncio.to_thread(self._reader.read_all, batch, known, now_ns)
+            if readings:
+                await self.catalog.put(readings)
+                has_news = True
+            done += len(batch)
+            if progress:
+                progress(done, len(changed))
+        if has_news:
+            await self.catalog.measure()
+
+
+async def _finish(task: asyncio.Task[None], seconds: float) -> None:
+    """Wait at most this long for a task, which continues afterwards. Raises the exception of the
+    task."""
+    done, _ = await asyncio.wait({task}, timeout=max(0.0, seconds))
+    if done:
+        task.result()
+
+
+def _lines_of(path: str, source: str) -> list[str]:
+    text, _ = redact(text_of(read_bytes(path, source)), keep_lines=True)
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+
+
+def _gone(known: Mapping[str, Known], look: Look, within: set[str], every: set[str]) -> list[str]:
+    """Return the indexed files that no longer exist. Files of sources outside the scan may still
+    exist; so may the notes of another project, which are a source only for processes that work
+    there."""
+    return [
+        path
+        for path, state in known.items()
+        if path not in look.there
+        and (state.key in within or (state.key not in every and not _is_there(path, state)))
+    ]
+
+
+def _is_there(path: str, known: Known) -> bool:
+    return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
+
+
+def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
+    batch: list[FoundFile] = []
+    size = 0
+    for found in files:
+        if batch and (len(batch) >= BATCH_FILES or size + found.size > BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(found)
+        size += found.size
+    if batch:
+        yield batch
+
+
+def _is_joined(hit: Hit) -> bool:
+    """Return whether the hit was found by a file that it is about, or by its meaning."""
+    return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
+
+
+def _once(found: Sequence[Hit]) -> list[Hit]:
+    """Return the most probable hit for each memory, most probable first."""
+    best: dict[str, Hit] = {}
+    for hit in sorted(found, key=lambda hit: -hit.score):
+        best.setdefault(hit.memory.id, hit)
+    return list(best.values())

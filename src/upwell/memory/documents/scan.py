@@ -1,0 +1,171 @@
+"""Scan imported files: which exist, which changed, and their contents.
+
+Links are not followed, devices and pipes are never opened, and hidden folders are left out. A
+folder of notes cannot lead anywhere else, and nothing in it can make a search hang.
+"""
+
+import os
+import stat
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from upwell.memory.records import is_text
+from upwell.memory.sources import Form, Source
+
+MARKDOWN = (".md", ".markdown")
+SKIPPED_FOLDERS = frozenset({"node_modules", "__pycache__"})
+MAX_FILE_BYTES = 10_000_000
+MAX_FILES = 200_000
+"""The most files of one source; a larger folder is unlikely to hold only notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A path that was left out, and the reason."""
+
+    path: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file of a source, with its size in bytes and its time of change."""
+
+    path: str
+    size: int
+    mtime_ns: int
+    source: Source
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The state of a file when it was last read. `key` identifies its source."""
+
+    size: int
+    mtime_ns: int
+    hash: str
+    key: str
+
+
+@dataclass(slots=True)
+class Look:
+    """The result of a scan: the new or `changed` files, the paths of all files that are `there`,
+    and the `problems`."""
+
+    changed: list[FoundFile] = field(default_factory=list)
+    there: set[str] = field(default_factory=set)
+    problems: list[Problem] = field(default_factory=list)
+
+    def take(
+        self, path: str, info: os.stat_result, source: Source, key: str, before: Known | None
+    ) -> None:
+        """Record a file. `before` is its state when it was last read."""
+        self.there.add(path)
+        if (
+            before is None
+            or before.mtime_ns != info.st_mtime_ns
+            or before.size != info.st_size
+            or before.key != key
+        ):
+            self.changed.append(FoundFile(path, info.st_size, info.st_mtime_ns, source))
+
+
+class Unreadable(Exception):
+    """A file cannot be read; the message is the reason."""
+
+
+def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, Known]) -> Look:
+    """Scan the files of `sources`. `every` has the paths of all sources: a file belongs to the
+    innermost source around it."""
+    look = Look()
+    for source in sources:
+        try:
+            info = os.stat(source.path, follow_symlinks=False)
+        except OSError as error:
+            if source.form is Form.MARKDOWN:
+                look.problems.append(Problem(source.path, _why(error)))
+            continue
+        if stat.S_ISREG(info.st_mode):
+            look.take(source.path, info, source, source.key, known.get(source.path))
+        elif stat.S_ISDIR(info.st_mode) and source.form is Form.MARKDOWN:
+            others = {path for path in every if path != source.path and source.holds(path)}
+            _scan_folder(source, others, known, look)
+        else:
+            look.problems.append(Problem(source.path, "it is no longer a file or folder"))
+    return look
+
+
+def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
+    key, end = source.key, len(look.there) + MAX_FILES
+    folders = [source.path]
+    while folders:
+        folder = folders.pop()
+        if len(look.there) >= end:
+            look.problems.append(Problem(folder, f"only the first {MAX_FILES} files are read"))
+            return
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    name, path = entry.name, entry.path
+                    if name[0] == "." or path in others:
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders += [] if name in SKIPPED_FOLDERS else [path]
+                    elif name.endswith(MARKDOWN) and _may_be_read(entry, path, look):
+                        info = entry.stat(follow_symlinks=False)
+                        look.take(path, info, source, key, known.get(path))
+        except OSError as error:
+            look.problems.append(Problem(folder, _why(error)))
+
+
+def _may_be_read(entry: os.DirEntry[str], path: str, look: Look) -> bool:
+    """Return whether the entry is a regular file with a UTF-8 name."""
+    if entry.is_symlink():
+        look.problems.append(Problem(path, "links are not followed"))
+        return False
+    return entry.is_file(follow_symlinks=False) and (path.isascii() or _is_sound(path, look))
+
+
+def _is_sound(path: str, look: Look) -> bool:
+    if is_text(path):
+        return True
+    look.problems.append(Problem(ascii(path), "its name is not UTF-8"))
+    return False
+
+
+def read_bytes(path: str, root: str) -> bytes:
+    """Read a regular file inside `root`.
+
+    Raises:
+        Unreadable: the file cannot be read, is too large, or is no longer a regular file.
+    """
+    if os.path.realpath(path) != path or not (path == root or path.startswith(root + os.sep)):
+        raise Unreadable("links are not followed")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise Unreadable("it is no longer a file")
+            if info.st_size > MAX_FILE_BYTES:
+                most = MAX_FILE_BYTES / 1e6
+                raise Unreadable(f"over {most:.0f} MB")
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Unreadable(_why(error)) from error
+
+
+def text_of(data: bytes) -> str:
+    """Decode a Markdown file.
+
+    Raises:
+        Unreadable: the file is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+
+
+def _why(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

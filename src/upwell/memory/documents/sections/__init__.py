@@ -1,0 +1,1 @@
+"""Documentation by sections: cut, indexed, ranked, judged, and quoted as whole passages."""

@@ -1,0 +1,350 @@
+"""The sections that a question may see, opened for searching.
+
+An outline of all of them is read once; postings, terms of blocks and texts are read when they are
+needed and kept until the file changes. A fresh process so answers without reading everything.
+"""
+
+import math
+import sqlite3
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upwell.memory.documents.sections.links import MAX_LINK_COUNT, Targets
+from upwell.memory.documents.sections.memories import FilePlace
+from upwell.memory.documents.sections.parse import Block, blocks_of
+from upwell.memory.documents.sections.rows import (
+    COUNT_BITS,
+    FIELDS,
+    MAX_COUNT,
+    TEXT_FIELDS,
+    scopes,
+)
+from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST, Vocabulary, vocabulary
+
+WEIGHTS = {
+    "prose": 1.0, "code": 0.45, "table": 0.8, "heading": 2.5, "trail": 1.0, "path": 0.5,
+    "link": 1.5, "near": 0.4,
+}  # fmt: skip
+"""The weight of an occurrence in each field: BM25F (Robertson, Zaragoza, Taylor 2004). `link`
+holds the texts of links that lead to the section, `near` the text around them. Chosen on six
+projects' documentation (`docs/measurements.md`)."""
+LENGTH_SHARES = {
+    "prose": 0.2, "code": 0.5, "table": 0.3, "heading": 0.3, "trail": 0.3, "path": 0.3,
+    "link": 0.3, "near": 0.3,
+}  # fmt: skip
+"""BM25F's b by field."""
+SATURATION = 1.6
+"""BM25F's k1."""
+LEAST_SECTIONS = 300
+"""A few sections do not show which words are rare, so a small store counts as one of this size."""
+MAX_PREFIXED = 30
+MAX_CACHED_TERMS = 20_000
+
+TALK_BURST, TOPIC_BURST = 1.15, 1.6
+LEAST_TOPICALITY, MOST_TOPICALITY = 0.3, 1.2
+PRIOR_SECTIONS = 10
+NUMBER_TOPICALITY, FLAG_TOPICALITY = 0.6, 1.2
+PREFIX_WEIGHT = 0.5
+SUBJECT_SHARE = 0.25
+"""A name in at least this share of all sections is the subject of the whole documentation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of a section: its file, the section above it (0 at the top) and its headings.
+    `digest` is the same for sections of the same text; `has_text` is False for a bare heading."""
+
+    number: int
+    file: int
+    parent: int
+    trail: tuple[str, ...]
+    level: int
+    first: int
+    last: int
+    digest: int
+    has_text: bool
+
+    @property
+    def heading(self) -> str:
+        return self.trail[-1] if self.trail else ""
+
+
+@dataclass(slots=True)
+class Postings:
+    """The sections that contain a term: weighted, length-normalised, saturated frequency (0 to
+    1) by section. `holding` and `occurrences` count only the sections' own text."""
+
+    frequencies: dict[int, float] = field(default_factory=dict)
+    holding: int = 0
+    occurrences: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    weight: float
+    share: float
+    mean: float
+
+    def scale(self, length: int) -> float:
+        return self.weight / (1.0 - self.share + self.share * length / self.mean)
+
+
+class Index:
+    """The sections of one scope over one connection, as they were when it was opened."""
+
+    def __init__(
+        self, db: sqlite3.Connection, project: str | None, namespaces: Sequence[str]
+    ) -> None:
+        self._db = db
+        self._scopes = scopes(db, project)
+        self.vocabulary: Vocabulary = vocabulary()
+        self.files = _files(db, namespaces)
+        self.places: dict[int, Place] = {}
+        self._lengths: dict[int, tuple[int, ...]] = {}
+        self._read_outline()
+        self._fields = _means(self._lengths.values())
+        self._link_terms, self._link_fields = self._read_links()
+        self._postings: dict[str, Postings] = {}
+        self._prefixed: dict[str, tuple[str, ...]] = {}
+        self._terms: dict[int, list[frozenset[str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def postings(self, term: str) -> Postings:
+        """Return the sections that contain a term."""
+        found = self._postings.get(term)
+        if found is None:
+            if len(self._postings) >= MAX_CACHED_TERMS:
+                self._postings.clear()
+            found = self._postings[term] = self._read_postings(term)
+        return found
+
+    def idf(self, term: str) -> float:
+        """Return the rarity of a term (Robertson, Sparck Jones), never negative; unknown terms
+        get the highest."""
+        return self.rarity(len(self.postings(term).frequencies))
+
+    def rarity(self, holding: int) -> float:
+        size = max(len(self.places), LEAST_SECTIONS)
+        return math.log(1.0 + (size - holding + 0.5) / (holding + 0.5))
+
+    def topicality(self, term: str) -> float:
+        """Return how strongly a term indicates a subject: its burstiness here, shrunk towards
+        the background's."""
+        if term.isdigit():
+            return NUMBER_TOPICALITY
+        if term[0] == "-":
+            return FLAG_TOPICALITY
+        postings = self.postings(term)
+        prior = self.vocabulary.burst.get(term, UNKNOWN_BURST)
+        burst = (postings.occurrences + PRIOR_SECTIONS * prior) / (
+            postings.holding + PRIOR_SECTIONS
+        )
+        slope = (1.0 - LEAST_TOPICALITY) / (TOPIC_BURST - TALK_BURST)
+        topicality = LEAST_TOPICALITY + slope * (burst - TALK_BURST)
+        return min(MOST_TOPICALITY, max(LEAST_TOPICALITY, topicality))
+
+    def variants(self, term: str) -> list[tuple[str, float]]:
+        """Return other terms of the index that may mean `term`, with their weights: words that
+        `term` abbreviates, and its synonyms."""
+        found: dict[str, float] = dict.fromkeys(self._beginning_with(term), PREFIX_WEIGHT)
+        for other, weight in self.vocabulary.synonyms.get(term, {}).items():
+            found[other] = max(weight, found.get(other, 0.0))
+        return [pair for pair in found.items() if self.postings(pair[0]).frequencies]
+
+    def is_subject(self, term: str) -> bool:
+        """Return whether the term is a name that a quarter of the sections contain."""
+        holding = len(self.postings(term).frequencies)
+        return holding > SUBJECT_SHARE * len(self.places) and term not in self.vocabulary.burst
+
+    def load_terms(self, numbers: Iterable[int]) -> None:
+        """Read the terms of these sections in one pass."""
+        missing = [number for number in numbers if number not in self._terms]
+        if len(self._terms) > MAX_CACHED_TERMS:
+            self._terms.clear()
+        marks = ",".join("?" * len(missing))
+        for number, listed in self._db.execute(
+            f"SELECT no, terms FROM section WHERE no IN ({marks})", missing
+        ):
+            self._terms[number] = [frozenset(line.split()) for line in listed.split("\n")]
+
+    def title_terms(self, number: int) -> frozenset[str]:
+        """Return the terms of a section's headings and path."""
+        return self._terms_of(number)[0]
+
+    def block_terms(self, number: int) -> list[frozenset[str]]:
+        """Return the terms of each block of a section."""
+        return self._terms_of(number)[1:]
+
+    def blocks(self, number: int) -> tuple[Block, ...]:
+        """Return the blocks of a section."""
+        place = self.places[number]
+        return blocks_of(self.text(number), place.first, place.level) if place.has_text else ()
+
+    def text(self, number: int) -> str:
+        """Return the lines of a section, including its heading."""
+        row = self._db.execute("SELECT text FROM section WHERE no = ?", (number,)).fetchone()
+        return str(row[0])
+
+    def id_of(self, number: int) -> str:
+        """Return the id of the section's memory."""
+        row = self._db.execute("SELECT id FROM section WHERE no = ?", (number,)).fetchone()
+        return str(row[0])
+
+    def number_of(self, section_id: str) -> int | None:
+        """Return the number of the section with this id, if it is visible."""
+        row = self._db.execute("SELECT no FROM section WHERE id = ?", (section_id,)).fetchone()
+        return int(row[0]) if row and row[0] in self.places else None
+
+    def _terms_of(self, number: int) -> list[frozenset[str]]:
+        if number not in self._terms:
+            self.load_terms((number,))
+        return self._terms[number]
+
+    def _read_outline(self) -> None:
+        within, values = self._within()
+        for row in self._db.execute(
+            "SELECT no, file, parent, trail, level, first_line, last_line, digest, text != '', "
+            f"lengths FROM section WHERE 1 {within} ORDER BY no",
+            values,
+        ):
+            if row[1] not in self.files:
+                continue
+            number, file, parent, trail, level, first, last, digest, has_text, lengths = row
+            headings = tuple(trail.split("\n")) if trail else ()
+            self.places[number] = Place(
+                number, file, parent or 0, headings, level, first, last, digest, bool(has_text)
+            )
+            self._lengths[number] = tuple(map(int, lengths.split()))
+
+    def _within(self) -> tuple[str, Sequence[int]]:
+        if self._scopes is None:
+            return "", ()
+        return f"AND scope IN ({','.join('?' * len(self._scopes))})", self._scopes
+
+    def _read_links(self) -> tuple[dict[str, dict[int, list[int]]], dict[int, tuple[float, float]]]:
+        """Read, for each term, the sections whose incoming links contain it, with the counts in
+        the links' texts and around them. Also read the scales of both fields for each such
+        section."""
+        targets = Targets()
+        for number, place in self.places.items():
+            targets.add(self.files[place.file].cited, place.heading, number)
+        counts: dict[int, tuple[Counter[str], Counter[str]]] = {}
+        for section, page, anchor, words, near in self._db.execute(
+            "SELECT section, page, anchor, terms, near FROM link ORDER BY section"
+        ):
+            target = targets.find(page, anchor) if section in self.places else None
+            if target is None or target == section:
+                continue
+            pair = counts.setdefault(target, (Counter(), Counter()))
+            pair[0].update(words.split())
+            pair[1].update(near.split())
+        return _link_terms(counts), _link_scales(counts)
+
+    def _read_postings(self, term: str) -> Postings:
+        postings = Postings()
+        raw: defaultdict[int, float] = defaultdict(float)
+        within, values = self._within()
+        prose = self._fields[0]
+        for section, packed in self._db.execute(
+            f"SELECT section, counts FROM posting WHERE term = ? {within}", (term, *values)
+        ):
+            lengths = self._lengths.get(section)
+            if lengths is None:
+                continue
+            if packed <= MAX_COUNT:
+                postings.holding += 1
+                postings.occurrences += packed
+                raw[section] = packed * prose.scale(lengths[0])
+                continue
+            in_text = 0
+            for number, figures in enumerate(self._fields):
+                count = packed >> number * COUNT_BITS & MAX_COUNT
+                if count:
+                    raw[section] += count * figures.scale(lengths[number])
+                    in_text += count if number < TEXT_FIELDS else 0
+            postings.holding += in_text > 0
+            postings.occurrences += in_text
+        for section, (link, near) in self._link_terms.get(term, {}).items():
+            scales = self._link_fields[section]
+            raw[section] += link * scales[0] + near * scales[1]
+        postings.frequencies = {no: value / (SATURATION + value) for no, value in raw.items()}
+        return postings
+
+    def _beginning_with(self, term: str) -> tuple[str, ...]:
+        """Return longer terms that a short one may abbreviate."""
+        if not (3 <= len(term) <= 6 and term.isascii() and term.isalpha()):
+            return ()
+        found = self._prefixed.get(term)
+        if found is None:
+            rows = self._db.execute(_BEGINNING, {"term": term, "after": term + "\x7f"})
+            longer = (row[0] for row in rows if len(row[0]) >= len(term) + 2 and row[0].isalpha())
+            found = self._prefixed[term] = tuple(longer)[:MAX_PREFIXED]
+        return found
+
+
+_BEGINNING = f"""
+    WITH RECURSIVE near (term) AS (
+        SELECT min(term) FROM posting WHERE term > :term AND term < :after
+        UNION ALL
+        SELECT (SELECT min(term) FROM posting WHERE posting.term > near.term
+                AND posting.term < :after)
+        FROM near WHERE near.term IS NOT NULL LIMIT {4 * MAX_PREFIXED})
+    SELECT term FROM near WHERE term IS NOT NULL"""
+"""Select each term with a given prefix once, by jumping from one to the next instead of scanning
+their postings."""
+
+
+def _files(db: sqlite3.Connection, namespaces: Sequence[str]) -> dict[int, FilePlace]:
+    within = f"WHERE namespace IN ({','.join('?' * len(namespaces))})" if namespaces else ""
+    rows = db.execute(
+        f"SELECT no, cited, project, namespace, tags, changed_at FROM file {within}", namespaces
+    )
+    return {row[0]: FilePlace(row[1], row[2] or None, *row[3:]) for row in rows}
+
+
+def _means(lengths: Iterable[Sequence[int]]) -> list[_Field]:
+    """Return the fields with their mean lengths over the sections of this scope."""
+    sums, size = array("q", [0] * len(FIELDS)), 0
+    for row in lengths:
+        size += 1
+        for number, length in enumerate(row):
+            sums[number] += length
+    return [
+        _Field(WEIGHTS[name], LENGTH_SHARES[name], max(1.0, total / max(1, size)))
+        for name, total in zip(FIELDS, sums, strict=True)
+    ]
+
+
+LinkCounts = Mapping[int, tuple[Counter[str], Counter[str]]]
+
+
+def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
+    found: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    for section, pair in counts.items():
+        for number, counter in enumerate(pair):
+            for term, count in counter.items():
+                row = found[term].setdefault(section, [0, 0])
+                row[number] = min(count, MAX_LINK_COUNT)
+    return dict(found)
+
+
+def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:
+    """Return the scales of the two link fields; their means cover only the sections that have
+    incoming links."""
+    lengths = {
+        section: [sum(min(n, MAX_LINK_COUNT) for n in counter.values()) for counter in pair]
+        for section, pair in counts.items()
+    }
+    link, near = (
+        _Field(
+            WEIGHTS[name],
+            LENGTH_SHARES[name],
+            max(1.0, sum(row[number] for row in lengths.values()) / max(1, len(lengths))),
+        )
+        for number, name in enumerate(("link", "near"))
+    )
+    return {section: (link.scale(row[0]), near.scale(row[1])) for section, row in lengths.items()}

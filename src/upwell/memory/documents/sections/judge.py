@@ -1,0 +1,139 @@
+"""Estimate how probable it is that the first sections answer: a linear model over a few raw
+signals.
+
+Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), where
+the figures with each project left out stand. More signals learn the project, not the question.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from upwell.memory.documents.sections.index import SATURATION, Index
+from upwell.memory.documents.sections.rank import Ranked, Reading
+from upwell.memory.documents.sections.terms import terms
+from upwell.memory.documents.sections.vocabulary import UNKNOWN_BURST
+
+EVERYDAY_WEIGHT, UNKNOWN_NAME_WEIGHT = 0.3, 0.3
+MAX_PHRASES = 3
+SECOND_SHARE = 0.8
+"""Automatic doors show a second section only if it scores this share of the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judge:
+    """A linear model over signals."""
+
+    weights: Mapping[str, float]
+    constant: float
+
+    def probability(self, signals: Mapping[str, float]) -> float:
+        """Return the probability, 0 to 1, that the answer is among the first two sections."""
+        line = sum(weight * signals[name] for name, weight in self.weights.items())
+        return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, self.constant + line))))
+
+
+PROMPTS = Judge({"share": 3.148, "mass": 1.439, "covered": 1.364}, -2.413)
+TOOLS = Judge({"share": 1.886, "phrases": 0.579, "subject": 0.685}, -0.178)
+NOTES = Judge({"top_three": 1.771}, -6.991)
+"""The model for notes on how to work in a repository, as opposed to documentation."""
+
+_NOTES = re.compile(
+    r"(?i)(?:^|/)(?:contributing|agents?|claude|gemini|hacking|copilot-instructions|"
+    r"[^/]*style[-_ ]?guide|style|[^/]*testing|[^/]*conventions)\.(?:md|markdown)$"
+)
+
+
+def is_note(cited: str) -> bool:
+    """Return whether the file at this path is a note on how to work in the repository."""
+    return _NOTES.search(cited) is not None
+
+
+def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[str, float]:
+    """Return the signals that show whether the first of `hits` answers: raw figures, without any
+    fusion.
+
+    `share`: log of the score over the most that the question could score, names that no section
+    has included. `mass`: log of how much the question says. `covered`: the share of it that the
+    section holds. `phrases`: neighbours in the question that are neighbours in the section.
+    `subject`: the question names what the documentation is about. `top_three`: log of the sum of
+    the three best scores.
+    """
+    question, top = reading.question, hits[0]
+    most = sum(w * index.idf(term) for term, w in reading.weights.items()) * (SATURATION + 1.0)
+    plain = [term for term in question.weights if _is_plain(term, question.compounds)]
+    return {
+        "share": math.log(top.score / (most + 2.0) + 0.02),
+        "mass": math.log1p(_mass(index, reading)),
+        "covered": _covered(index, reading, top, plain),
+        "phrases": float(min(MAX_PHRASES, _phrases(index, reading, top.number))),
+        "subject": float(any(index.is_subject(term) for term in plain)),
+        "top_three": math.log(sum(hit.score for hit in hits[:3]) + 0.5),
+    }
+
+
+def _is_plain(term: str, compounds: frozenset[str]) -> bool:
+    return term not in compounds and term[0] != "-"
+
+
+def _mass(index: Index, reading: Reading) -> float:
+    """Return how informative a question is. Rare words count most; everyday words and joined
+    forms that no section contains count little."""
+    question, everyday = reading.question, index.vocabulary.everyday
+    total = 0.0
+    for term, weight in question.weights.items():
+        value = weight * index.idf(term)
+        if term in everyday:
+            value *= EVERYDAY_WEIGHT
+        if term in question.compounds and not index.postings(term).frequencies:
+            value *= UNKNOWN_NAME_WEIGHT
+        total += value
+    return total
+
+
+def _covered(index: Index, reading: Reading, top: Ranked, plain: Iterable[str]) -> float:
+    """Return the share of the question that the section contains, with everyday words counting
+    little."""
+    present = index.title_terms(top.number).union(*index.block_terms(top.number), top.by_term)
+    total = covered = 0.0
+    for term in plain:
+        value = reading.question.weights[term] * _beyond_talk(index, term) * index.idf(term)
+        total += value
+        if term in present:
+            covered += value
+        else:
+            shares = (share for other, share in reading.variants[term] if other in present)
+            covered += value * max(shares, default=0.0)
+    return covered / (total + 0.5)
+
+
+def _beyond_talk(index: Index, term: str) -> float:
+    """Return the weight of a word: 1 for a word of a subject, down to 0.2 for an everyday word."""
+    if term.isdigit():
+        return 0.3
+    burst = index.vocabulary.burst.get(term, UNKNOWN_BURST)
+    return max(0.2, min(1.0, 0.2 + 0.8 * (burst - 1.1) / 0.6))
+
+
+def _phrases(index: Index, reading: Reading, number: int) -> int:
+    """Count pairs of the question's terms that occur within two words of one another in the
+    section."""
+    topicality = reading.topicality
+    pairs = {
+        frozenset(pair)
+        for pair in pairwise(reading.question.order)
+        if pair[0] != pair[1] and topicality[pair[0]] + topicality[pair[1]] > 1.2
+    }
+    if not pairs:
+        return 0
+    words = frozenset[str]().union(*pairs)
+    found: set[frozenset[str]] = set()
+    for text in (index.places[number].heading, *(block.text for block in index.blocks(number))):
+        present = terms(text)
+        for at, term in enumerate(present):
+            if term in words:
+                near = present[at + 1 : at + 3]
+                found |= {frozenset((term, other)) for other in near} & pairs
+    return len(found)

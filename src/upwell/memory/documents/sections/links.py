@@ -1,0 +1,88 @@
+"""Links between sections: the words by which other sections refer to one describe it."""
+
+import posixpath
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from upwell.ground.text.words import fold
+from upwell.memory.documents.sections.parse import CODE, Section
+from upwell.memory.documents.sections.terms import terms
+
+_LINK = re.compile(r"\[([^\[\]\n]{2,120})\]\(([^()\s]{1,300})\)")
+_MARKDOWN_NAME = re.compile(r"\.(?:mdx?|markdown|html)$")
+NEAR_CHARS = 120
+"""How many characters before and after a link describe its target."""
+MAX_LINK_COUNT = 3
+"""Occurrences of a term in the links to a section count up to this number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link to the section `anchor` of `page` (a path without its ending; "" is the page's
+    beginning), with the terms of its text and those around it."""
+
+    page: str
+    anchor: str
+    terms: tuple[str, ...]
+    near: tuple[str, ...]
+
+
+def page_of(path: str) -> str:
+    """Return a path as links name it, without the file's suffix."""
+    return _MARKDOWN_NAME.sub("", path)
+
+
+def anchor_of(heading: str) -> str:
+    """Return the anchor that renderers give to a heading: `Resource limits` → `resource-limits`."""
+    return re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", fold(heading)).strip())
+
+
+def links_in(path: str, section: Section) -> Iterator[Link]:
+    """Return the links of a section of the file `path` to other files of its root, and to
+    itself."""
+    for block in section.blocks:
+        if block.kind == CODE or "](" not in block.text:
+            continue
+        for found in _LINK.finditer(block.text):
+            target = _target(path, found[2])
+            if target is not None:
+                start, end = max(0, found.start() - NEAR_CHARS), found.end() + NEAR_CHARS
+                around = tuple(terms(block.text[start:end]))
+                yield Link(*target, tuple(terms(found[1])), around)
+
+
+def _target(path: str, url: str) -> tuple[str, str] | None:
+    """Return the page and anchor of a link, or None if it leads out of the documentation."""
+    if "://" in url:
+        return None
+    page, _, anchor = url.partition("#")
+    page = page_of(page).rstrip("/")
+    if not page:
+        page = page_of(path)
+    elif not page.startswith("/"):
+        page = posixpath.normpath(posixpath.join(posixpath.dirname(path), page))
+    return page, anchor.strip().lower()
+
+
+class Targets:
+    """Maps pages and anchors to sections. The first section with a name keeps it."""
+
+    def __init__(self) -> None:
+        self._by_page: dict[tuple[str, str], int] = {}
+        self._by_name: dict[tuple[str, str], int] = {}
+
+    def add(self, path: str, heading: str, number: int) -> None:
+        page = page_of(path)
+        for anchor in (anchor_of(heading), ""):
+            self._by_page.setdefault((page, anchor), number)
+            self._by_name.setdefault((posixpath.basename(page), anchor), number)
+
+    def find(self, page: str, anchor: str) -> int | None:
+        """Return the number of the section. A folder stands for its index page, and a page's
+        bare name finds it as well."""
+        by_page: Mapping[tuple[str, str], int] = self._by_page
+        for name in (page, f"{page}/index"):
+            if (number := by_page.get((name, anchor))) is not None:
+                return number
+        return self._by_name.get((posixpath.basename(page), anchor))

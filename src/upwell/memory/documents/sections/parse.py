@@ -1,0 +1,221 @@
+"""Cut Markdown into sections, and sections into blocks, with their line numbers.
+
+A section is a heading with what stands under it up to the next heading of any level. The parser is
+linear in the size of the text, and knows the dialects that documentation is written in: callouts
+(`!!! warning`, `::: tip`, `> [!NOTE]`), include directives, anchors and tags in headings.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)(.*)")
+_ANCHOR = re.compile(r"\s*\{[ ]*[#.:][^{}]*\}\s*$")
+_TAG = re.compile(r"<[^<>]{1,200}>")
+_SETEXT = re.compile(r" {0,3}(=+|-{2,})[ \t]*$")
+_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
+_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])[ \t]+\S")
+_TABLE = re.compile(r"\s*\|.*\|\s*$|\s*[|:-]*-{3,}[\s|:-]*\|[\s|:-]*$")
+_CALLOUT = re.compile(r"\s*(?::::*\s*\w|!!!|\?\?\?|///\s*\w|> ?\[!)")
+_CALLOUT_END = re.compile(r"\s*(?::::*|///+)\s*$")
+_INCLUDE = re.compile(r"\s*(?:\{[*!%].{0,300}[*!%]\}|-{1,2}8<-{1,2}.*|<<<.*|<!--.*-->)\s*$")
+"""Lines that include text from elsewhere, or are never shown."""
+_FRONT_TITLE = re.compile(r"^title:\s*[\"']?(.+?)[\"']?\s*$")
+
+PROSE, ITEM, CODE, TABLE, CALLOUT = "prose", "item", "code", "table", "callout"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Lines `first` to `last` (1-based, inclusive) of one kind. `indent` is a list item's
+    indent; `callout` is the line that opens the note or warning around the block, 0 outside of
+    any."""
+
+    kind: str
+    first: int
+    last: int
+    text: str
+    indent: int = 0
+    callout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A heading and its blocks. `trail` holds the headings from the outermost to the section's
+    own; `level` is 0 for text before the first heading."""
+
+    trail: tuple[str, ...]
+    first: int
+    last: int
+    blocks: tuple[Block, ...]
+    level: int = 0
+
+    @property
+    def heading(self) -> str:
+        return self.trail[-1] if self.trail else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """A heading: its line and the first line of its body (0-based), its level and title."""
+
+    line: int
+    body: int
+    level: int
+    title: str
+
+
+def parse(text: str, start: int = 0) -> list[Section]:
+    """Return the sections of a Markdown file in order, without those that have neither heading
+    nor text. The first `start` lines are front matter, which may name the page."""
+    lines = rows_of(text)
+    page = _title(lines[:start])
+    marks = list(_marks(lines, start))
+    sections: list[Section] = []
+    before = marks[0].line if marks else len(lines)
+    opening = _blocks(lines, start, before)
+    if opening:
+        sections.append(
+            Section((page,) if page else (), opening[0].first, opening[-1].last, opening)
+        )
+    trail: list[_Mark] = []
+    ends = [mark.line for mark in marks[1:]] + [len(lines)]
+    for mark, end in zip(marks, ends, strict=False):
+        while trail and trail[-1].level >= mark.level:
+            trail.pop()
+        trail.append(mark)
+        titles = tuple(above.title for above in trail)
+        if page and trail[0].level > 1:
+            titles = (page, *titles)
+        blocks = _blocks(lines, mark.body, end)
+        last = blocks[-1].last if blocks else mark.body
+        sections.append(Section(titles, mark.line + 1, last, blocks, mark.level))
+    return sections
+
+
+def blocks_of(text: str, first: int, level: int) -> tuple[Block, ...]:
+    """Return the blocks of one section, given its `text` from the line `first` (1-based) on."""
+    lines = rows_of(text)
+    mark = next(_marks(lines, 0), None) if level else None
+    body = mark.body if mark else 0
+    return _blocks(lines, body, len(lines), first - 1)
+
+
+def rows_of(text: str) -> list[str]:
+    """Split `text` into lines without line ends."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def _clean(heading: str) -> str:
+    """Strip a heading of closing marks, anchors and tags."""
+    heading = _ANCHOR.sub("", heading.strip().rstrip("#").strip())
+    return _TAG.sub("", heading).replace("`", "").strip()
+
+
+def _title(front_lines: Sequence[str]) -> str:
+    """Return the title in the front matter, or "" if there is none."""
+    matches = (_FRONT_TITLE.match(line) for line in front_lines)
+    title = next((found[1] for found in matches if found), "")
+    return title.split(" | ")[0].strip()
+
+
+def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
+    """Return the headings from the line `start` on, ignoring fences."""
+    fence, after_prose = "", False
+    for at in range(start, len(lines)):
+        line = lines[at]
+        bare = line.strip()
+        if fence:
+            fence = "" if _closes(bare, fence) else fence
+        elif not bare:
+            after_prose = False
+        elif bare[0] in "`~" and (opening := _FENCE.match(line)):
+            fence, after_prose = opening[1], False
+        elif bare[0] == "#" and (head := _HEADING.match(line)):
+            yield _Mark(at, at + 1, len(head[1]), _clean(head[2]))
+            after_prose = False
+        elif after_prose and bare[0] in "=-" and _SETEXT.match(line):
+            yield _Mark(at - 1, at + 1, 1 if bare[0] == "=" else 2, _clean(lines[at - 1]))
+            after_prose = False
+        else:
+            after_prose = bare[0] not in "|>-*+:!/<" and not line.startswith("    ")
+
+
+def _closes(bare: str, fence: str) -> bool:
+    return bare.startswith(fence) and not bare.strip(fence[0])
+
+
+class _Cutter:
+    """The state of the one pass over the lines of a section. `offset` is the line number of the
+    first line given, less one."""
+
+    def __init__(self, lines: Sequence[str], offset: int) -> None:
+        self.lines = lines
+        self.offset = offset
+        self.blocks: list[Block] = []
+        self.kind, self.first, self.indent = "", 0, 0
+        self.callout_line, self.callout_is_indented = 0, False
+
+    def begin(self, kind: str, at: int, indent: int = 0) -> None:
+        self.close(at - 1)
+        self.kind, self.first, self.indent = kind, at, indent
+
+    def begin_callout(self, at: int, *, indented: bool) -> None:
+        self.begin(CALLOUT, at)
+        self.callout_line, self.callout_is_indented = at + self.offset + 1, indented
+
+    def end_callout(self, at: int) -> None:
+        self.close(at - 1)
+        self.callout_line = 0
+
+    def close(self, last: int) -> None:
+        if not self.kind:
+            return
+        text = "\n".join(self.lines[self.first : last + 1]).rstrip()
+        first = self.offset + self.first + 1
+        end = first + text.count("\n")
+        self.blocks.append(Block(self.kind, first, end, text, self.indent, self.callout_line))
+        self.kind = ""
+
+
+def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tuple[Block, ...]:
+    """Return the blocks between two headings: prose, list items, fences, tables, callouts."""
+    cutter, fence = _Cutter(lines, offset), ""
+    for at in range(start, end):
+        line = lines[at]
+        bare = line.strip()
+        if fence:
+            if _closes(bare, fence):
+                fence = ""
+                cutter.close(at)
+            continue
+        if not bare:
+            cutter.close(at - 1)
+            continue
+        if cutter.callout_line and cutter.callout_is_indented and line[:1] not in " \t":
+            cutter.end_callout(at)
+        opening = _FENCE.match(line) if bare[0] in "`~" else None
+        if opening:
+            cutter.begin(CODE, at)
+            fence = opening[1]
+        else:
+            _take_line(cutter, line, bare, at)
+    cutter.close(end - 1)
+    return tuple(cutter.blocks)
+
+
+def _take_line(cutter: _Cutter, line: str, bare: str, at: int) -> None:
+    """Process one line outside of fences."""
+    if bare[0] in ":/" and _CALLOUT_END.match(line):
+        cutter.end_callout(at)
+    elif bare[0] in ":!?/>" and _CALLOUT.match(line):
+        cutter.begin_callout(at, indented=bare[0] in "!?")
+    elif _INCLUDE.match(line):
+        cutter.close(at - 1)
+    elif (item := _ITEM.match(line)) is not None:
+        cutter.begin(ITEM, at, len(item[1]))
+    elif bare[0] == "|" and _TABLE.match(line):
+        if cutter.kind != TABLE:
+            cutter.begin(TABLE, at)
+    elif cutter.kind in ("", TABLE):
+        cutter.begin(PROSE, at)

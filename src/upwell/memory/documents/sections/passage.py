@@ -1,0 +1,285 @@
+"""The part of a section that answers: whole blocks or sentences, with whatever governs them.
+
+No line is torn, and no item of a list is quoted without the sentence that leads into the list: "Do
+not:" and "Deprecated" turn what follows into its opposite.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from upwell.memory.documents.sections.index import Index
+from upwell.memory.documents.sections.parse import CALLOUT, CODE, ITEM, PROSE, TABLE, Block
+from upwell.memory.documents.sections.rank import Reading
+from upwell.memory.documents.sections.terms import terms
+
+MAX_PASSAGE_CHARS = 480
+"""About 120 tokens."""
+MAX_TRAIL = 4
+MIN_EXCERPT_CHARS = 100
+KIND_SHARES = {CODE: 0.6, TABLE: 0.8}
+OPENING_BONUS = 1.25
+FOLLOWING_SHARE = 0.3
+NEIGHBOUR_SHARE = 0.5
+"""A neighbour joins the passage if it holds this share of the best block's words."""
+GOVERNING = re.compile(
+    r"(?i)\b(?:do not|don't|never|avoid|must not|should not|anti-?patterns?|out of scope|"
+    r"non-goals?|deprecated|obsolete|legacy|no longer|not supported|unsupported|removed in|"
+    r"incorrect|wrong|bad)\b"
+)
+"""Words that turn what follows them into its opposite."""
+_SENTENCE = re.compile(r"(?<=[.!?。！？])\s+(?=[\"'(\[`*_]{0,3}[^\W_a-z])")
+
+Piece = tuple[str, tuple[int, int]]
+"""A text and its line numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The `text` to quote from a section, with `lines` from its first to its last one (1-based,
+    inclusive), the `kinds` of its blocks, and the `headings` above it."""
+
+    number: int
+    text: str
+    lines: tuple[int, int]
+    headings: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+
+
+def passage(index: Index, number: int, reading: Reading) -> Passage:
+    """Choose the text to quote from a section: at most `MAX_PASSAGE_CHARS`, plus the text that
+    governs it. A bare heading is replaced by the first section below it that has text."""
+    number = _with_text(index, number)
+    place = index.places[number]
+    headings = _headings(place.trail)
+    blocks = index.blocks(number)
+    if not blocks:
+        return Passage(number, place.heading, (place.first, place.first), headings[:-1])
+    worth = _worths(index, number, blocks, reading)
+    best = max(
+        range(len(blocks)),
+        key=lambda at: (worth[at] + FOLLOWING_SHARE * sum(worth[at + 1 : at + 2]), -at),
+    )
+    chosen = _chosen(blocks, worth, best)
+    pieces = _pieces(index, blocks, chosen, best, reading)
+    lines = min(first for _, (first, _) in pieces), max(last for _, (_, last) in pieces)
+    kinds = tuple(blocks[at].kind for at in sorted(chosen))
+    return Passage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
+
+
+def _headings(trail: Sequence[str]) -> tuple[str, ...]:
+    """Return the nearest headings, and any governing headings further up."""
+    far = [heading for heading in trail[:-MAX_TRAIL] if GOVERNING.search(heading)]
+    return (*far, *trail[-MAX_TRAIL:])
+
+
+def _with_text(index: Index, number: int) -> int:
+    at, places = number, index.places
+    while not places[at].has_text and at + 1 in places and places[at + 1].parent == at:
+        at += 1
+    return at if places[at].has_text else number
+
+
+def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
+    """Return how much of the question each block holds; the opening paragraph counts more, code
+    less."""
+    found = index.block_terms(number)
+    worth = [
+        _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
+        for block, present in zip(blocks, found, strict=True)
+    ]
+    opening = next((at for at, block in enumerate(blocks) if block.kind == PROSE), 0)
+    worth[opening] *= OPENING_BONUS
+    return worth
+
+
+def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
+    """Return how much of the question a text with these terms holds."""
+    total = 0.0
+    for term, weight in reading.weights.items():
+        if term in present:
+            total += weight * index.idf(term)
+        else:
+            shares = [share for other, share in reading.variants[term] if other in present]
+            total += weight * index.idf(term) * max(shares, default=0.0)
+    return total
+
+
+def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[int]:
+    """Choose the blocks of a passage: the best one, the blocks that govern it, and its
+    neighbours."""
+    chosen = _with_lead(blocks, best)
+    if blocks[best].kind == ITEM:
+        chosen = _with_items(blocks, worth, best, chosen)
+    return _widened(blocks, worth, best, chosen)
+
+
+def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
+    """Return a block with its introduction: the items above it, the sentence before its list,
+    fence or table, the opening of its callout."""
+    chosen = {best, *_leading(blocks, best)}
+    block, following = blocks[best], blocks[best + 1 : best + 3]
+    if _announces(block) and following:
+        chosen.add(best + 1)
+        if following[0].kind == CALLOUT and len(following) > 1:
+            chosen.add(best + 2)
+    if block.kind == CALLOUT and following and "\n" not in block.text:
+        chosen.add(best + 1)
+    if block.callout:
+        chosen |= {at for at, other in enumerate(blocks) if other.first == block.callout}
+    return chosen
+
+
+def _leading(blocks: Sequence[Block], best: int) -> set[int]:
+    """Walk up from a block to the blocks that lead into it."""
+    chosen: set[int] = set()
+    at, indent = best, blocks[best].indent
+    while at > 0:
+        block, above = blocks[at], blocks[at - 1]
+        if block.kind == ITEM and above.kind == ITEM:
+            if above.indent < indent:
+                chosen.add(at - 1)
+                indent = above.indent
+            at -= 1
+            continue
+        if block.kind in (ITEM, CODE, TABLE) and above.kind in (PROSE, CALLOUT, ITEM):
+            if at == best or _announces(above) or GOVERNING.search(above.text):
+                chosen.add(at - 1)
+        elif above.kind == CALLOUT or _announces(above):
+            chosen.add(at - 1)
+        break
+    return chosen
+
+
+def _announces(block: Block) -> bool:
+    return block.text.rstrip().endswith(":")
+
+
+def _size(blocks: Sequence[Block], chosen: Collection[int]) -> int:
+    return sum(len(blocks[at].text) for at in chosen)
+
+
+def _with_items(
+    blocks: Sequence[Block], worth: Sequence[float], best: int, chosen: set[int]
+) -> set[int]:
+    """Add the other items of a list of rules that also hold much of the question."""
+    size = _size(blocks, chosen)
+    for at in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
+        if worth[at] < NEIGHBOUR_SHARE * worth[best]:
+            break
+        alike = blocks[at].kind == ITEM and blocks[at].indent == blocks[best].indent
+        if alike and at not in chosen and size + len(blocks[at].text) <= MAX_PASSAGE_CHARS:
+            chosen = chosen | {at}
+            size += len(blocks[at].text)
+    return chosen
+
+
+def _widened(
+    blocks: Sequence[Block], worth: Sequence[float], best: int, chosen: set[int]
+) -> set[int]:
+    """Add neighbours that also hold much of the question, or that continue the prose, while
+    there is room."""
+    chosen, size = set(chosen), _size(blocks, chosen)
+    low = high = best
+    while low - 1 in chosen:
+        low -= 1
+    while high + 1 in chosen:
+        high += 1
+    while True:
+        room = MAX_PASSAGE_CHARS - size
+        options = [
+            at
+            for at in (high + 1, low - 1)
+            if 0 <= at < len(blocks)
+            and at not in chosen
+            and len(blocks[at].text) <= room
+            and _belongs(blocks, worth, best, at)
+            and not (at > best and _promises(blocks, at, room))
+        ]
+        if not options:
+            return chosen
+        at = max(options, key=lambda position: worth[position])
+        chosen.add(at)
+        size += len(blocks[at].text)
+        low, high = min(low, at), max(high, at)
+
+
+def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, at: int) -> bool:
+    if worth[at] >= NEIGHBOUR_SHARE * worth[best]:
+        return True
+    if blocks[best].kind != ITEM and blocks[at].kind == PROSE:
+        return True
+    return blocks[at].kind in (CODE, ITEM) and at > 0 and _announces(blocks[at - 1])
+
+
+def _promises(blocks: Sequence[Block], at: int, room: int) -> bool:
+    """Return whether a block only introduces the next one, for which there is no room."""
+    if blocks[at].kind != CALLOUT and not _announces(blocks[at]):
+        return False
+    after = len(blocks[at + 1].text) if at + 1 < len(blocks) else room
+    return len(blocks[at].text) + after > room
+
+
+def _pieces(
+    index: Index, blocks: Sequence[Block], chosen: set[int], best: int, reading: Reading
+) -> list[Piece]:
+    """Return the chosen blocks in order, with excerpts of those that are too long. The best
+    block has the first claim to the room."""
+    pieces: dict[int, Piece] = {}
+    room = MAX_PASSAGE_CHARS
+    for at in sorted(chosen, key=lambda position: (position != best, abs(position - best))):
+        block = blocks[at]
+        others = chosen - pieces.keys() - {at}
+        limit = room - sum(
+            min(len(blocks[position].text), MIN_EXCERPT_CHARS) for position in others
+        )
+        if len(block.text) <= limit:
+            pieces[at] = block.text, (block.first, block.last)
+        else:
+            limit = max(MIN_EXCERPT_CHARS, limit)
+            pieces[at] = _excerpt(index, block, reading, limit, is_lead=at < best)
+        room -= len(pieces[at][0])
+    return [pieces[at] for at in sorted(pieces)]
+
+
+def _excerpt(
+    index: Index, block: Block, reading: Reading, max_chars: int, *, is_lead: bool
+) -> Piece:
+    """Cut a block that is too long to whole sentences, or whole rows of a fence or table. The
+    pieces that hold most of the question remain; of a lead-in the last ones remain."""
+    by_rows = block.kind in (CODE, TABLE)
+    parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
+    begins, at = list[int](), 0
+    for part in parts:
+        begins.append(block.text.index(part, at))
+        at = begins[-1] + len(part)
+    first, last = _span(index, parts, reading, max_chars, is_lead=is_lead)
+    start, end = begins[first], begins[last] + len(parts[last])
+    text = block.text[start:end]
+    is_cut = len(text) > 2 * max_chars
+    if is_cut:
+        text = text[: text.rfind(" ", 0, 2 * max_chars) + 1 or 2 * max_chars].rstrip()
+    above = block.first + block.text.count("\n", 0, start)
+    before, after = "… " if first else "", " …" if is_cut or last + 1 < len(parts) else ""
+    return before + text + after, (above, above + text.count("\n"))
+
+
+def _span(
+    index: Index, parts: Sequence[str], reading: Reading, max_chars: int, *, is_lead: bool
+) -> tuple[int, int]:
+    """Return the first and last of the neighbouring sentences to quote."""
+    worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
+    best = len(parts) - 1 if is_lead else max(range(len(parts)), key=lambda at: (worth[at], -at))
+    first, last, size = best, best, len(parts[best])
+    while True:
+        options = [
+            at
+            for at in (last + 1, first - 1)
+            if 0 <= at < len(parts) and size + len(parts[at]) + 1 <= max_chars
+        ]
+        if not options:
+            return first, last
+        governed = first - 1 in options and GOVERNING.search(parts[first - 1])
+        at = first - 1 if governed else max(options, key=lambda position: worth[position])
+        first, last = min(first, at), max(last, at)
+        size += len(parts[at]) + 1

@@ -1,0 +1,82 @@
+"""A prompt, a question or a tool call as weighted terms."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from upwell.memory.documents.sections.terms import COMPOUND, terms, terms_of
+from upwell.memory.ranking.terms import sound
+
+PART_WEIGHT = 0.5
+"""A compound is one concept: joined it counts 1, its parts half."""
+FIRST_LINE_WEIGHT = 1.6
+"""The weight of a first line: a pasted issue begins with its title."""
+FOLDER_WEIGHT, ROOT_FOLDER_WEIGHT = 0.5, 0.3
+MAX_QUERY_CHARS = 4_000
+MAX_FOLDERS = 12
+PATH_BREAKS = str.maketrans("/_-.", "    ")
+STRUCTURE = frozenset(
+    "src lib libs crate crates packag package packages pkg internal cmd test tests spec index mod "
+    "main init utils util py rs go ts js tsx toml json yaml yml md lock core common base txt cfg "
+    "crat util".split()
+)
+"""Parts of paths that occur in every repository."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The weight of each term. `order` has the terms in sequence; `compounds` are joined forms
+    (`rootpath`), whose absence proves nothing."""
+
+    weights: Mapping[str, float]
+    order: tuple[str, ...]
+    compounds: frozenset[str]
+
+
+def of_text(text: str) -> Question:
+    """Read a text as a question. If more lines follow, the first line counts more."""
+    lines = sound(text[:MAX_QUERY_CHARS]).split("\n")
+    weights: dict[str, float] = {}
+    order: list[str] = []
+    compounds: set[str] = set()
+    for number, line in enumerate(lines):
+        share = FIRST_LINE_WEIGHT if number == 0 and len(lines) > 1 else 1.0
+        for compound in COMPOUND.findall(line):
+            found = terms_of(compound)
+            wholes = _wholes(found)
+            if len(found) > 1:
+                compounds |= {term for term in wholes if term[0] != "-"}
+            for term in found:
+                weight = share if term in wholes else share * PART_WEIGHT
+                weights[term] = max(weight, weights.get(term, 0.0))
+                order.append(term)
+    return Question(weights, tuple(order), frozenset(compounds))
+
+
+def _wholes(found: tuple[str, ...]) -> frozenset[str]:
+    """Return the terms that stand for all of a compound: the joined form and the flag."""
+    if len(found) < 2:
+        return frozenset(found)
+    last = 2 if found[-1][0] == "-" else 1
+    return frozenset(found[-last:])
+
+
+def of_paths(paths: Iterable[str]) -> Question:
+    """Read files as a question: their names, then their folders."""
+    weights: dict[str, float] = {}
+    compounds: set[str] = set()
+    for path in paths:
+        *folders, name = [part for part in sound(path).split("/") if part] or [""]
+        for depth, folder in enumerate(folders[-MAX_FOLDERS:]):
+            for term in terms(folder.translate(PATH_BREAKS)):
+                if term not in STRUCTURE:
+                    weight = FOLDER_WEIGHT if depth else ROOT_FOLDER_WEIGHT
+                    weights[term] = max(weights.get(term, 0.0), weight)
+        named = [term for term in terms(_without_ending(name)) if term not in STRUCTURE]
+        weights |= dict.fromkeys(named, 1.0)
+        compounds.update(named[-1:] if len(named) > 1 else ())
+    return Question(weights, tuple(weights), frozenset(compounds))
+
+
+def _without_ending(name: str) -> str:
+    return re.sub(r"\.\w{1,5}$", "", name)

@@ -1,0 +1,172 @@
+"""Rank sections for a question: BM25F over their fields, then a close look at the best.
+
+A section gains from its two best neighbouring blocks, its page, the section above it and those
+beside it. Sections with the same text under two paths count once.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from upwell.memory.documents.sections.index import SATURATION, Index
+from upwell.memory.documents.sections.question import Question
+
+CLOSELY = 60
+"""This many of the best sections by terms get a close look."""
+MAX_TERMS = 20
+"""This many terms of a question are looked up: the rarest and weightiest."""
+ENOUGH = 1_000
+"""Once the rarer terms have found this many sections, commoner terms only add to those."""
+PASSAGE_SHARE, PAGE_SHARE, ABOVE_SHARE, BESIDE_SHARE = 0.3, 0.15, 0.1, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A question as an index understands it: the weight of each term by its topicality, and the
+    other terms that may mean it."""
+
+    question: Question
+    topicality: Mapping[str, float]
+    weights: Mapping[str, float]
+    variants: Mapping[str, Sequence[tuple[str, float]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A section with its score, and the contribution of each term of the question."""
+
+    number: int
+    score: float
+    by_term: Mapping[str, float]
+
+
+def read(index: Index, question: Question) -> Reading:
+    """Interpret a question by the words that the index knows."""
+    topicality = {term: index.topicality(term) for term in question.weights}
+    weights = {term: weight * topicality[term] for term, weight in question.weights.items()}
+    looked_up = heapq.nlargest(MAX_TERMS, weights, key=lambda term: weights[term] * index.idf(term))
+    variants = {term: index.variants(term) if term in looked_up else [] for term in weights}
+    return Reading(question, topicality, weights, variants)
+
+
+def rank(index: Index, reading: Reading) -> list[Ranked]:
+    """Return the sections that bear on a question, best first."""
+    by_term, scores = _by_terms(index, reading)
+    if not scores:
+        return []
+    best = heapq.nlargest(2 * CLOSELY, scores, key=lambda number: (scores[number], -number))
+    index.load_terms(best[:CLOSELY])
+    final = _closely(index, best, scores, by_term, reading.question.weights)
+    order = sorted(final, key=lambda number: (-final[number], number))
+    return [
+        Ranked(
+            number,
+            final[number],
+            {term: given[number] for term, given in by_term.items() if number in given},
+        )
+        for number in _distinct(index, order)
+    ]
+
+
+def _distinct(index: Index, order: Iterable[int]) -> Iterator[int]:
+    """Drop repetitions of a text after its best rank."""
+    seen: set[int] = set()
+    for number in order:
+        digest = index.places[number].digest
+        if digest not in seen:
+            seen.add(digest)
+            yield number
+
+
+def _by_terms(
+    index: Index, reading: Reading
+) -> tuple[dict[str, dict[int, float]], dict[int, float]]:
+    """Return the contribution of each of the strongest terms to each section, and the sums by
+    section."""
+    weights = reading.weights
+    by_term: dict[str, dict[int, float]] = {}
+    scores: dict[int, float] = defaultdict(float)
+    among: frozenset[int] | None = None
+    strongest = heapq.nlargest(MAX_TERMS, weights, key=lambda term: weights[term] * index.idf(term))
+    for term in sorted(strongest, key=lambda stem: (len(index.postings(stem).frequencies), stem)):
+        if among is None and len(scores) >= ENOUGH:
+            among = frozenset(heapq.nlargest(ENOUGH, scores, key=scores.__getitem__))
+        given = by_term[term] = _given(index, term, reading, among)
+        for number, score in given.items():
+            scores[number] += score
+    return by_term, scores
+
+
+def _given(
+    index: Index, term: str, reading: Reading, among: frozenset[int] | None
+) -> dict[int, float]:
+    """Return a term's contribution to each section (of `among`, once enough are known): its own
+    BM25F, or the best variant's."""
+    own = index.idf(term)
+    is_known = bool(index.postings(term).frequencies)
+    given: dict[int, float] = {}
+    for form, share in ((term, 1.0), *reading.variants[term]):
+        frequencies = index.postings(form).frequencies
+        if not frequencies:
+            continue
+        idf = index.rarity(len(frequencies))
+        if share < 1.0 and is_known:
+            idf = min(idf, own)
+        factor = reading.weights[term] * share * idf * (SATURATION + 1.0)
+        rows = (
+            frequencies.items()
+            if among is None
+            else [(number, frequencies[number]) for number in among & frequencies.keys()]
+        )
+        if not given:
+            given = {number: factor * frequency for number, frequency in rows}
+            continue
+        for number, frequency in rows:
+            if factor * frequency > given.get(number, 0.0):
+                given[number] = factor * frequency
+    return given
+
+
+def _closely(
+    index: Index,
+    best: Sequence[int],
+    scores: Mapping[int, float],
+    by_term: Mapping[str, Mapping[int, float]],
+    weights: Mapping[str, float],
+) -> dict[int, float]:
+    """Rescore with the best pair of blocks, the page, the section above and the sections beside
+    it."""
+    places = index.places
+    worth = {term: weights[term] * index.idf(term) for term in by_term}
+    close = {number: scores[number] for number in best}
+    for number in best[:CLOSELY]:
+        present = [term for term, given in by_term.items() if number in given]
+        pairs = _pairs_of_blocks(index.block_terms(number), present, worth)
+        close[number] += PASSAGE_SHARE * max(pairs, default=0.0)
+    pages: dict[int, list[float]] = defaultdict(list)
+    for number in best:
+        pages[places[number].file].append(close[number])
+    means = {page: sum(sorted(found)[-3:]) / 3.0 for page, found in pages.items()}
+    close = {n: score + PAGE_SHARE * means[places[n].file] for n, score in close.items()}
+    return {
+        number: score
+        + ABOVE_SHARE * close.get(places[number].parent, 0.0)
+        + BESIDE_SHARE * sum(_beside(index, number, close)) / 2.0
+        for number, score in close.items()
+    }
+
+
+def _pairs_of_blocks(
+    blocks: Sequence[frozenset[str]], present: Sequence[str], worth: Mapping[str, float]
+) -> Iterator[float]:
+    """Return how much of the question each two neighbouring blocks hold."""
+    for first, second in pairwise((*blocks, frozenset[str]())):
+        yield sum(worth[term] for term in present if term in first or term in second)
+
+
+def _beside(index: Index, number: int, close: Mapping[int, float]) -> Iterator[float]:
+    for other in (number - 1, number + 1):
+        if other in close and index.places[other].file == index.places[number].file:
+            yield close[other]

@@ -1,0 +1,221 @@
+"""Sections as rows of `index.db`, and the terms that find them.
+
+    file ──< section ──< posting     term → section, with a count for each field
+                   └──< link         to other sections; joined when an index is opened, because
+                                     the target may be imported later
+
+Counts are kept by field, so that weights and mean lengths, which change with every import, are
+applied when a question is asked.
+"""
+
+import hashlib
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from upwell.memory.documents.sections.links import Link, links_in, page_of
+from upwell.memory.documents.sections.parse import CODE, TABLE, Section, parse, rows_of
+from upwell.memory.documents.sections.question import PATH_BREAKS
+from upwell.memory.documents.sections.terms import terms
+from upwell.memory.ranking.terms import sound
+
+FIELDS = ("prose", "code", "table", "heading", "trail", "path")
+"""The fields of a section that its own file fills, in the order of the bits of a count."""
+TEXT_FIELDS = 3
+"""The first fields, this many, hold the text itself."""
+COUNT_BITS = 7
+MAX_COUNT = (1 << COUNT_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A section as stored. `place` is its number in the file, `parent` the number of the section
+    above it (-1 at the top). `terms` start with the terms of its headings and path, followed by
+    the terms of each block; `counts` are the packed occurrences by term, `lengths` the terms in
+    each field."""
+
+    id: str
+    place: int
+    parent: int
+    section: Section
+    text: str
+    digest: int
+    terms: tuple[frozenset[str], ...]
+    counts: Mapping[str, int]
+    lengths: tuple[int, ...]
+    links: tuple[Link, ...]
+
+
+def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
+    """Turn the sections of a file into rows. `path` names the file in ids, `cited` in its terms;
+    the first `start` lines are front matter."""
+    lines = rows_of(text)
+    sections = parse(text, start)
+    path_terms = terms(page_of(cited).translate(PATH_BREAKS))
+    numbers: Counter[tuple[str, ...]] = Counter()
+    rows = []
+    for place, (section, parent) in enumerate(zip(sections, parents(sections), strict=True)):
+        number = numbers[section.trail]
+        numbers[section.trail] += 1
+        quoted = "\n".join(lines[section.first - 1 : section.last])
+        fields, blocks = _fields(section, path_terms)
+        titles = frozenset(term for field in fields[TEXT_FIELDS:] for term in field)
+        rows.append(
+            Row(
+                id=section_id(path, section.trail, number),
+                place=place,
+                parent=parent,
+                section=section,
+                text=sound(quoted),
+                digest=_digest(quoted),
+                terms=(titles, *blocks),
+                counts=_packed(fields),
+                lengths=tuple(map(len, fields)),
+                links=tuple(links_in(cited, section)),
+            )
+        )
+    return rows
+
+
+def section_id(path: str, trail: Sequence[str], number: int) -> str:
+    """Return an id that is stable while the file, the headings above and the place below them
+    are."""
+    named = "\n".join((path, *trail, str(number)))
+    return "d" + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:19]
+
+
+def parents(sections: Sequence[Section]) -> Iterator[int]:
+    """Return the place of the section above each, -1 at the top."""
+    latest: dict[tuple[str, ...], int] = {}
+    for place, section in enumerate(sections):
+        above = (
+            latest.get(section.trail[:depth]) for depth in range(len(section.trail) - 1, 0, -1)
+        )
+        yield next((number for number in above if number is not None), -1)
+        latest[section.trail] = place
+
+
+def _fields(
+    section: Section, path_terms: Sequence[str]
+) -> tuple[list[Sequence[str]], list[frozenset[str]]]:
+    """Return the terms of each field, and the terms of each block."""
+    prose, code, table = list[str](), list[str](), list[str]()
+    blocks: list[frozenset[str]] = []
+    for block in section.blocks:
+        found = terms(block.text)
+        (code if block.kind == CODE else table if block.kind == TABLE else prose).extend(found)
+        blocks.append(frozenset(found))
+    trail = [term for heading in section.trail[:-1] for term in terms(heading)]
+    return [prose, code, table, terms(section.heading), trail, path_terms], blocks
+
+
+def _packed(fields: Sequence[Sequence[str]]) -> dict[str, int]:
+    """Pack the occurrences of each term: `COUNT_BITS` bits a field, the first field lowest."""
+    packed: dict[str, int] = {}
+    for number, field in enumerate(fields):
+        shift = number * COUNT_BITS
+        for term, count in Counter(field).items():
+            packed[term] = packed.get(term, 0) + (min(count, MAX_COUNT) << shift)
+    return packed
+
+
+def _digest(text: str) -> int:
+    """Return a digest that depends on the text only, not on its file."""
+    bare = "\n".join(line.strip() for line in text.strip().split("\n"))
+    return int.from_bytes(hashlib.sha256(bare.encode("utf-8", "replace")).digest()[:7])
+
+
+def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[Row]) -> None:
+    """Replace the stored sections of a file."""
+    remove(db, file)
+    if not rows:
+        return
+    scope = _scope(db, project)
+    base = db.execute("SELECT coalesce(max(no), 0) + 1 FROM section").fetchone()[0]
+    db.executemany(
+        "INSERT INTO section VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (
+                base + row.place,
+                row.id,
+                file,
+                scope,
+                base + row.parent if row.parent >= 0 else None,
+                sound("\n".join(row.section.trail)),
+                row.section.level,
+                row.section.first,
+                row.section.last,
+                row.digest,
+                " ".join(map(str, row.lengths)),
+                row.text if row.section.blocks else "",
+                "\n".join(" ".join(sorted(found)) for found in row.terms),
+            )
+            for row in rows
+        ],
+    )
+    db.executemany(
+        "INSERT INTO posting VALUES (?, ?, ?, ?)",
+        sorted(
+            (term, scope, base + row.place, counts)
+            for row in rows
+            for term, counts in row.counts.items()
+        ),
+    )
+    db.executemany(
+        "INSERT INTO link VALUES (?, ?, ?, ?, ?)",
+        [
+            (base + row.place, sound(link.page), sound(link.anchor),
+             " ".join(link.terms), " ".join(link.near))
+            for row in rows
+            for link in row.links
+        ],
+    )  # fmt: skip
+
+
+def remove(db: sqlite3.Connection, file: int) -> None:
+    """Remove the sections of a file from every table."""
+    rows = db.execute("SELECT no, scope, terms FROM section WHERE file = ?", (file,)).fetchall()
+    db.executemany(
+        "DELETE FROM posting WHERE term = ? AND scope = ? AND section = ?",
+        [(term, scope, no) for no, scope, found in rows for term in set(found.split())],
+    )
+    db.executemany("DELETE FROM link WHERE section = ?", [(no,) for no, _, _ in rows])
+    db.execute("DELETE FROM section WHERE file = ?", (file,))
+
+
+def _scope(db: sqlite3.Connection, project: str) -> int:
+    """Return the number of a project ("" is the global one)."""
+    db.execute("INSERT OR IGNORE INTO section_scope (project) VALUES (?)", (project,))
+    row = db.execute("SELECT no FROM section_scope WHERE project = ?", (project,)).fetchone()
+    return int(row[0])
+
+
+def scopes(db: sqlite3.Connection, project: str | None) -> list[int] | None:
+    """Return the scopes that a project sees, or None if it sees all."""
+    if project is None:
+        return None
+    rows = db.execute("SELECT no FROM section_scope WHERE project IN ('', ?)", (project,))
+    return [row[0] for row in rows]
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables."""
+    for statement in (
+        "CREATE TABLE section_scope (no INTEGER PRIMARY KEY, project TEXT NOT NULL UNIQUE)",
+        """CREATE TABLE section (
+            no INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+            file INTEGER NOT NULL REFERENCES file (no), scope INTEGER NOT NULL, parent INTEGER,
+            trail TEXT NOT NULL, level INTEGER NOT NULL, first_line INTEGER NOT NULL,
+            last_line INTEGER NOT NULL, digest INTEGER NOT NULL, lengths TEXT NOT NULL,
+            text TEXT NOT NULL, terms TEXT NOT NULL)""",
+        "CREATE INDEX section_file ON section (file)",
+        """CREATE TABLE posting (
+            term TEXT NOT NULL, scope INTEGER NOT NULL, section INTEGER NOT NULL,
+            counts INTEGER NOT NULL, PRIMARY KEY (term, scope, section)) WITHOUT ROWID""",
+        """CREATE TABLE link (
+            section INTEGER NOT NULL, page TEXT NOT NULL, anchor TEXT NOT NULL,
+            terms TEXT NOT NULL, near TEXT NOT NULL)""",
+        "CREATE INDEX link_section ON link (section)",
+    ):
+        db.execute(statement)

@@ -1,0 +1,226 @@
+"""Search documentation: a query's passages, each with the probability that it answers."""
+
+import re
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from upwell.ground.clock import Deadline
+from upwell.ground.types.memory import Hit, Memory, Query, QuerySource
+from upwell.memory.documents.sections import question
+from upwell.memory.documents.sections.index import Index
+from upwell.memory.documents.sections.judge import (
+    NOTES,
+    PROMPTS,
+    SECOND_SHARE,
+    TOOLS,
+    Judge,
+    is_note,
+    signals_of,
+)
+from upwell.memory.documents.sections.memories import section_memory
+from upwell.memory.documents.sections.parse import ITEM
+from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
+from upwell.memory.documents.sections.question import PATH_BREAKS, Question
+from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
+from upwell.memory.documents.sections.terms import terms
+from upwell.memory.sqlite.rows import snapshot
+
+PASSAGE = "passage"
+"""This signal marks a hit whose text is a whole passage, to be shown unchanged."""
+SHARE = "first_share"
+"""This signal gives a section's share of the first section's score."""
+UNASKED_PASSAGES = 2
+"""Automatic doors get at most this many, the second only if it scores nearly as well."""
+MAX_OPEN = 4
+"""This many scopes stay open: a daemon serves a few projects at a time."""
+NAMED_FILE = 0.6
+"""The least probability of a section that names the very file that a call opens. Set by hand: the
+development questions have one such case."""
+MAX_NAMING = 20
+"""This many of the best sections are searched for the names of files."""
+MAX_LIMIT = 100
+_GOES_TO_FOLDER = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
+_ITEM_MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_TOOL_SOURCES = frozenset(
+    {QuerySource.TEMPLATE, QuerySource.PATH, QuerySource.KEYS, QuerySource.TOOL_NAME}
+)
+
+Judged = tuple[Ranked, float, Mapping[str, float]]
+"""A section, its probability and its signals."""
+
+
+class SectionSearch:
+    """Searches the sections of one `index.db`, and caches them until the file changes. Used on
+    one thread at a time."""
+
+    def __init__(self, tenant: str) -> None:
+        self._tenant = tenant
+        self._opened: OrderedDict[tuple[str | None, tuple[str, ...]], Index] = OrderedDict()
+        self._version: tuple[sqlite3.Connection, int] | None = None
+
+    def search(self, db: sqlite3.Connection, query: Query, deadline: Deadline) -> list[Hit]:
+        """Return the passages for a query, most probable first, or none past the deadline."""
+        if query.scope.tenant != self._tenant:
+            return []
+        with snapshot(db):
+            index = self._index(db, query.scope.project, query.scope.namespaces)
+            if not len(index) or deadline.passed():
+                return []
+            return hits(index, query, self._tenant)
+
+    def passages(self, db: sqlite3.Connection, query: Query, found: Sequence[Hit]) -> list[Hit]:
+        """Cut each section of `found`, which other searches returned, to the passage that bears
+        on the query. Hits that are not sections stay unchanged."""
+        with snapshot(db):
+            index = self._index(db, query.scope.project, query.scope.namespaces)
+            reading = read(index, question_of(query))
+            cut = []
+            for hit in found:
+                number = index.number_of(hit.memory.id)
+                if number is not None:
+                    memory = _memory(index, passage(index, number, reading), self._tenant)
+                    memory = replace(memory, id=hit.memory.id, paths=hit.memory.paths)
+                    hit = replace(hit, memory=memory, signals={**hit.signals, PASSAGE: 1.0})
+                cut.append(hit)
+            return cut
+
+    def _index(
+        self, db: sqlite3.Connection, project: str | None, namespaces: tuple[str, ...]
+    ) -> Index:
+        version = db, int(db.execute("PRAGMA data_version").fetchone()[0])
+        if self._version != version:
+            self._opened.clear()
+            self._version = version
+        scope = project, namespaces
+        index = self._opened.get(scope)
+        if index is None:
+            index = self._opened[scope] = Index(db, project, namespaces)
+        self._opened.move_to_end(scope)
+        if len(self._opened) > MAX_OPEN:
+            self._opened.popitem(last=False)
+        return index
+
+
+def question_of(query: Query) -> Question:
+    """Return the question that a query puts to documentation. A text query gives its first text,
+    which has all words of the others; a call on files gives the files; a command gives itself
+    without the folder that it changes to."""
+    if query.command:
+        return question.of_text(_GOES_TO_FOLDER.sub("", query.command))
+    if query.source is QuerySource.PATH and query.paths:
+        return question.of_paths(_inside(query))
+    return question.of_text(query.texts[0] if query.texts else "")
+
+
+def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
+    """Return the passages for a query, most probable first.
+
+    The first section has the probability that its judge gives it: notes on how to work in the
+    repository and documentation have judges of their own. Those after it have less by the square
+    of their share of its score; automatic doors get a second one only if it scores nearly as well.
+    """
+    reading = read(index, question_of(query))
+    ranked = rank(index, reading)
+    if not ranked:
+        return []
+    signals = signals_of(index, reading, ranked)
+    judge = _judge(query.source, _cited(index, ranked[0].number))
+    probability = judge.probability(signals)
+    most = query.limit if query.awaited else min(query.limit, UNASKED_PASSAGES)
+    naming = _naming(index, ranked, query)
+    judged_sections: list[Judged] = []
+    for section in ranked[:MAX_LIMIT]:
+        share = section.score / ranked[0].score
+        figures = {**signals, SHARE: share, "bm25": section.score}
+        score = probability * share**2
+        if section.number in naming:
+            judged_sections.append((section, max(NAMED_FILE, score), {**figures, "path_join": 1.0}))
+        elif query.awaited or share >= SECOND_SHARE:
+            judged_sections.append((section, score, figures))
+    judged_sections.sort(key=lambda entry: -entry[1])
+    return _hits(index, reading, judged_sections[:most], query, tenant)
+
+
+def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
+    """Return those best sections whose text names a file of the call by its path in the project."""
+    if query.source is not QuerySource.PATH:
+        return set()
+    paths = [path for path in _inside(query) if "/" in path.strip("/")]
+    if not paths:
+        return set()
+    named = re.compile(rf"(?<![\w/-])(?:\./)?(?:{'|'.join(map(re.escape, paths))})(?![\w/-])")
+    return {
+        section.number
+        for section in ranked[:MAX_NAMING]
+        if index.places[section.number].has_text and named.search(index.text(section.number))
+    }
+
+
+def _inside(query: Query) -> list[str]:
+    """Return the files of a query, relative to its project."""
+    root = (query.scope.project or "").rstrip("/") + "/"
+    return [path.removeprefix(root) for path in query.paths]
+
+
+def _judge(source: QuerySource, cited: str) -> Judge:
+    if is_note(cited):
+        return NOTES
+    return TOOLS if source in _TOOL_SOURCES else PROMPTS
+
+
+def _hits(
+    index: Index,
+    reading: Reading,
+    found: Sequence[Judged],
+    query: Query,
+    tenant: str,
+) -> list[Hit]:
+    """Return one hit for each passage; a heading and the section below it may give the same
+    passage."""
+    made: dict[int, Hit] = {}
+    for ranked, score, signals in found:
+        quoted = passage(index, ranked.number, reading)
+        made.setdefault(
+            quoted.number,
+            Hit(
+                memory=_memory(index, quoted, tenant),
+                score=score,
+                signals={**signals, PASSAGE: 1.0},
+                matched=query.texts[:1],
+            ),
+        )
+    return list(made.values())
+
+
+def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
+    file = index.files[index.places[quoted.number].file]
+    return section_memory(
+        index.id_of(quoted.number), _shown(quoted, file.cited), quoted.lines, file, tenant
+    )
+
+
+def _shown(quoted: Passage, cited: str) -> str:
+    """Format a passage under its headings, without a heading that the file's path repeats and
+    without the mark of a lone item."""
+    text = quoted.text
+    if quoted.kinds == (ITEM,):
+        text = _ITEM_MARK.sub("", text, count=1)
+    named = set(_loose_terms(cited))
+    headings = [heading for heading in quoted.headings if heading and not _repeats(heading, named)]
+    return f"{' > '.join(headings)}:\n{text}" if headings else text
+
+
+def _repeats(heading: str, named: set[str]) -> bool:
+    words = _loose_terms(heading)
+    return bool(words) and named.issuperset(words) and not GOVERNING.search(heading)
+
+
+def _loose_terms(name: str) -> list[str]:
+    """Return the terms of a path or heading, with each part on its own."""
+    return terms(name.translate(PATH_BREAKS))
+
+
+def _cited(index: Index, number: int) -> str:
+    return index.files[index.places[number].file].cited

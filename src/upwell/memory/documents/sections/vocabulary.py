@@ -1,0 +1,68 @@
+"""Prior knowledge about words, from two data files beside this module.
+
+`background.txt` holds a stem and its burstiness a line: how often it occurs, on average, in a
+passage of 400 words that holds it. The counts were made over the English documentation of tldr,
+PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at least
+20 passages of at least three of these collections. It contains counts only, no text of theirs.
+
+`synonyms.txt` was written by hand: groups of words that developers use for one another, the head
+of the group first. It names no project.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from upwell.ground.text.words import fold
+from upwell.memory.ranking.terms import EVERYDAY_WORDS
+from upwell.memory.sqlite.stems import stemmer
+
+SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
+"""The weight of a synonym: between the head of a group and its words, and between words of one
+group."""
+UNKNOWN_BURST = 1.8
+"""The burstiness of a stem that the background lacks: names and terms of a subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """Prior knowledge about stems.
+
+    `burst`: occurrences in a passage that contains the stem. Words of talk are spread evenly
+    (`leave` 1.2), words of a subject come in bursts (`proxy` 2.6). `everyday`: words of talk and
+    of any coding work. `synonyms`: stem → other stems and how much each counts.
+    """
+
+    burst: Mapping[str, float]
+    everyday: frozenset[str]
+    synonyms: Mapping[str, Mapping[str, float]]
+
+
+@lru_cache(maxsize=1)
+def vocabulary() -> Vocabulary:
+    """Return the shipped vocabulary, which is read once."""
+    rows = (line.split() for line in _lines("background.txt"))
+    return Vocabulary(
+        burst={stem: float(value) for stem, value in rows},
+        everyday=frozenset(stemmer().stems(EVERYDAY_WORDS)),
+        synonyms=_synonyms(),
+    )
+
+
+def _synonyms() -> dict[str, dict[str, float]]:
+    others: dict[str, dict[str, float]] = defaultdict(dict)
+    for line in _lines("synonyms.txt"):
+        group = stemmer().stems([fold(word) for word in line.split()])
+        for stem in group:
+            for other in group:
+                weight = SYNONYM_WEIGHT if group[0] in (stem, other) else SIBLING_WEIGHT
+                if stem != other:
+                    others[stem][other] = max(weight, others[stem].get(other, 0.0))
+    return dict(others)
+
+
+def _lines(name: str) -> list[str]:
+    text = (files(__package__) / name).read_text("utf-8")
+    return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]

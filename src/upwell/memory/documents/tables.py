@@ -1,0 +1,243 @@
+"""The tables of `index.db`: the files and what was extracted from them.
+
+    file ──< section (sections/rows.py)            a Markdown file
+         └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
+                                                   paths or its meaning
+
+Everything here is derived: a damaged file is begun anew, a deleted one is built at the next search.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from upwell.ground.sqlite.database import Owner
+from upwell.ground.sqlite.file import recreate
+from upwell.ground.types.memory import Memory
+from upwell.memory.documents.scan import FoundFile, Known
+from upwell.memory.documents.sections import rows
+from upwell.memory.documents.sections.memories import FilePlace, section_memory
+from upwell.memory.documents.sections.rows import Row
+from upwell.memory.sqlite.rows import by_number, number_of
+from upwell.memory.sqlite.store import OWNER as MEMORY_OWNER
+from upwell.memory.sqlite.vectors import OWNER as VECTORS_OWNER
+from upwell.memory.sqlite.writing import insert, remove
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A file that was read, with its `sections` and complete `memories`. `around` has the words
+    around each memory, by id; `changed_at` is in epoch seconds. `problem` is the reason why a
+    file has no contents. An `unchanged` file retains its sections and memories."""
+
+    found: FoundFile
+    hash: str
+    sections: tuple[Row, ...] = ()
+    memories: tuple[Memory, ...] = ()
+    around: Mapping[str, str] = field(default_factory=dict)
+    changed_at: float = 0.0
+    namespace: str = ""
+    tags: tuple[str, ...] = ()
+    problem: str = ""
+    unchanged: bool = False
+
+
+def load(db: sqlite3.Connection) -> dict[str, Known]:
+    """Return the state of every indexed file, by path."""
+    found = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
+    return {row[0]: Known(*row[1:]) for row in found}
+
+
+def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> None:
+    """Update these files in the index. An unchanged memory keeps its row."""
+    changed: list[Memory] = []
+    around: dict[str, str] = {}
+    for reading in readings:
+        if reading.unchanged:
+            db.execute(
+                "UPDATE file SET size = ?, mtime_ns = ? WHERE path = ?",
+                (reading.found.size, reading.found.mtime_ns, reading.found.path),
+            )
+            continue
+        no = _note(db, reading)
+        rows.insert(db, no, reading.found.source.project or "", reading.sections)
+        fresh = {memory.id: memory for memory in reading.memories}
+        changed += _differing(db, tenant, no, fresh)
+        around |= reading.around
+        db.execute("DELETE FROM part WHERE file = ?", (no,))
+        db.executemany("INSERT OR REPLACE INTO part VALUES (?, ?)", [(id, no) for id in fresh])
+    insert(db, changed, around)
+
+
+def drop(db: sqlite3.Connection, paths: Iterable[str], tenant: str) -> None:
+    """Remove these files, their sections and memories."""
+    for path in paths:
+        row = db.execute("SELECT no FROM file WHERE path = ?", (path,)).fetchone()
+        if row is None:
+            continue
+        rows.remove(db, row[0])
+        _differing(db, tenant, row[0], {})
+        db.execute("DELETE FROM part WHERE file = ?", row)
+        db.execute("DELETE FROM file WHERE no = ?", row)
+
+
+def file_cited(
+    db: sqlite3.Connection, cited: str, project: str | None, namespaces: Sequence[str] = ()
+) -> tuple[str, str] | None:
+    """Return the path and source path of the file with this citation; a project's own file
+    precedes a global one. With `namespaces`, everything in the file must be in one of them."""
+    visible = "" if project is None else "AND project IN ('', ?)"
+    if namespaces:
+        marks = ",".join("?" * len(namespaces))
+        visible += (
+            f" AND ((namespace IN ({marks}) AND no IN (SELECT file FROM section)) OR "
+            "(namespace = '' AND no IN (SELECT file FROM part) AND NOT EXISTS (SELECT 1 FROM part "
+            "JOIN memory ON memory.id = part.id "
+            f"WHERE part.file = no AND memory.namespace NOT IN ({marks}))))"
+        )
+    row = db.execute(
+        f"SELECT path, source FROM file WHERE cited = ? {visible} "
+        "ORDER BY project DESC, no LIMIT 1",
+        (cited, *(() if project is None else (project,)), *namespaces, *namespaces),
+    ).fetchone()
+    return (row[0], row[1]) if row else None
+
+
+def counts(db: sqlite3.Connection, source: str = "") -> tuple[int, int]:
+    """Count the files with contents, and the chunks, of one source or of all."""
+    within = "WHERE problem = ''" + (" AND source = ?" if source else "")
+    files, chunks = db.execute(
+        "SELECT count(*), "
+        "total((SELECT count(*) FROM section WHERE section.file = file.no AND text != '')) + "
+        "total((SELECT count(*) FROM part WHERE part.file = file.no "
+        "AND id NOT IN (SELECT id FROM section))) "
+        f"FROM file {within}",
+        (source,) if source else (),
+    ).fetchone()
+    return int(files), int(chunks)
+
+
+def section(db: sqlite3.Connection, id: str, tenant: str) -> Memory | None:
+    """Return the whole section with this id."""
+    row = db.execute(
+        "SELECT section.text, trail, first_line, last_line, cited, project, namespace, tags, "
+        "changed_at FROM section JOIN file ON file.no = section.file WHERE id = ?",
+        (id,),
+    ).fetchone()
+    if row is None:
+        return None
+    text, trail, first, last, cited, project, namespace, tags, changed_at = row
+    file = FilePlace(cited, project or None, namespace, tags, changed_at)
+    return section_memory(id, text or trail, (first, last), file, tenant)
+
+
+def embed_sections(db: sqlite3.Connection) -> None:
+    """Mark files for another reading if their sections are not memories yet, and so cannot be
+    found by meaning."""
+    missing = "SELECT file FROM section WHERE text != '' AND id NOT IN (SELECT id FROM part)"
+    db.execute(f"UPDATE file SET hash = '', mtime_ns = 0 WHERE no IN ({missing})")
+
+
+def problems(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Return the unreadable files, each with the reason."""
+    return db.execute("SELECT path, problem FROM file WHERE problem != '' ORDER BY path").fetchall()
+
+
+def _note(db: sqlite3.Connection, reading: Reading) -> int:
+    found = reading.found
+    source = found.source
+    row = db.execute(
+        "INSERT INTO file (path, source, cited, project, key, size, mtime_ns, hash, problem, "
+        "namespace, tags, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET source = excluded.source, "
+        "cited = excluded.cited, project = excluded.project, key = excluded.key, "
+        "size = excluded.size, mtime_ns = excluded.mtime_ns, "
+        "hash = excluded.hash, problem = excluded.problem, namespace = excluded.namespace, "
+        "tags = excluded.tags, changed_at = excluded.changed_at RETURNING no",
+        (
+            found.path,
+            source.path,
+            source.citation(found.path),
+            source.project or "",
+            source.key,
+            found.size,
+            found.mtime_ns,
+            reading.hash,
+            reading.problem,
+            reading.namespace,
+            json.dumps(reading.tags),
+            reading.changed_at,
+        ),
+    ).fetchone()
+    return int(row[0])
+
+
+def _differing(
+    db: sqlite3.Connection, tenant: str, no: int, fresh: Mapping[str, Memory]
+) -> list[Memory]:
+    """Return the memories of a file that must be indexed. Memories that disappeared are removed,
+    and memories that only moved get their new lines."""
+    ids = [row[0] for row in db.execute("SELECT id FROM part WHERE file = ?", (no,))]
+    numbers = {id: number_of(db, tenant, id) for id in ids}
+    old = by_number(db, [n for n in numbers.values() if n is not None])
+    unchanged: set[str] = set()
+    for id, n in numbers.items():
+        if n is None:
+            continue
+        new = fresh.get(id)
+        if new is None:
+            remove(db, n)
+        elif _placed(old[n], new) == new:
+            unchanged.add(id)
+            db.execute(
+                "UPDATE memory SET first_line = ?, last_line = ?, created_at = ?, updated_at = ?, "
+                "viewed_at = ? WHERE n = ?",
+                (*(new.lines or (None, None)), new.created_at, new.updated_at, new.viewed_at, n),
+            )
+    return [memory for id, memory in fresh.items() if id not in unchanged]
+
+
+def _placed(old: Memory, new: Memory) -> Memory:
+    return replace(
+        old,
+        lines=new.lines,
+        created_at=new.created_at,
+        updated_at=new.updated_at,
+        viewed_at=new.viewed_at,
+    )
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        """CREATE TABLE file (
+            no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, source TEXT NOT NULL,
+            cited TEXT NOT NULL, project TEXT NOT NULL, key TEXT NOT NULL, size INTEGER NOT NULL,
+            mtime_ns INTEGER NOT NULL, hash TEXT NOT NULL, problem TEXT NOT NULL)"""
+    )
+    db.execute("CREATE INDEX file_cited ON file (cited)")
+    db.execute(
+        "CREATE TABLE part (id TEXT PRIMARY KEY, file INTEGER NOT NULL REFERENCES file (no)) "
+        "WITHOUT ROWID"
+    )
+    db.execute("CREATE INDEX part_file ON part (file)")
+
+
+def _add_sections(db: sqlite3.Connection) -> None:
+    """Mark every file for another reading, now by sections. A file's old chunks are removed when
+    it is read."""
+    for column in (
+        "namespace TEXT NOT NULL DEFAULT ''",
+        "tags TEXT NOT NULL DEFAULT '[]'",
+        "changed_at REAL NOT NULL DEFAULT 0",
+    ):
+        db.execute(f"ALTER TABLE file ADD COLUMN {column}")
+    rows.create(db)
+    db.execute("UPDATE file SET hash = '', mtime_ns = 0")
+
+
+OWNERS = (
+    Owner(MEMORY_OWNER.name, MEMORY_OWNER.migrations, recreate),
+    Owner("documents", [_create, _add_sections], recreate),
+    VECTORS_OWNER,
+)

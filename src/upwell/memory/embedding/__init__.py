@@ -1,0 +1,1 @@
+"""Search by meaning, if an embedder is configured."""

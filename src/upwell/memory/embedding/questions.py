@@ -1,0 +1,167 @@
+"""Turn queries into vectors, to search by meaning if an embedder is configured.
+
+A model may be slow, missing or failing. A search waits for it a short while and then goes on by
+words alone.
+"""
+
+import asyncio
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
+from threading import Thread
+from typing import TYPE_CHECKING, Protocol, cast
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import LlmError
+from upwell.ground.limits import Breaker
+from upwell.ground.trace import LOG
+
+if TYPE_CHECKING:
+    from upwell.ground.embed import Embedder, Vector
+
+WAIT_SECONDS = 0.15
+"""How long a search waits for its query's vector, unless its deadline is nearer."""
+DEADLINE_SHARE = 0.5
+CACHED_QUERIES, MAX_RUNNING = 256, 4
+MAX_FAILURES, RESET_SECONDS = 3, 60.0
+MAX_CHARS = 2_000
+
+Progress = Callable[[int, int], None]
+"""Called with the number of embedded memories, and of all memories to embed."""
+
+
+class VectorIndex(Protocol):
+    """The vectors of a store's memories."""
+
+    questions: "Questions"
+
+    async def catch_up(self, progress: Progress | None = None) -> int:
+        """Embed the memories that have no vector of this model yet. Returns the number of
+        embedded memories.
+
+        Raises:
+            StoreError: the vectors cannot be written.
+        """
+        ...
+
+    async def counts(self) -> tuple[int, int]:
+        """Count the memories that have a vector, and the memories that should have one.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        ...
+
+
+class Questions:
+    """Query texts as vectors, each embedded once, for all stores that search by meaning.
+
+    `failure` is the reason why the model cannot be used, "" while it works.
+    """
+
+    def __init__(self, embedder: "Embedder", *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.embedder = embedder
+        self._breaker = Breaker(MAX_FAILURES, RESET_SECONDS, clock)
+        self._vectors: OrderedDict[str, asyncio.Future[Vector]] = OrderedDict()
+        self._running = 0
+        self._has_numpy = find_spec("numpy") is not None
+        self.failure = "" if self._has_numpy else "numpy is missing: pip install 'upwell[embed]'"
+
+    async def vector(self, text: str, deadline: Deadline) -> "Vector | None":
+        """Return the vector of `text`, or None if the text is blank or the model fails or is too
+        slow."""
+        if not text.strip():
+            return None
+        text = text[:MAX_CHARS]
+        future = self._vectors.get(text) or self._embed(text)
+        if future is None:
+            return None
+        seconds = min(WAIT_SECONDS, DEADLINE_SHARE * deadline.remaining())
+        done, _ = await asyncio.wait([future], timeout=seconds)
+        if not done or future.cancelled() or future.exception():
+            return None
+        return future.result()
+
+    async def load(self) -> bool:
+        """Load the model, which may take seconds. Returns False if the model is unusable."""
+        if not self._has_numpy:
+            return False
+        try:
+            await aside(lambda: self.embedder.dim)
+        except LlmError as error:
+            self._fail(error)
+            return False
+        return True
+
+    def _embed(self, text: str) -> "asyncio.Future[Vector] | None":
+        if not self._has_numpy or self._running >= MAX_RUNNING or not self._breaker.allow():
+            return None
+        future = aside(lambda: embedded(self.embedder, [text])[0])
+        self._running += 1
+        future.add_done_callback(lambda done: self._settle(text, done))
+        self._vectors[text] = future
+        while len(self._vectors) > CACHED_QUERIES:
+            self._vectors.popitem(last=False)
+        return future
+
+    def _settle(self, text: str, done: "asyncio.Future[Vector]") -> None:
+        self._running -= 1
+        if done.cancelled():
+            self._vectors.pop(text, None)
+        elif error := done.exception():
+            self._vectors.pop(text, None)
+            self._breaker.fail()
+            self._fail(error)
+        else:
+            self._breaker.succeed()
+            self.failure = ""
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.failure:
+            LOG.warning("searching by words only: %s", error)
+        self.failure = str(error)
+
+
+def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
+    """Embed each text, and check that its vector is comparable with the others of this model.
+
+    Raises:
+        LlmError: the model returned another number of vectors, or unusable ones.
+    """
+    vectors, dim = embedder.embed(texts), embedder.dim
+    if len(vectors) != len(texts):
+        raise LlmError(f"{embedder.name} returned {len(vectors)} vectors for {len(texts)} texts")
+    for vector in vectors:
+        if len(vector) != dim or not all(map(math.isfinite, vector)):
+            raise LlmError(f"{embedder.name} returned a vector that is not {dim} finite numbers")
+    return vectors
+
+
+def aside[T](work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run `work()` on a daemon thread, so that a hanging model never delays the end of the
+    process. Every exception that `work` raises becomes an LlmError."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
+
+    def settle(result: T | None, error: Exception | None) -> None:
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(cast(T, result))
+
+    def run() -> None:
+        try:
+            outcome: tuple[T | None, Exception | None] = work(), None
+        except LlmError as error:
+            outcome = None, error
+        except Exception as error:
+            outcome = None, LlmError(f"the model failed: {error}")
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(settle, *outcome)
+
+    Thread(target=run, daemon=True, name="meaning").start()
+    return future

@@ -1,0 +1,1 @@
+"""Recall over other programs: MCP memory servers and qmd."""

@@ -1,0 +1,349 @@
+"""The search tools of MCP memory servers: their names, arguments and answer formats.
+
+An answer is structured content, JSON in a text block, or a text for people. upwell sends only the
+arguments that the server's tool declares.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from upwell.ground.types.memory import Query
+from upwell.memory.options import LtmOptions, LtmProfile
+from upwell.memory.ranking.terms import EVERYDAY_WORDS, query_words
+
+MAX_CHARS = 500
+
+
+def one_line(query: Query) -> str:
+    """The first text of a query in one line; without a text, its paths and symbols."""
+    texts = query.texts[:1] or (*query.paths, *query.symbols)
+    return " ".join(" ".join(texts).split())[:MAX_CHARS]
+
+
+def telling_words(query: Query) -> list[str]:
+    """The words of a query in order, without everyday words unless the query has no others. Words
+    are letters and digits only, so servers see no operators."""
+    texts = [*query.texts[:1], *query.paths, *query.symbols]
+    words = dict.fromkeys(word for text in texts for word in query_words(text[:MAX_CHARS]))
+    return [word for word in words if word not in EVERYDAY_WORDS] or list(words)
+
+
+QUERY = "{query}"
+MAX_HITS = 20
+MAX_UPWELL_HITS = 10
+"""The number of upwell's long previews that fit its budget uncut."""
+MAX_SINGLE_WORDS, MAX_WORDS = 3, 6
+MAX_TAGS, TAG_CHARS = 20, 100
+_TEXTS = ("content", "text", "matched_chunk", "memory", "snippet", "document", "value")
+_SOURCES = ("source", "file_path", "permalink", "path", "url", "title", "name")
+_SCORES = ("score", "similarity_score", "similarity", "relevance")
+_COMPACT = re.compile(
+    r"^\[\d{1,6}\] (?P<score>-?\d{1,9}\.\d{1,30}) \|(?: \[(?P<tag>[^\]\n]*+)\])?"
+    r" (?P<source>[^\n]*+)\n",
+    re.M,
+)
+_NUMBER = re.compile(r"^\d{1,6}\. ", re.M)
+_NUMBERED_END = re.compile(r"^   Hash: \S*+\n   Created: [^\n]*+$", re.M)
+_CITED = re.compile(
+    r"^\[(?P<source>[^\]\n]*+)\] \((?P<score>\d\.\d{1,30}), id [^\s),]++[^)\n]*+\)\n", re.M
+)
+"""Answers are untrusted: every pattern is anchored at a line start and possessive, which keeps
+matching linear in time."""
+
+
+class Unreadable(Exception):
+    """The answer has none of the formats that this server uses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerHit:
+    """A hit of another server. `score` is on the server's own scale; None if missing."""
+
+    text: str
+    source: str = ""
+    score: float | None = None
+    tags: tuple[str, ...] = ()
+
+
+Read = Callable[[Any], list[ServerHit]]
+"""Reads the hits of an answer's body: a decoded JSON value, or a text. Raises Unreadable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """One kind of server. `tools` are the possible names of its search tool. `requests` turns a
+    query into texts, each searched for with one call. With `filtered`, undeclared arguments are
+    left out."""
+
+    name: str
+    tools: tuple[str, ...]
+    arguments: Mapping[str, Any]
+    read: Read
+    requests: Callable[[Query], list[str]]
+    filtered: bool = True
+
+    def filled(self, text: str, declared: frozenset[str]) -> dict[str, Any]:
+        """The arguments of a search for `text`."""
+        return {
+            name: _filled(value, text)
+            for name, value in self.arguments.items()
+            if not self.filtered or not declared or name in declared
+        }
+
+
+def whole(query: Query) -> list[str]:
+    """One request with the whole text, for servers that rank by meaning or match any word."""
+    line = one_line(query)
+    return [line] if line else []
+
+
+def any_word(query: Query) -> list[str]:
+    """One request with alternatives, for full-text searches that otherwise require every word."""
+    words = telling_words(query)[:MAX_WORDS]
+    return [" OR ".join(words)] if words else []
+
+
+def word_by_word(query: Query) -> list[str]:
+    """One request for each of the longest words, for servers that match the query literally."""
+    return sorted(telling_words(query), key=len, reverse=True)[:MAX_SINGLE_WORDS]
+
+
+def body_of(result: Mapping[str, Any]) -> Any:
+    """The content of an MCP tool result: structured content, else the texts, decoded if JSON.
+
+    Raises:
+        Unreadable: the result is an error.
+    """
+    blocks = result.get("content")
+    texts = [
+        block["text"]
+        for block in (blocks if isinstance(blocks, list) else [])
+        if isinstance(block, dict) and isinstance(block.get("text"), str)
+    ]
+    if result.get("isError"):
+        raise Unreadable(f"the call failed: {' '.join(texts)[:200] or 'no reason'}")
+    body = result.get("structuredContent")
+    if isinstance(body, dict) and set(body) == {"result"}:
+        body = body["result"]
+    if body is None:
+        body = "\n".join(texts)
+    if not isinstance(body, str) or body.lstrip()[:1] not in ("{", "["):
+        return body
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+
+
+def memtomem(body: Any) -> list[ServerHit]:
+    if not isinstance(body, str):
+        return listed(body, "results")
+    if "No results" in body[:40]:
+        return []
+    return [
+        ServerHit(
+            text=text.removesuffix("..."),
+            source=head["source"],
+            score=float(head["score"]),
+            tags=(head["tag"][:TAG_CHARS],) if head["tag"] else (),
+        )
+        for head, text in _blocks(_COMPACT, body)
+    ]
+
+
+def memory_service(body: Any) -> list[ServerHit]:
+    if not isinstance(body, str):
+        return listed(body, "memories")
+    if body.startswith(("No memories", "Found 0 ")):
+        return []
+    return [ServerHit(text=text) for text in _numbered(body)] or _refuse(body)
+
+
+def basic_memory(body: Any) -> list[ServerHit]:
+    if isinstance(body, str) and body.startswith(("# Search Complete", "No results")):
+        return []
+    return listed(body, "results")
+
+
+def official(body: Any) -> list[ServerHit]:
+    """One hit for each entity, with its name, type and observations."""
+    hits = []
+    for item in _at(body, "entities"):
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            continue
+        observations = [text for text in _list(item.get("observations")) if isinstance(text, str)]
+        title = f"{item['name']} ({item.get('entityType', 'entity')})"
+        hits.append(ServerHit(text="\n".join([title, *observations]), source=item["name"]))
+    return hits
+
+
+def upwell(body: Any) -> list[ServerHit]:
+    if not isinstance(body, str):
+        _refuse(body)
+    if body.startswith("Nothing is remembered"):
+        return []
+    return [
+        ServerHit(
+            text=text.removesuffix("\n---"), source=head["source"], score=float(head["score"])
+        )
+        for head, text in _blocks(_CITED, body)
+    ]
+
+
+def listed(body: Any, path: str) -> list[ServerHit]:
+    """The hits in the list at a dotted path; its members are texts, or objects with a text."""
+    hits = []
+    for item in _at(body, path):
+        text = item if isinstance(item, str) else _first(item, _TEXTS)
+        if isinstance(text, str) and text.strip():
+            hits.append(
+                ServerHit(
+                    text=text,
+                    source=str(_first(item, _SOURCES) or ""),
+                    score=_number(_first(item, _SCORES)),
+                    tags=_tags(item),
+                )
+            )
+    return hits
+
+
+DIALECTS: Mapping[LtmProfile, Dialect] = {
+    LtmProfile.MEMTOMEM: Dialect(
+        name="memtomem",
+        tools=("mem_search",),
+        arguments={
+            "query": QUERY,
+            "top_k": MAX_HITS,
+            "output_format": "structured",
+            "record": False,
+        },
+        read=memtomem,
+        requests=whole,
+    ),
+    LtmProfile.MEMORY_SERVICE: Dialect(
+        name="mcp-memory-service",
+        tools=("memory_search", "retrieve_memory"),
+        arguments={"query": QUERY, "limit": MAX_HITS, "n_results": MAX_HITS},
+        read=memory_service,
+        requests=whole,
+    ),
+    LtmProfile.BASIC_MEMORY: Dialect(
+        name="basic-memory",
+        tools=("search_notes",),
+        arguments={"query": QUERY, "page_size": MAX_HITS, "output_format": "json"},
+        read=basic_memory,
+        requests=any_word,
+    ),
+    LtmProfile.OFFICIAL: Dialect(
+        name="server-memory",
+        tools=("search_nodes",),
+        arguments={"query": QUERY},
+        read=official,
+        requests=word_by_word,
+    ),
+    LtmProfile.UPWELL: Dialect(
+        name="upwell",
+        tools=("upwell__memory_search",),
+        arguments={"query": QUERY, "max_results": MAX_UPWELL_HITS},
+        read=upwell,
+        requests=whole,
+    ),
+}
+
+
+def dialect_of(options: LtmOptions, tools: Sequence[str]) -> Dialect | None:
+    """The dialect of a server with these tools; None if no dialect matches."""
+    if options.profile is LtmProfile.GENERIC:
+        candidates = [_generic(options)]
+    elif options.profile is LtmProfile.AUTO:
+        candidates = list(DIALECTS.values())
+    else:
+        candidates = [DIALECTS[options.profile]]
+    return next(
+        (dialect for dialect in candidates if not set(dialect.tools).isdisjoint(tools)), None
+    )
+
+
+def _generic(options: LtmOptions) -> Dialect:
+    return Dialect(
+        name=options.tool,
+        tools=(options.tool,),
+        arguments=options.arguments,
+        read=lambda body: listed(body, options.result),
+        requests=whole,
+        filtered=False,
+    )
+
+
+def _filled(value: Any, text: str) -> Any:
+    """Replace the query placeholder in a template by `text`, at any depth."""
+    if isinstance(value, str):
+        return value.replace(QUERY, text)
+    if isinstance(value, Mapping):
+        return {name: _filled(member, text) for name, member in value.items()}
+    return [_filled(member, text) for member in value] if isinstance(value, list | tuple) else value
+
+
+def _at(body: Any, path: str) -> list[Any]:
+    """The list at a dotted path; numbers in the path index lists."""
+    for name in filter(None, path.split(".")):
+        if isinstance(body, dict):
+            body = body.get(name)
+        elif isinstance(body, list) and name.isdecimal() and int(name) < len(body):
+            body = body[int(name)]
+        else:
+            _refuse(body)
+    return body if isinstance(body, list) else _refuse(body)
+
+
+def _blocks(head: re.Pattern[str], text: str) -> list[tuple[re.Match[str], str]]:
+    """Each match of `head` with the text up to the next match."""
+    heads = list(head.finditer(text)) or _refuse(text)
+    ends = [*(match.start() for match in heads[1:]), len(text)]
+    return [
+        (match, block)
+        for match, end in zip(heads, ends, strict=True)
+        if (block := text[match.end() : end].strip())
+    ]
+
+
+def _numbered(text: str) -> Iterator[str]:
+    """The texts between an item number and the item's lines with hash and date."""
+    start = 0
+    for end in _NUMBERED_END.finditer(text):
+        if head := _NUMBER.search(text, start, end.start()):
+            yield text[head.end() : end.start() - 1]
+        start = end.end()
+
+
+def _number(score: Any) -> float | None:
+    """The score as a float; None if it is not a finite number."""
+    try:
+        number = float(score) if isinstance(score, int | float) else math.nan
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _first(item: Any, names: Sequence[str]) -> Any:
+    if not isinstance(item, dict):
+        return None
+    return next((item[name] for name in names if item.get(name) not in (None, "")), None)
+
+
+def _tags(item: Any) -> tuple[str, ...]:
+    tags = item.get("tags") if isinstance(item, dict) else None
+    return tuple(tag[:TAG_CHARS] for tag in _list(tags)[:MAX_TAGS] if isinstance(tag, str))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _refuse(body: Any) -> NoReturn:
+    excerpt = body if isinstance(body, str) else type(body).__name__
+    raise Unreadable(f"the answer has an unknown format: {excerpt[:100]!r}")

@@ -1,0 +1,1 @@
+"""Short-term notes, stored in stm.json."""

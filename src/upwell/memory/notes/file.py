@@ -1,0 +1,185 @@
+"""The notes file `stm.json`, and the file that records the origin of each note.
+
+`stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
+effect. Every change takes a lock, writes a temporary file, syncs and renames it. upwell moves a
+torn or foreign file aside and never overwrites one; array members that are not notes stay.
+
+Notes have four keys, and none of them is an origin. A separate file in upwell's home therefore
+records the project and the author of each note. A repository can contain notes, but it cannot
+claim that a user of this machine wrote them.
+"""
+
+import errno
+import json
+import stat
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from upwell.ground.clock import Clock
+from upwell.ground.errors import StoreError
+from upwell.ground.files import clear_halves, exclusively, read_whole, write_whole, writing
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Trust
+from upwell.ground.types.rpc import Ping
+
+Raw = dict[str, Any]
+
+
+class NotesFile:
+    """One `stm.json`. The methods block."""
+
+    def __init__(self, path: Path, clock: Clock) -> None:
+        self.path = path
+        self._clock = clock
+        self._moved_aside: Path | None = None
+
+    def read(self) -> list[Raw]:
+        """The readable notes of the file.
+
+        Raises:
+            StoreError: the file cannot be read.
+        """
+        try:
+            notes = _parsed(self.path)
+        except OSError as error:
+            raise StoreError(
+                f"cannot read {self.path}: {error.strerror}", hint="check its owner"
+            ) from error
+        if notes is None:
+            self.change(list)
+            notes = []
+        return [raw for raw in notes if is_note(raw)]
+
+    def change(self, change: Callable[[list[Any]], list[Any]]) -> None:
+        """Replace the whole array, including members that are not notes, by the result of `change`.
+
+        Raises:
+            StoreUnwritable: nothing was changed.
+        """
+        with writing(self.path):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with exclusively(self.path):
+                clear_halves(self.path)
+                notes = change(self._load_or_move_aside())
+                write_whole(self.path, json.dumps(notes, indent=2) + "\n")
+
+    def take_report(self) -> Path | None:
+        """Where an unreadable file was moved since the last call; None if that did not happen."""
+        moved, self._moved_aside = self._moved_aside, None
+        return moved
+
+    def ping(self) -> Ping:
+        """Check that the file is readable, without moving an unreadable one aside."""
+        try:
+            notes = _parsed(self.path)
+        except OSError as error:
+            return Ping(ok=False, detail=f"{self.path}: {error.strerror}", hint="check its owner")
+        if notes is None:
+            return Ping(
+                ok=False,
+                detail=f"{self.path} is not a JSON array",
+                hint="fix it, or the next use moves it aside",
+            )
+        return Ping(ok=True, detail=f"{counted(sum(map(is_note, notes)), 'note')} in {self.path}")
+
+    def _load_or_move_aside(self) -> list[Any]:
+        # The caller holds the lock, so this never moves a good file that another process wrote.
+        notes = _parsed(self.path)
+        if notes is not None:
+            return notes
+        stamp = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y%m%dT%H%M%S")
+        aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        self.path.replace(aside)
+        self._moved_aside = aside
+        LOG.error("%s could not be read and was moved to %s", self.path, aside)
+        return []
+
+
+def is_note(raw: object) -> TypeGuard[Raw]:
+    """Whether this is an object with an id and a content."""
+    return (
+        isinstance(raw, dict)
+        and isinstance(raw.get("id"), str)
+        and isinstance(raw.get("content"), str)
+    )
+
+
+def _parsed(path: Path) -> list[Any] | None:
+    """Read the array in the file: [] if the file is missing, None if it is not a JSON array.
+
+    Raises:
+        OSError: the file cannot be read, or is not a regular file.
+    """
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError(errno.EINVAL, "is not a file")
+        notes = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return []
+    except (ValueError, RecursionError):
+        return None
+    return notes if isinstance(notes, list) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """`project` is the absolute root of the note's project; None means every project."""
+
+    project: str | None = None
+    trust: Trust = Trust.USER
+    session: str = ""
+
+
+class Origins:
+    """Note id → origin, in one JSON file. The methods block; writing raises OSError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def all(self) -> dict[str, Origin]:
+        """Note id → origin, for every origin that can be read."""
+        return {key: origin for key, raw in self._load().items() if (origin := _origin(raw))}
+
+    def keep(self, note_id: str, origin: Origin) -> None:
+        """Record the origin of a note."""
+        self._change(lambda raws: {**raws, note_id: asdict(origin)})
+
+    def drop(self, note_ids: Iterable[str]) -> None:
+        """Remove the origins of deleted notes."""
+        deleted_ids = set(note_ids)
+        if deleted_ids:
+            self._change(
+                lambda raws: {key: raw for key, raw in raws.items() if key not in deleted_ids}
+            )
+
+    def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with exclusively(self._path):
+            clear_halves(self._path)
+            write_whole(self._path, json.dumps(change(self._load()), indent=1) + "\n")
+
+    def _load(self) -> dict[str, Any]:
+        try:
+            raws = json.loads(read_whole(self._path))
+        except (OSError, ValueError):
+            return {}
+        return raws if isinstance(raws, dict) else {}
+
+
+def _origin(raw: object) -> Origin | None:
+    if not isinstance(raw, dict):
+        return None
+    project, session = raw.get("project"), raw.get("session")
+    try:
+        trust = Trust(raw.get("trust", Trust.USER))
+    except ValueError:
+        trust = Trust.AGENT
+    return Origin(
+        project=project if isinstance(project, str) else None,
+        trust=trust,
+        session=session if isinstance(session, str) else "",
+    )

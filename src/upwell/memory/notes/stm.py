@@ -1,0 +1,314 @@
+"""Short-term memory: the notes in `stm.json`.
+
+The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
+`Z`); other keys are preserved. `memory/notes/file.py` reads and writes the file, which is the only
+copy of the notes.
+"""
+
+import re
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import StoreError, StoreUnwritable, UsageError
+from upwell.ground.files import writing
+from upwell.ground.project import is_seen
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.words import fold
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Memory, Provenance, Trust
+from upwell.ground.types.rpc import Ping
+from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
+from upwell.memory.options import NotesOptions
+from upwell.memory.records import MAX_TEXT_CHARS, content_hash
+
+TRASH_DAYS = 30
+SOURCE = "stm:"
+"""The prefix of a note's source; a note is cited as `[stm:id]`."""
+_DAY = 86_400.0
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One note. Times are epoch seconds; None if the file has no readable time."""
+
+    id: str
+    content: str
+    created_at: float | None
+    viewed_at: float | None
+
+
+class ShortTerm:
+    """The notes of one `stm.json`. The methods block; call them in a thread.
+
+    A note without an origin was written into the file by hand. Such notes belong to the user in the
+    home's file. They are left out in a project's file (`root` is the project), because the author
+    of the folder may have written them. Methods with a `project` leave out the notes of other
+    projects. `ignored` is a project's file that upwell does not use because the file came with the
+    project.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        options: NotesOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        origins: Origins | None = None,
+        root: str | None = None,
+    ) -> None:
+        self.file = NotesFile(path, clock)
+        self.options = options or NotesOptions()
+        self._clock = clock
+        self._origins = origins
+        self._root = root
+        self.ignored: Path | None = None
+
+    @property
+    def path(self) -> Path:
+        return self.file.path
+
+    @property
+    def trash(self) -> Path:
+        """The file that holds cleared notes for 30 days."""
+        return self.path.with_name(f"{self.path.stem}.trash.json")
+
+    def add(self, content: str, origin: Origin | None = None) -> tuple[Entry, tuple[str, ...]]:
+        """Store a note with its secrets masked. Returns the note and the rules that fired.
+
+        Raises:
+            UsageError: the content is empty, or too long.
+            StoreUnwritable: the note was not stored.
+        """
+        if not content.strip():
+            raise UsageError("the note is empty", hint="pass the text as `content`")
+        if len(content) > MAX_TEXT_CHARS:
+            raise UsageError(
+                f"the note has {len(content)} characters; the limit is {MAX_TEXT_CHARS}",
+                hint="shorten it to what matters",
+            )
+        masked, rules = redact(content)
+        now = _stamp(self._clock.now())
+        raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
+        origin = origin or Origin()
+        if self._origins is not None:
+            with writing(self.path):
+                self._origins.keep(raw["id"], replace(origin, project=self._root or origin.project))
+        self.file.change(lambda notes: [*notes, raw])
+        return _entry(raw), rules
+
+    def search(
+        self,
+        *,
+        query: str | None = None,
+        id: str | None = None,
+        date: str | None = None,
+        project: str | None = None,
+    ) -> list[Entry]:
+        """Find at most `max_results` notes that meet every condition: words, id, day of creation
+        (UTC). Notes with the whole phrase rank first, then notes with all words, then by number of
+        occurrences, then by age, newest first. Marks the returned notes as viewed; the returned
+        copies still show the previous time.
+
+        Raises:
+            UsageError: every condition is missing, or `date` is invalid.
+            StoreError: the file cannot be read.
+        """
+        query, id, date = ((value or "").strip() for value in (query, id, date))
+        if not (query or id or date):
+            raise UsageError(
+                "search_memory needs a query, an id or a date", hint="a date looks like 2025-07-20"
+            )
+        day = _day(date) if date else None
+        matching = [
+            raw
+            for raw in self._seen_by(project)
+            if (not id or raw["id"] == id) and (day is None or _was_created_on(raw, day))
+        ]
+        best = _ranked(matching, query)[: self.options.most]
+        if best:
+            self.viewed({raw["id"] for raw in best})
+        return [_entry(raw) for raw in best]
+
+    def delete(self, entry_id: str, *, project: str | None = None) -> bool:
+        """Delete a note. Returns False, and writes nothing, for an unknown id."""
+        if not any(raw["id"] == entry_id for raw in self._seen_by(project)):
+            return False
+        self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
+        self._forget_origins({entry_id})
+        return True
+
+    def clear(self) -> int:
+        """Move notes that were not viewed for `retention_days` to the trash, which holds them for
+        30 days. Notes without a readable time stay. Returns the number of moved notes."""
+        horizon = self._clock.now() - self.options.retention_days * _DAY
+        old = {raw["id"] for raw, _ in self._with_origins() if _is_forgotten(raw, horizon)}
+        if not old:
+            return 0
+        cleared: list[Raw] = []
+
+        def clear(notes: list[Any]) -> list[Any]:
+            cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
+            # Write the trash first: a crash in between duplicates notes instead of losing them.
+            _throw_away(NotesFile(self.trash, self._clock), cleared, self._clock.now())
+            return [raw for raw in notes if raw not in cleared]
+
+        self.file.change(clear)
+        self._forget_origins({raw["id"] for raw in cleared})
+        return len(cleared)
+
+    def entries(self) -> list[Entry]:
+        """Every note, except those left out because of their origin."""
+        return [_entry(raw) for raw, _ in self._with_origins()]
+
+    def memories(self) -> list[Memory]:
+        """The notes of `entries` as memories, for indexing. Does not mark them as viewed."""
+        return [_memory(_entry(raw), origin) for raw, origin in self._with_origins()]
+
+    def _with_origins(self) -> list[tuple[Raw, Origin]]:
+        """Each note with its origin, except those left out because of their origin."""
+        origins = self._origins.all() if self._origins is not None else {}
+        notes = [(raw, origins.get(raw["id"])) for raw in self.file.read()]
+        if self._root is None:
+            return [(raw, origin or Origin()) for raw, origin in notes]
+        return [(raw, origin) for raw, origin in notes if origin and origin.project == self._root]
+
+    def _seen_by(self, project: str | None) -> list[Raw]:
+        return [raw for raw, origin in self._with_origins() if is_seen(origin.project, project)]
+
+    def viewed(self, ids: set[str]) -> None:
+        """Mark notes as viewed: an explicit search found them, or a surfaced note was used."""
+        now = _stamp(self._clock.now())
+
+        def note(notes: list[Any]) -> list[Any]:
+            return [raw | {"viewed_at": now} if _id(raw) in ids else raw for raw in notes]
+
+        try:
+            self.file.change(note)
+        except StoreUnwritable as error:
+            LOG.warning("notes could not be marked as viewed: %s", error)
+
+    def _forget_origins(self, ids: set[str]) -> None:
+        if self._origins is not None:
+            with writing(self.path):
+                self._origins.drop(ids)
+
+
+def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+    cleared = [raw | {"cleared_at": _stamp(now)} for raw in old]
+
+    def add(notes: list[Any]) -> list[Any]:
+        recent = [raw for raw in notes if now - (_time(raw, "cleared_at") or 0) < TRASH_DAYS * _DAY]
+        return [*recent, *cleared]
+
+    trash.change(add)
+
+
+def _memory(entry: Entry, origin: Origin) -> Memory:
+    return Memory(
+        text=entry.content,
+        id=entry.id,
+        project=origin.project,
+        source=f"{SOURCE}{entry.id}",
+        trust=origin.trust,
+        provenance=Provenance(
+            door="tool" if origin.trust is Trust.AGENT else "cli", session=origin.session
+        ),
+        content_hash=content_hash(entry.content),
+        created_at=entry.created_at,
+        viewed_at=entry.viewed_at,
+    )
+
+
+def _id(raw: object) -> str | None:
+    return raw["id"] if is_note(raw) else None
+
+
+def _entry(raw: Raw) -> Entry:
+    return Entry(
+        id=raw["id"],
+        content=raw["content"],
+        created_at=_time(raw, "created_at"),
+        viewed_at=_time(raw, "viewed_at"),
+    )
+
+
+def _ranked(notes: list[Raw], query: str) -> list[Raw]:
+    newest = sorted(notes, key=lambda raw: -(_time(raw, "created_at") or 0.0))
+    if not query:
+        return newest
+    phrase = " ".join(fold(query).split())
+    words = list(dict.fromkeys(re.findall(r"[^\W_]+", phrase)))
+    scored = []
+    for raw in newest:
+        text = " ".join(fold(raw["content"]).split())
+        counts = [text.count(word) for word in words]
+        phrase_count = text.count(phrase)
+        if phrase_count or any(counts):
+            scored.append(((phrase_count, all(counts) and bool(words), sum(counts)), raw))
+    return [raw for _, raw in sorted(scored, key=lambda pair: pair[0], reverse=True)]
+
+
+def _was_created_on(raw: Raw, day: date) -> bool:
+    at = _time(raw, "created_at")
+    return at is not None and datetime.fromtimestamp(at, UTC).date() == day
+
+
+def _is_forgotten(raw: Raw, horizon: float) -> bool:
+    """Whether the last view (else the creation) was before `horizon`; False without a time."""
+    last = _time(raw, "viewed_at") or _time(raw, "created_at")
+    return last is not None and last < horizon
+
+
+def _time(raw: object, key: str) -> float | None:
+    """Epoch seconds of an ISO time or a bare date (older files); None for anything else."""
+    value = raw.get(key) if isinstance(raw, dict) else None
+    if not isinstance(value, str):
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+
+
+def _day(text: str) -> date:
+    try:
+        if _DATE.fullmatch(text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise UsageError(f"{text[:40]!r} is not a date", hint="YYYY-MM-DD, like 2025-07-20")
+
+
+def _stamp(at: float) -> str:
+    moment = datetime.fromtimestamp(at, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def is_untrusted(notes: ShortTerm) -> bool:
+    """Whether the file is a link, or all of its notes come from elsewhere (a clone, an archive)."""
+    try:
+        return notes.path.is_symlink() or bool(notes.file.read() and not notes.entries())
+    except StoreError:
+        return True
+
+
+def ping_of(notes: ShortTerm) -> Ping:
+    """Check that the file is readable, and report how many of its notes are left out."""
+    ping = notes.file.ping()
+    path = notes.ignored or notes.path
+    left_out = 0 if notes.ignored or not ping.ok else len(notes.file.read()) - len(notes.entries())
+    if not notes.ignored and not left_out:
+        return ping
+    subject = f"{left_out} of them come" if left_out else f"{path} comes"
+    return replace(
+        ping,
+        detail=f"{ping.detail}; {subject} from elsewhere: upwell ignores these notes; "
+        f"`upwell import --format stm {path}` imports them",
+    )

@@ -1,0 +1,122 @@
+"""Turn raw signals into the probability that a memory is relevant, and into the order of hits.
+
+The models are logistic regressions and linear orderings (`memory/ranking/coefficients.py`).
+`benchmarks/calibrate.py` fits them on development data, with negatives of the same style and on
+small samples of the same stores, and reports their figures on unseen stores. Each store measures
+its own null scores (`memory/ranking/null_scores.py`), which keep the meaning of 0.5 the same from
+store to store.
+"""
+
+import math
+from collections.abc import Mapping
+
+from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS, Coefficients
+from upwell.memory.ranking.query import LEAST_MEMORIES
+
+
+def features(signals: Mapping[str, float]) -> dict[str, float]:
+    """Scale the signals so that a linear model fits them."""
+    get = signals.get
+    bm25, coverage = get("bm25", 0.0), get("idf_coverage", 0.0)
+    words, matched = get("informative_words", 0.0), get("matched_words", 0.0)
+    telling, rarest = get("telling_words", 0.0), get("rarest", 0.0)
+    chance, spread = get("chance", 0.0), max(0.1, get("chance_spread", 1.0))
+    single = float(matched <= 1.0)
+    small = max(0.0, math.log(LEAST_MEMORIES / max(1.0, get("memories", LEAST_MEMORIES))))
+    path = get("path_join", 0.0) * get("path_rarity", 0.0)
+    meaning = max(-2.0, min(6.0, get("meaning", 0.0)))
+    return {
+        "intercept": 1.0,
+        "bm25": math.log1p(bm25),
+        "per_term": get("bm25_per_term", 0.0),
+        "margin": math.log1p(max(0.0, get("margin", 0.0))),
+        "coverage": coverage,
+        "mass": math.log1p(get("coverage_mass", 0.0)),
+        "vocabulary": get("in_vocabulary", 0.0),
+        "words": math.log1p(words),
+        "window": math.log1p(get("window", 0.0)),
+        "matched": math.log1p(matched),
+        "rarest": rarest,
+        "single": single,
+        "single_rare": single * rarest,
+        "telling": math.log1p(telling),
+        "none_telling": float(telling == 0.0),
+        "telling_share": telling / max(1.0, words),
+        "small": small,
+        "small_telling": small * math.log1p(telling),
+        "small_coverage": small * coverage,
+        "few": min(2.5, small),
+        "few_names": min(2.5, small) / 2.5 * get("name_rarity", 0.0),
+        "lift": max(-4.0, min(8.0, (bm25 - chance) / spread)),
+        "ratio": math.log((bm25 + 1.0) / (chance + 1.0)),
+        "window_ratio": math.log((get("window", 0.0) + 1.0) / (chance + 1.0)),
+        "coverage_words": coverage * math.log1p(words),
+        "speaker": get("speaker", 0.0),
+        "path": path,
+        "path_squared": path * path,
+        "path_tail": float(get("path_join", 0.0) >= 0.8),
+        "path_named": get("path_named", 0.0) * path,
+        "path_focus": get("path_focus", 0.0) * path,
+        "path_any": float(path > 0.0),
+        "path_coverage": path * coverage,
+        "symbol": get("symbol_join", 0.0) * get("symbol_rarity", 0.0),
+        "meaning": meaning,
+        "meaning_squared": meaning * meaning,
+        "meaning_margin": max(-1.0, min(4.0, get("meaning_margin", 0.0))),
+        "meaning_near": max(0.0, min(6.0, get("meaning_near", 0.0))),
+        "meaning_coverage": meaning * coverage,
+        "meaning_path": meaning * path,
+        "small_meaning": small * meaning,
+    }
+
+
+def order_features(signals: Mapping[str, float]) -> dict[str, float]:
+    """Return the features that order hits of one query, with BM25 in units of the null score."""
+    get = signals.get
+    unit = max(1.0, get("chance", 0.0))
+    bm25, speaker = get("bm25", 0.0) / unit, get("speaker", 0.0)
+    rarity, join = get("path_rarity", 0.0), get("path_join", 0.0)
+    path = join * rarity
+    return {
+        "bm25": bm25,
+        "window": get("window", 0.0) / unit,
+        "speaker": speaker,
+        "speaker_bm25": speaker * bm25,
+        "coverage": get("idf_coverage", 0.0),
+        "rarest": get("rarest", 0.0),
+        "matched_share": get("matched_words", 0.0) / max(1.0, get("informative_words", 0.0)),
+        "path": path,
+        "path_join": join,
+        "path_tail": float(join >= 0.8) * rarity,
+        "path_full": float(join == 1.0),
+        "path_named": get("path_named", 0.0) * path,
+        "path_focus": get("path_focus", 0.0) * path,
+        "symbol": get("symbol_join", 0.0) * get("symbol_rarity", 0.0),
+        "meaning": max(-2.0, min(6.0, get("meaning", 0.0))),
+        "meaning_margin": max(-1.0, min(4.0, get("meaning_margin", 0.0))),
+        "meaning_near": max(0.0, min(6.0, get("meaning_near", 0.0))),
+    }
+
+
+def probability(signals: Mapping[str, float]) -> float:
+    """Return the probability, in 0..1, that a memory with these signals is relevant."""
+    fitted = _fitted(signals)
+    weights = fitted.turn if signals.get("turn") else fitted.note
+    logit = _dot(weights, features(signals))
+    return 1.0 / (1.0 + math.exp(-max(-30.0, min(30.0, logit))))
+
+
+def relevance(signals: Mapping[str, float]) -> float:
+    """Return the figure that orders hits of one query; figures of different queries are not
+    comparable."""
+    fitted = _fitted(signals)
+    weights = fitted.turn_order if signals.get("turn") else fitted.note_order
+    return _dot(weights, order_features(signals))
+
+
+def _fitted(signals: Mapping[str, float]) -> Coefficients:
+    return BY_MEANING if "meaning" in signals else BY_WORDS
+
+
+def _dot(weights: Mapping[str, float], values: Mapping[str, float]) -> float:
+    return sum([weight * values[name] for name, weight in weights.items()])

@@ -1,0 +1,135 @@
+"""Exact joins: the keys under which memories about a file or a symbol are stored and looked up.
+
+A memory is stored under every key of its files: the whole path (`f:`), its last two parts (`s:`),
+the file's name (`n:`) and its stem (`t:`); and under its symbols (`y:`).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from upwell.ground.text.anchors import (
+    COMMON_STEMS,
+    DATA_EXTENSIONS,
+    PROJECT_FILES,
+    file_stem,
+    path_parts,
+    relative_to,
+    symbol_keys,
+)
+from upwell.ground.types.memory import Memory
+from upwell.memory.ranking.terms import sound
+
+FULL_PATH, PATH_TAIL, FILE_NAME, PATTERN, STEM, SYMBOL = 1.0, 0.8, 0.5, 0.5, 0.35, 1.0
+"""The strength of a join by the part that matched: the whole path, its last two parts, the
+file's name, its stem (a test and the code it tests), a symbol."""
+EVERYWHERE = 0.3
+"""The factor for files that every project has: a README, a manifest, a licence, dot files."""
+_MIN_PATTERN_CHARS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """An exact match of a file or symbol. `strength` depends on the part that matched, `holding`
+    is the number of memories that share the match, and `stems` are the stems of its name, which
+    would name it in a text."""
+
+    strength: float
+    symbol: bool
+    holding: int = 0
+    stems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKey:
+    """A key to look up: the strength of a match, and the name of the file or symbol."""
+
+    strength: float
+    name: str
+    symbol: bool
+
+
+def anchor_keys(memory: Memory) -> tuple[str, ...]:
+    """Return the keys under which a memory is stored."""
+    keys: dict[str, None] = {}
+    for path in memory.paths:
+        for key in path_keys(relative_to(path, memory.project)):
+            keys.setdefault(key)
+    for key in symbol_keys(memory.symbols):
+        keys.setdefault(f"y:{key}")
+    # Keys are stored one a line.
+    return tuple(sound(key.replace("\n", " ")) for key in keys)
+
+
+def path_keys(path: str) -> tuple[str, ...]:
+    """Return the keys of one file, strictest first."""
+    parts = path_parts(path.lower())
+    if not parts:
+        return ()
+    keys = [f"f:{'/'.join(parts)}"]
+    if len(parts) > 1:
+        keys.append(f"s:{'/'.join(parts[-2:])}")
+    keys += [f"n:{parts[-1]}", f"t:{file_stem(path)}"]
+    return tuple(keys)
+
+
+def join_keys(
+    paths: Iterable[str], symbols: Iterable[str], project: str | None
+) -> dict[str, JoinKey]:
+    """Return the keys to look up for a query's files and symbols, each at its greatest strength."""
+    keys: dict[str, JoinKey] = {}
+
+    def add(key: str, join: JoinKey) -> None:
+        if key not in keys or keys[key].strength < join.strength:
+            keys[key] = join
+
+    for path in map(sound, paths):
+        name = file_stem(path)
+        for key, strength in path_forms(path, project):
+            add(key, JoinKey(strength, name, symbol=False))
+    for key in symbol_keys(map(sound, symbols)):
+        add(f"y:{key}", JoinKey(SYMBOL, key, symbol=True))
+    return keys
+
+
+def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
+    """Return the keys under which memories about `path` may be stored, each with its strength.
+
+    A path inside the project is complete. For any other path the repository's root is unknown, so
+    each of its tails of two parts or more may be the complete path. Of a pattern (`**/*name*`)
+    only the literal part of the file's name counts. A data file shares no stem with code:
+    `nothere.txt` is unrelated to `nothere.py`.
+    """
+    if any(sign in path for sign in "*?"):
+        return _pattern_forms(path)
+    known = relative_to(path, project).lower()
+    parts = path_parts(known)
+    if not parts:
+        return []
+    stem = file_stem(path)
+    rooted = path.startswith(("/", "~"))
+    inside = not rooted or known != "/".join(path_parts(path.lower()))
+    forms = [(f"f:{known}", FULL_PATH)]
+    if not inside:
+        forms += [(f"f:{'/'.join(parts[i:])}", FULL_PATH) for i in range(1, len(parts) - 1)]
+    if len(parts) > 1:
+        forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]
+    if stem not in COMMON_STEMS:
+        forms += [(f"f:{parts[-1]}", FILE_NAME), (f"n:{parts[-1]}", FILE_NAME)]
+        if parts[-1].rpartition(".")[2] not in DATA_EXTENSIONS:
+            forms.append((f"t:{stem}", STEM))
+    if stem in PROJECT_FILES or parts[-1].startswith("."):
+        return [(key, strength * EVERYWHERE) for key, strength in forms]
+    return forms
+
+
+def _pattern_forms(path: str) -> list[tuple[str, float]]:
+    last = path_parts(path.lower())[-1:]
+    name = last[0].replace("*", "").replace("?", "") if last else ""
+    if (
+        len(name) < _MIN_PATTERN_CHARS
+        or name.startswith(".")
+        or file_stem(name) in COMMON_STEMS | PROJECT_FILES
+    ):
+        return []
+    exact = [(f"n:{name}", FILE_NAME)] if "*" not in last[0] else []
+    return [*exact, (f"t:{file_stem(name)}", PATTERN)]

@@ -1,0 +1,175 @@
+"""Judge a pool of candidates and return hits, most probable first. All stores share this code."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from upwell.ground.types.memory import Hit, Query
+from upwell.memory.ranking.calibrate import probability, relevance
+from upwell.memory.ranking.joins import Join
+from upwell.memory.ranking.null_scores import NullScores
+from upwell.memory.ranking.query import Corpus, Reading
+from upwell.memory.ranking.signals import (
+    Candidate,
+    Likeness,
+    Part,
+    frequencies,
+    join_signals,
+    matches,
+    meaning_signals,
+    query_signals,
+    word_signals,
+)
+
+SUPERSEDED = "superseded"
+"""The signal of a hit that a newer memory replaces; surfacing leaves such hits out."""
+STEP = 1e-6
+"""The difference between hits of equal probability, so that their scores show their order."""
+LEAST_JUDGED = 10
+"""At least this many hits are scored, whatever the limit, because each counts for the hits above
+it."""
+SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning")
+"""A candidate needs at least one of these signals to become a hit."""
+BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+"""The ranks whose mean BM25 is the background that the margin is measured from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """The newest living memory in a chain of superseding ones. `candidate` is None if the query
+    may not see it."""
+
+    id: str
+    candidate: Candidate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The candidates of one query, by number, and everything that they are judged against.
+
+    `joins` maps join keys to exact matches; `likeness` is None without an embedder; `successors`
+    maps the ids of superseded candidates to their replacement.
+    """
+
+    candidates: Mapping[int, Candidate]
+    joins: Mapping[str, Join]
+    readings: Sequence[Reading]
+    corpus: Corpus
+    null_scores: NullScores
+    likeness: Likeness | None = None
+    successors: Mapping[str, Successor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate, the figure that orders it, and its signals."""
+
+    candidate: Candidate
+    relevance: float
+    signals: Mapping[str, float]
+
+
+def rank(pool: Pool, query: Query) -> list[Hit]:
+    """Return the hits of `query`, most probable first, at most `query.limit`."""
+    judged = sorted(judge(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
+    hits = scored(judged, pool.readings, query.limit)
+    return newest_first(hits, pool.successors)[: query.limit]
+
+
+def judge(pool: Pool) -> list[Judged]:
+    """Return the candidates that at least one signal supports, in no particular order."""
+    by_reading = [_word_signals(pool, reading) for reading in _widest(pool.readings)]
+    judged = []
+    for n, candidate in pool.candidates.items():
+        best = max(
+            [signals[n] for signals in by_reading], key=lambda signals: signals["bm25"], default={}
+        )
+        signals = {**best, **join_signals(pool.joins, pool.corpus, candidate)}
+        if pool.likeness:
+            signals |= meaning_signals(pool.likeness, n, bool(candidate.speaker))
+        if any(signals.get(name) for name in SPEAKING):
+            judged.append(Judged(candidate, relevance(signals), signals))
+    return judged
+
+
+def scored(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) -> list[Hit]:
+    """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
+    hits: list[Hit] = []
+    score = 0.0
+    for entry in reversed(judged[: max(limit, LEAST_JUDGED)]):
+        score = min(1.0, max(score + STEP, probability(entry.signals)))
+        hits.append(
+            Hit(
+                memory=entry.candidate.load(),
+                score=score,
+                signals=entry.signals,
+                matched=tuple(
+                    reading.text for reading in readings if matches(entry.candidate, reading)
+                ),
+            )
+        )
+    return hits[::-1][:limit]
+
+
+def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
+    """Put each successor before the memory that it supersedes, whether or not the query found
+    the successor. It inherits the score of the superseded memory, which is marked `SUPERSEDED`."""
+    if not successors:
+        return list(hits)
+    hit_of = {hit.memory.id: hit for hit in hits}
+    placed: dict[str, Hit] = {}
+    for hit in hits:
+        successor = successors.get(hit.memory.id)
+        if successor is None:
+            placed.setdefault(hit.memory.id, hit)
+            continue
+        first = hit_of.get(successor.id) or _standing_in(successor.candidate, hit)
+        if first is not None and successor.id not in placed:
+            placed[successor.id] = replace(first, score=max(first.score, hit.score))
+        placed[hit.memory.id] = replace(hit, signals={**hit.signals, SUPERSEDED: 1.0})
+    return list(placed.values())
+
+
+def _standing_in(candidate: Candidate | None, hit: Hit) -> Hit | None:
+    return None if candidate is None else replace(hit, memory=candidate.load())
+
+
+def _widest(readings: Sequence[Reading]) -> list[Reading]:
+    """Return the readings whose stems are not all in an earlier one. Additional words of a text
+    never lower its BM25, so the other readings cannot win."""
+    widest: list[Reading] = []
+    for reading in readings:
+        if not any(reading.idf.keys() <= wider.idf.keys() for wider in widest):
+            widest.append(reading)
+    return widest
+
+
+def _word_signals(pool: Pool, reading: Reading) -> dict[int, dict[str, float]]:
+    """Return the word signals of every candidate for one text, with the margin."""
+    shared = query_signals(reading, pool.corpus, pool.null_scores)
+    parts = {
+        n: Part(candidate, frequencies(reading, candidate))
+        for n, candidate in pool.candidates.items()
+    }
+    signals = {
+        n: shared | word_signals(reading, pool.corpus, part, _neighbours(parts, n))
+        for n, part in parts.items()
+    }
+    ranked = sorted((figures["bm25"] for figures in signals.values()), reverse=True)
+    others = ranked[BACKGROUND_FROM:BACKGROUND_TO]
+    background = sum(others) / len(others) if others else 0.0
+    for figures in signals.values():
+        figures["margin"] = figures["bm25"] - background
+    return signals
+
+
+def _neighbours(parts: Mapping[int, Part], n: int) -> list[Part]:
+    """Return the turns before and after a turn of a conversation."""
+    turn = parts[n].candidate
+    if not turn.speaker:
+        return []
+    around = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
+    return [
+        part
+        for part in around
+        if part.candidate.speaker and part.candidate.namespace == turn.namespace
+    ]

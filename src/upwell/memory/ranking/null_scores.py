@@ -1,0 +1,61 @@
+"""The null distribution of a store's scores: how well its best memory matches by chance.
+
+A threshold found on some stores drifts on others (`docs/decisions.md`). Each store is therefore
+queried with words drawn from unrelated memories, and the best scores are stored by number of words.
+A real match is judged by its distance above them. No labels are needed.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upwell.memory.ranking.query import Corpus
+
+SIZES = (1, 2, 4, 8, 16)
+"""How many words the random queries have."""
+SAMPLES = 30
+"""The number of random queries of each size."""
+LEAST_MEMORIES = 20
+"""Smaller stores are not measured; they use the usual distribution."""
+GROWTH = 1.5
+"""A store is measured again when it has grown by half."""
+USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)
+USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
+"""By number of words, in units of the idf of a word that one memory has: the means over the
+development stores."""
+_LEAST_SPREAD = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class NullScores:
+    """Mean and spread of the best BM25 that unrelated queries of `SIZES` words get."""
+
+    mean: tuple[float, ...]
+    spread: tuple[float, ...]
+
+    def at(self, words: float) -> tuple[float, float]:
+        """Return the mean and spread for a query of this many known words, interpolated between
+        `SIZES`."""
+        place = math.log2(min(max(words, 1.0), float(SIZES[-1])))
+        low = min(int(place), len(SIZES) - 2)
+        share = place - low
+        mean, spread = (
+            figures[low] * (1.0 - share) + figures[low + 1] * share
+            for figures in (self.mean, self.spread)
+        )
+        return mean, spread
+
+
+def usual(corpus: Corpus) -> NullScores:
+    """Return the usual distribution in a corpus of this size."""
+    unit = corpus.idf(1)
+    return NullScores(
+        tuple(unit * share for share in USUAL_MEAN), tuple(unit * share for share in USUAL_SPREAD)
+    )
+
+
+def mean_and_spread(scores: Sequence[float]) -> tuple[float, float]:
+    """Return the mean and standard deviation of the scores of one size, the latter at least 0.1."""
+    mean = sum(scores) / len(scores)
+    variance = sum((score - mean) ** 2 for score in scores) / len(scores)
+    return mean, max(_LEAST_SPREAD, math.sqrt(variance))

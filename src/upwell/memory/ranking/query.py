@@ -1,0 +1,94 @@
+"""A query read against a corpus: its words, their stems, and how rare each is there."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from upwell.memory.ranking.terms import EVERYDAY_WORDS, names_in
+
+MAX_TEXTS = 3
+"""Texts of a query that are searched (seed 003)."""
+MAX_WORDS = 96
+"""Only this many words of a text are looked up: a pasted file shows its subject in fewer."""
+MAX_NAMED_CHARS = 4_000
+LEAST_MEMORIES = 500
+COMMON_SHARE = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The memories that a query may see: the numbers of their scopes, how many there are, and how
+    many words they have together."""
+
+    scopes: tuple[int, ...]
+    memories: int
+    words: int
+
+    @property
+    def mean_words(self) -> float:
+        return max(1.0, self.words / self.memories) if self.memories else 1.0
+
+    @property
+    def rarest(self) -> float:
+        """The idf of a word in a single memory."""
+        return self.idf(1)
+
+    def idf(self, holding: int, *, common: bool = False) -> float:
+        """Return the rarity of a word in `holding` memories (Robertson/Sparck Jones, never
+        negative).
+
+        A few memories do not show which words are rare. A small store therefore counts as one of
+        `LEAST_MEMORIES`, and one in twenty of its unseen memories has a `common` word.
+        """
+        size = max(self.memories, LEAST_MEMORIES)
+        total = holding + (COMMON_SHARE * (size - self.memories) if common else 0.0)
+        return _idf(size, total)
+
+
+@lru_cache(maxsize=1024)
+def _idf(size: int, holding: float) -> float:
+    return math.log(1.0 + (max(0.0, size - holding) + 0.5) / (holding + 0.5))
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A query text, read against a corpus.
+
+    `idf` has every stem of the text, with or without memories, and `mass` is their sum; `holding`
+    is the number of memories with each stem. `telling` stems are not everyday words, `names` look
+    like names. `in_vocabulary` is the share of stems that some memory has.
+    """
+
+    text: str
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+    idf: Mapping[str, float]
+    holding: Mapping[str, int]
+    telling: frozenset[str]
+    names: frozenset[str]
+    mass: float
+    in_vocabulary: float
+
+
+def reading_of(
+    text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
+) -> Reading:
+    """Read `text` against `corpus`. `word_of` maps each of its stems to the first word with that
+    stem, in order; `holding` maps each stem to the number of memories that have it."""
+    names = names_in(text[:MAX_NAMED_CHARS])
+    idf = {
+        stem: corpus.idf(holding[stem], common=word in EVERYDAY_WORDS)
+        for stem, word in word_of.items()
+    }
+    return Reading(
+        text=text,
+        words=tuple(word_of.values()),
+        stems=tuple(word_of),
+        idf=idf,
+        holding=holding,
+        telling=frozenset(stem for stem, word in word_of.items() if word not in EVERYDAY_WORDS),
+        names=frozenset(stem for stem, word in word_of.items() if word in names),
+        mass=sum(idf.values()),
+        in_vocabulary=sum(map(bool, holding.values())) / len(word_of) if word_of else 0.0,
+    )

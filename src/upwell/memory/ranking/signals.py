@@ -1,0 +1,245 @@
+"""The raw signals of a hit, which calibration judges before any fusion.
+
+Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, over the words that its
+form hides; the share and the mass of the query's rarity that a memory covers; the distance to the
+other candidates. Turns of a conversation also count with their neighbours. Files and symbols: the
+strictest join, damped by how many memories share it.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from upwell.ground.types.memory import Memory
+from upwell.memory.ranking.joins import Join
+from upwell.memory.ranking.null_scores import NullScores
+from upwell.memory.ranking.query import Corpus, Reading
+from upwell.memory.ranking.terms import word_list
+
+K1 = 1.2
+B = 0.75
+EXTRA_WEIGHT = 0.5
+MAX_COUNTED_CHARS = 20_000
+"""Only this much of the beginning of a longer memory is counted."""
+
+SIGNALS = (
+    "bm25",
+    "bm25_per_term",
+    "margin",
+    "idf_coverage",
+    "coverage_mass",
+    "in_vocabulary",
+    "informative_words",
+    "matched_words",
+    "telling_words",
+    "name_rarity",
+    "memories",
+    "rarest",
+    "chance",
+    "chance_spread",
+    "turn",
+    "window",
+    "speaker",
+    "path_join",
+    "path_rarity",
+    "path_named",
+    "path_focus",
+    "symbol_join",
+    "symbol_rarity",
+)
+NO_JOIN: Mapping[str, float] = dict.fromkeys(
+    ("path_join", "path_rarity", "path_named", "path_focus", "symbol_join", "symbol_rarity"), 0.0
+)
+MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
+"""The keys of `Hit.signals`: always `SIGNALS`, `MEANING_SIGNALS` if an embedder is configured,
+and `judge.SUPERSEDED` for a memory that a newer one replaces."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A memory to be judged, with the counts of the query's stems in its text (`body`), of
+    `words` words, and in its `extra` words.
+
+    `n` is its number in the store; the turns before and after it in a conversation are `n - 1` and
+    `n + 1`. `keys` are its join keys. A memory with a `speaker` and about no file is a turn of a
+    conversation. `load` makes the whole memory, which only hits need.
+    """
+
+    n: int
+    id: str
+    namespace: str
+    body: Mapping[str, int]
+    words: int
+    extra: Mapping[str, int]
+    keys: tuple[str, ...]
+    speaker: str
+    load: Callable[[], Memory]
+
+    def frequency(self, stem: str) -> float:
+        return self.body.get(stem, 0) + EXTRA_WEIGHT * self.extra.get(stem, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Likeness:
+    """The similarity of memories to a question: cosines by number, nearest first, and the mean,
+    the spread and the `background` of the store's cosines."""
+
+    cosines: Mapping[int, float]
+    mean: float
+    spread: float
+    background: float
+
+    def deviations(self, n: int) -> float | None:
+        """Return a memory's distance above the store's mean, in deviations, or None if the
+        memory was not compared."""
+        cosine = self.cosines.get(n)
+        return None if cosine is None else (cosine - self.mean) / self.spread
+
+    def margin(self, n: int) -> float:
+        """Return a memory's distance above the next best memories, in deviations."""
+        return (self.cosines.get(n, self.background) - self.background) / self.spread
+
+
+def frequencies(reading: Reading, candidate: Candidate) -> dict[str, float]:
+    """Return the weighted counts of the query's stems in a candidate."""
+    body, extra = candidate.body, candidate.extra
+    counts: dict[str, float] = {stem: body[stem] for stem in reading.idf.keys() & body.keys()}
+    for stem in reading.idf.keys() & extra.keys() if extra else ():
+        counts[stem] = counts.get(stem, 0.0) + EXTRA_WEIGHT * extra[stem]
+    return counts
+
+
+def matches(candidate: Candidate, reading: Reading) -> bool:
+    """Return whether any word of the query occurs in the candidate."""
+    stems = reading.idf.keys()
+    return not (stems.isdisjoint(candidate.body) and stems.isdisjoint(candidate.extra))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A candidate, and the weighted count of each stem of one query in it."""
+
+    candidate: Candidate
+    counts: Mapping[str, float]
+
+
+def bm25(reading: Reading, corpus: Corpus, parts: Sequence[Part]) -> float:
+    """Return the BM25 of the query over these parts, read as one text."""
+    norm = _norm(corpus, parts)
+    summed = dict(parts[0].counts)
+    for part in parts[1:]:
+        for stem, times in part.counts.items():
+            summed[stem] = summed.get(stem, 0.0) + times
+    return sum([_term(reading.idf[stem], times, norm) for stem, times in sorted(summed.items())])
+
+
+def _term(idf: float, frequency: float, norm: float) -> float:
+    return idf * frequency * (K1 + 1.0) / (frequency + norm)
+
+
+def _norm(corpus: Corpus, parts: Sequence[Part]) -> float:
+    words = sum([part.candidate.words for part in parts])
+    return K1 * (1.0 - B + B * words / (corpus.mean_words * len(parts)))
+
+
+def query_signals(reading: Reading, corpus: Corpus, null_scores: NullScores) -> dict[str, float]:
+    """Return the signals that all candidates of one query share."""
+    chance, spread = null_scores.at(reading.in_vocabulary * len(reading.stems))
+    return {
+        "in_vocabulary": reading.in_vocabulary,
+        "informative_words": float(len(reading.stems)),
+        "chance": chance,
+        "chance_spread": spread,
+        "memories": float(corpus.memories),
+    }
+
+
+def word_signals(
+    reading: Reading, corpus: Corpus, part: Part, near: Sequence[Part]
+) -> dict[str, float]:
+    """Return the signals of one candidate from the words of one query; `near` are the turns
+    around it."""
+    candidate, stems = part.candidate, sorted(part.counts)
+    rarities = [reading.idf[stem] for stem in stems]
+    own = bm25(reading, corpus, [part])
+    covered = sum(rarities)
+    rarest = max(rarities, default=0.0)
+    named = max([reading.idf[stem] for stem in stems if stem in reading.names], default=0.0)
+    return {
+        "bm25": own,
+        "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
+        "idf_coverage": covered / reading.mass if reading.mass else 0.0,
+        "coverage_mass": covered,
+        "matched_words": float(len(stems)),
+        "telling_words": float(sum([stem in reading.telling for stem in stems])),
+        "name_rarity": named / corpus.rarest,
+        "rarest": rarest / corpus.rarest,
+        "turn": float(bool(candidate.speaker)),
+        "window": bm25(reading, corpus, [part, *near]) if near else own,
+        "speaker": float(bool(candidate.speaker) and _names(reading, candidate.speaker)),
+    }
+
+
+def join_signals(
+    joins: Mapping[str, Join], corpus: Corpus, candidate: Candidate
+) -> Mapping[str, float]:
+    """Return the signals of one candidate from the exact joins: the best file and the best
+    symbol."""
+    if not joins:
+        return NO_JOIN
+    signals = dict(NO_JOIN)
+    for key in candidate.keys:
+        join = joins.get(key)
+        if join is None:
+            continue
+        kind = "symbol" if join.symbol else "path"
+        rarity = damped(join.holding, corpus.memories)
+        if join.strength * rarity > signals[f"{kind}_join"] * signals[f"{kind}_rarity"]:
+            signals[f"{kind}_join"], signals[f"{kind}_rarity"] = join.strength, rarity
+            if not join.symbol:
+                signals["path_named"] = _named(join, candidate)
+                signals["path_focus"] = 1.0 / math.sqrt(_files(candidate))
+    return signals
+
+
+def meaning_signals(likeness: Likeness, n: int, turn: bool) -> dict[str, float]:
+    """Return the signals of one candidate from its meaning: its cosine with the question, and
+    its distance above the store and above the next best in deviations. A turn of a conversation
+    also gets the distance of its better neighbour."""
+    near = [value for other in (n - 1, n + 1) if turn and (value := likeness.deviations(other))]
+    own = likeness.deviations(n)
+    return {
+        "cosine": likeness.cosines.get(n, 0.0),
+        "meaning": own or 0.0,
+        "meaning_margin": likeness.margin(n) if own is not None else 0.0,
+        "meaning_near": max(near, default=0.0),
+    }
+
+
+def damped(holding: int, memories: int) -> float:
+    """Return 1 for a file or symbol of a single memory, falling towards 0 for one that all
+    memories share."""
+    return math.log1p(memories / max(1, holding)) / math.log1p(max(1, memories))
+
+
+def _named(join: Join, candidate: Candidate) -> float:
+    """Return the share of the words of a file's name that occur in the text."""
+    if not join.stems:
+        return 0.0
+    return sum(1 for stem in join.stems if candidate.frequency(stem)) / len(join.stems)
+
+
+def _files(candidate: Candidate) -> int:
+    return max(1, sum(1 for key in candidate.keys if key.startswith("f:")))
+
+
+def _names(reading: Reading, speaker: str) -> bool:
+    """Return whether the query names this speaker."""
+    return any(word in reading.words for word in _name_words(speaker))
+
+
+@lru_cache(maxsize=512)
+def _name_words(speaker: str) -> tuple[str, ...]:
+    # A conversation has few speakers and many turns.
+    return tuple(word_list(speaker))

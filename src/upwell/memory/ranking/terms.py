@@ -1,0 +1,190 @@
+"""The words of memories and queries, before stemming: pure functions of text."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from upwell.ground.text.words import cjk_terms, fold, informative, path_words, split_identifier
+from upwell.ground.types.memory import Memory
+
+EVERYDAY_WORDS = frozenset(
+    """
+    able absolutely access action actually add added adding agree agreed allow almost already also
+    always amazing another answer anything app apply approve approved area around ask asked
+    available away awesome back bad based basic bed begin best better big bit body book branch
+    break bring bug build built bump busy bye call called came case cause center change changed
+    changes check cheers children class clean cleanup clear close code come command comment commit
+    common complete config continue cool copy correct could couple course create created current
+    daily data date day days deal dear default define delete depend describe detail did different
+    directory docs documentation done door down draft drop easy edit else enable end enjoy enough
+    ensure error errors even ever every everyone everything exactly example existing exit expect
+    experience explain explore extra fact fail failed failing fails fall false family far fast
+    favorite feature feel few file files fill final find fine finish first fix fixed fixes fixing
+    folder follow food format found free friend friends full fun function functions game gave
+    general get give given glad go goal going gone good goodbye got great group guess guy hand
+    happen happened happy hard hear heard hello help here hey hi high hit hmm hold home hope hour
+    house huge idea image implement implementation implemented import important improve include
+    including inside instead interesting issue issues item job join just keep kids kind know known
+    large last late later latest learn leave left let level lgtm life light like likely line lines
+    link lint list little live load local log long look looking looks lot lots love made main make
+    makes making manage many matter maybe mean means meet merge message method mind minor minute
+    miss missing mode module money month months morning move much music must name nature need
+    needed needs never new next nice night nope normal note nothing now number object off office
+    often okay old one only open option options order original other output outside own package
+    page park part pass passing path pay people perfect person photo picture ping place plan play
+    please point possible post prepare present pretty previous print probably problem proceed
+    process program project properly provide pull push put question quick quite raise ran random
+    rather reach read ready real really reason recent refactor related release remember remove
+    removed removing rename replace reply report request require rerun resolve rest restart result
+    retry return returns revert review rework rid right road roger room run running said same saw
+    say school script second section see seem seen send sense server set setting settings setup
+    share ship short should show showing side sign similar simple simplify since single site size
+    skip small something soon sorry sort sound source special spend stand start started stash state
+    statement status stay step still stop story string strong stuff style such summarise summarize
+    summary super support supported sure sync system tag take taken taking talk task team tell test
+    testing tests text thanks thing things think thought thousand three tidy time times today
+    together told tomorrow tonight took tool top totally track travel tried true try trying turn
+    two type types understand undo unit unused update updated updates updating upgrade use used
+    useful user users uses using usual value values variable version very view visit wait walk
+    wanna want wanted warning was watch water way week weekend weeks well went whole wip wonder
+    wonderful word work worked working works world worry would wow wrap write wrong year years yep
+    yes yesterday yet young yup
+    """.split()
+)
+
+
+_STATES, _FEW_WORDS = frozenset({"down", "off", "out"}), 2
+"""The states of a service or switch. In a query with at most this many other words they carry
+half of its meaning."""
+MAX_WORD_CHARS = 64
+"""Longer runs (hashes, base64) are not indexed as words."""
+MAX_CACHED_TEXTS, MAX_CACHED_TEXT_CHARS = 4_096, 2_000
+_SPEAKER_CHARS = 100
+
+_WORD = re.compile(r"[^\W_]+")
+_IDENTIFIER = re.compile(r"[^\W\d]\w*")
+_CAMEL = re.compile(r"[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
+_CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]+")
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_SPEAKER = re.compile(r"\s*([^\W\d_][\w'’.-]*(?: [^\W\d_][\w'’.-]*){0,2}):\s")
+_NAME_LIKE = re.compile(r"\b(?:[^\W\d_]+\d[^\W_]*|[A-Z][^\W\d_]+|[A-Z]{2,})\b")
+_OPENING_MARKS = " \t\"'(“‘¿¡"
+_LABELS = frozenset(
+    """
+    api author bugfix build chore ci cli co-authored-by debug deps doc docs feat fix fixes hotfix
+    hint http info memory note perf ref refactor result signed-off-by style tests todo ui url warn
+    """.split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """The texts that a store indexes for a memory. `extra` adds the words that the form of `body`
+    hides (parts of identifiers and paths, tags, pairs of CJK characters) and words around it."""
+
+    body: str
+    extra: str
+
+
+def indexed(memory: Memory, around: str = "") -> Indexed:
+    """Return the texts to index for `memory`. `around` holds words of its surroundings, such as
+    the headings above a document's chunk."""
+    body = sound(memory.text)
+    extra = _hidden_words(body)
+    for path in memory.paths:
+        extra += path_words(sound(path))
+    for name in (*memory.symbols, *memory.tags):
+        extra += split_identifier(sound(name))
+    extra += word_list(sound(around))
+    return Indexed(body, " ".join(dict.fromkeys(extra)))
+
+
+def _hidden_words(text: str) -> list[str]:
+    """Return the parts of camel-case identifiers, and pairs of CJK characters."""
+    words: list[str] = []
+    for match in _IDENTIFIER.finditer(text):
+        if _CAMEL.search(match.group()):
+            words += split_identifier(match.group())
+    for match in _CJK.finditer(text):
+        words += cjk_terms(match.group())
+    return words
+
+
+def sound(text: str) -> str:
+    """Make `text` storable everywhere: lone surrogates are replaced, and NUL becomes a space."""
+    if "\0" in text:
+        text = text.replace("\0", " ")
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def word_list(text: str) -> list[str]:
+    """Return every word in order, folded and cut as the index cuts them."""
+    if text.isascii():
+        return [word for word in _WORD.findall(text.lower()) if len(word) <= MAX_WORD_CHARS]
+    return [
+        word if word.isascii() else fold(word)
+        for word in _WORD.findall(text.lower())
+        if len(word) <= MAX_WORD_CHARS
+    ]
+
+
+def query_words(text: str) -> list[str]:
+    """Return the informative words of a query, in order: stop words removed, identifiers and CJK
+    runs cut as in the index. A query of one or two such words retains its words of state
+    (`down`); a query of stop words alone retains them all."""
+    clean = sound(text)
+    words = word_list(clean) + _hidden_words(clean)
+    telling = informative(words)
+    if 0 < len(telling) <= _FEW_WORDS:
+        retained = {*telling, *_STATES}
+        return list(dict.fromkeys(word for word in words if word in retained))
+    return telling or list(dict.fromkeys(words))
+
+
+def names_in(text: str) -> set[str]:
+    """Return the words of a query that look like names: `JC`, `urllib3`, a capital inside a
+    sentence."""
+    names: set[str] = set()
+    clean = sound(text)
+    for match in _NAME_LIKE.finditer(clean):
+        before = clean[: match.start()].rstrip(_OPENING_MARKS)
+        starts_sentence = not before or before[-1] in ".!?:\n"
+        if not (starts_sentence and match.group()[1:].islower()):
+            names.add(fold(match.group()))
+    return names
+
+
+def speaker(text: str) -> str:
+    """Return the folded name of the speaker of a text like `Ana: …`, or "" for any other text. A
+    name begins with a capital and is neither an everyday word nor a label such as `Fix: …`."""
+    match = _SPEAKER.match(text)
+    if not match or not match.group(1)[0].isupper():
+        return ""
+    name = fold(match.group(1))
+    first = name.split()[0]
+    return "" if first in _LABELS or first in EVERYDAY_WORDS else name
+
+
+@dataclass(frozen=True, slots=True)
+class Worded:
+    """The words of a text in order, folded and unstemmed, and its speaker, if it names one."""
+
+    words: Sequence[str]
+    speaker: str
+
+
+_cached_texts: dict[str, Worded] = {}
+
+
+def words_of(text: str) -> Worded:
+    """Return the words of `text`. Short texts are cached because searches look at the same
+    candidates again."""
+    cached = _cached_texts.get(text)
+    if cached is not None:
+        return cached
+    worded = Worded(word_list(sound(text)), speaker(text[:_SPEAKER_CHARS]))
+    if len(text) <= MAX_CACHED_TEXT_CHARS:
+        if len(_cached_texts) >= MAX_CACHED_TEXTS:
+            _cached_texts.clear()
+        _cached_texts[text] = worded
+    return worded

@@ -1,0 +1,189 @@
+"""Recall from one store, from several places at once, or from a fallback."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import lru_cache
+
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import RecallError, RecallUnavailable, StoreError, UpwellError
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Found, Hit, Query
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Recall, Store
+from upwell.memory.ranking.judge import rank
+
+NEAR_DUPLICATE = 0.9
+"""Two texts with at least this Jaccard similarity of words are near duplicates."""
+LENGTH_RATIO = 0.7
+"""Near duplicates have at least this ratio of lengths, shorter to longer."""
+MAX_COMPARED = 100
+"""How many of the best hits are compared for near duplicates."""
+FIRST_SHARE = 0.7
+"""The share of the deadline that the first of two places may use."""
+RANKED_INLINE = 100
+"""Ranking this many takes about 3 ms on the event loop; larger pools use another thread."""
+
+
+class StoreRecall:
+    """`Recall` over a store: ranks the candidates of the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.name = store.name
+        self._store = store
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the memories that bear on `query`: most probable first, at most `query.limit`.
+
+        Raises:
+            RecallUnavailable: the store failed.
+        """
+        try:
+            pool = await self._store.candidates(query, deadline)
+        except StoreError as error:
+            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        if len(pool.candidates) <= RANKED_INLINE:
+            return Found(tuple(rank(pool, query)))
+        return Found(tuple(await asyncio.to_thread(rank, pool, query)))
+
+    async def ping(self) -> Ping:
+        return await self._store.ping()
+
+
+class Recalls:
+    """`Recall` over several places: searches all of them at once and orders the hits by their
+    calibrated scores.
+
+    `Found.missing` names the places that failed or were late. If two places return nearly the same
+    text, only the more probable hit is returned.
+    """
+
+    name = "recalls"
+
+    def __init__(self, places: Sequence[Recall]) -> None:
+        self.places = tuple(places)
+        self._logged: frozenset[str] = frozenset()
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the best hits of every place.
+
+        Raises:
+            RecallUnavailable: every place failed.
+        """
+        loop = asyncio.get_running_loop()
+        tasks = [
+            asyncio.Task(place.search(query, deadline), loop=loop, eager_start=True)
+            for place in self.places
+        ]
+        await _end(tasks, deadline)
+        hits: list[tuple[Hit, int]] = []
+        failures: list[UpwellError] = []
+        missing: list[str] = []
+        for number, (place, task) in enumerate(zip(self.places, tasks, strict=True)):
+            if task.cancelled():
+                missing.append(f"{place.name}: it took too long")
+                continue
+            error = task.exception()
+            if error is None:
+                hits += [(hit, number) for hit in task.result().hits]
+                missing += task.result().missing
+            elif isinstance(error, UpwellError):
+                failures.append(error)
+                missing.append(f"{place.name}: {error.message}")
+            else:
+                LOG.error("searching %s failed", place.name, exc_info=error)
+                fault = f"unexpected {type(error).__name__}"
+                failures.append(RecallUnavailable(fault, source=place.name))
+                missing.append(f"{place.name}: {fault}")
+        self._log(missing)
+        if len(failures) == len(self.places):
+            first = failures[0]
+            raise RecallUnavailable(
+                first.message, source=self.name, hint=first.hint, missing=tuple(missing)
+            )
+        return Found(tuple(merged(hits)[: query.limit]), tuple(missing))
+
+    def _log(self, missing: Sequence[str]) -> None:
+        """Log a place when it starts to be missing, not at every search."""
+        for place in missing:
+            if place not in self._logged:
+                LOG.warning("searched without %s", place)
+        self._logged = frozenset(missing)
+
+    async def ping(self) -> Ping:
+        """Ok while at least one place is ok."""
+        pings = [(place.name, await place.ping()) for place in self.places]
+        failed = [(name, ping) for name, ping in pings if not ping.ok]
+        detail = "; ".join(f"{name}: {ping.detail}" for name, ping in pings)
+        hint = failed[0][1].hint if failed else ""
+        return Ping(ok=len(failed) < len(pings), detail=detail, hint=hint)
+
+
+class FallBack:
+    """`Recall` over `first`; if it fails, over `second` within the remaining time."""
+
+    def __init__(self, first: Recall, second: Recall) -> None:
+        self.name = first.name
+        self._first = first
+        self._second = second
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Search `first`; if that fails, search `second`.
+
+        Raises:
+            RecallError: both failed.
+        """
+        first_deadline = deadline.sooner(deadline.remaining() * FIRST_SHARE)
+        try:
+            return await self._first.search(query, first_deadline)
+        except RecallError as error:
+            LOG.warning("%s; %s searches instead", error, self._second.name)
+            return await self._second.search(query, deadline)
+
+    async def ping(self) -> Ping:
+        """Ok while `first` is ok; otherwise the detail names the place that takes over."""
+        first, second = await self._first.ping(), await self._second.ping()
+        if first.ok:
+            return first
+        instead = self._second.name if second.ok else f"{self._second.name} fails, too"
+        return Ping(ok=False, detail=f"{first.detail}; instead: {instead}", hint=first.hint)
+
+
+async def _end(tasks: Sequence["asyncio.Task[Found]"], deadline: Deadline) -> None:
+    """Wait for the tasks until the deadline, and cancel the rest."""
+    # Eager tasks: the search of a small store is done as soon as its task exists.
+    if all(task.done() for task in tasks):
+        return
+    try:
+        await asyncio.wait(tasks, timeout=max(deadline.remaining(), 0.001))
+    finally:
+        for task in tasks:
+            task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def merged(hits: Sequence[tuple[Hit, int]]) -> list[Hit]:
+    """Order hits by score and drop near duplicates; each hit comes with its place's number."""
+    ordered = sorted(hits, key=lambda pair: -pair[0].score)
+    if len({place for _, place in ordered}) < 2:
+        return [hit for hit, _ in ordered]
+    distinct: list[tuple[Hit, int]] = []
+    for hit, place in ordered:
+        if not any(
+            other_place != place and _are_near_duplicates(hit.memory.text, other.memory.text)
+            for other, other_place in distinct[:MAX_COMPARED]
+        ):
+            distinct.append((hit, place))
+    return [hit for hit, _ in distinct]
+
+
+def _are_near_duplicates(left: str, right: str) -> bool:
+    shorter, longer = sorted((len(left), len(right)))
+    if shorter < LENGTH_RATIO * longer:
+        return False
+    return left == right or jaccard(_words(left), _words(right)) >= NEAR_DUPLICATE
+
+
+@lru_cache(maxsize=512)
+def _words(text: str) -> frozenset[str]:
+    return frozenset(terms(text))

@@ -1,0 +1,230 @@
+"""Validation and normal form of memories: the import shape, namespaces, ids and hashes.
+
+Every store uses these functions to check the memories that callers pass in.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from upwell.ground.errors import UsageError
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types.memory import DEFAULT_NAMESPACE, Memory, Trust
+
+KNOWN = (
+    "decisions",
+    "patterns",
+    "learnings",
+    "context",
+    "tech-debt",
+    "blockers",
+    "progress",
+    "apis",
+    "config",
+    "security",
+    "performance",
+    "testing",
+    "help",
+    "prompts",
+)
+"""The fourteen namespaces that have weights. Any other name is allowed."""
+
+ALIASES = {
+    "decision": "decisions",
+    "pattern": "patterns",
+    "learning": "learnings",
+    "techdebt": "tech-debt",
+    "tech_debt": "tech-debt",
+    "blocker": "blockers",
+    "api": "apis",
+    "configuration": "config",
+    "system": "help",
+    "prompt": "prompts",
+    "test": "testing",
+    "tests": "testing",
+}
+MAX_NAMESPACE_CHARS = 64
+_FREE = re.compile(r"[\w][\w./:-]*")
+
+
+def namespace(name: str) -> str:
+    """The normal form of a namespace: trimmed, lower case, aliases resolved; `context` for "".
+
+    Raises:
+        UsageError: the name has spaces or other characters, or is too long.
+    """
+    bare = name.strip().lower()
+    if not bare:
+        return DEFAULT_NAMESPACE
+    if len(bare) > MAX_NAMESPACE_CHARS or not _FREE.fullmatch(bare):
+        raise UsageError(
+            f"{name[:MAX_NAMESPACE_CHARS]!r} is not a valid namespace",
+            hint=f"use letters, digits, . / : _ and -, at most {MAX_NAMESPACE_CHARS} characters",
+        )
+    return ALIASES.get(bare, bare)
+
+
+MAX_TEXT_CHARS = 1_000_000
+MAX_LISTED = 200
+
+
+def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
+    """Make a memory from a `Memory` or a mapping of the import shape. Missing files and symbols
+    are extracted from the text.
+
+    Raises:
+        UsageError: the item is malformed; the message names the field.
+    """
+    if isinstance(item, Memory):
+        memory = item
+    elif isinstance(item, Mapping):
+        memory = _from_mapping(item, trust)
+    else:
+        raise UsageError(
+            f"a memory must be a Memory or an object with a text, not {type(item).__name__}",
+            hint='like {"text": "…", "tags": ["…"], "paths": ["…"]}',
+        )
+    return _anchored(_checked(memory))
+
+
+def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
+    text = item.get("text")
+    if not isinstance(text, str):
+        raise UsageError("a memory needs a text", hint='the field "text" must be a string')
+    return Memory(
+        text=text,
+        id=_string(item, "id"),
+        namespace=_string(item, "namespace"),
+        tags=_strings(item, "tags"),
+        paths=_strings(item, "paths"),
+        symbols=_strings(item, "symbols"),
+        project=_string(item, "project") or None,
+        source=_string(item, "source"),
+        created_at=moment(item.get("created_at")),
+        trust=trust,
+    )
+
+
+def _checked(memory: Memory) -> Memory:
+    if not isinstance(memory.text, str):
+        raise UsageError("a memory's text must be a string")
+    if len(memory.text) > MAX_TEXT_CHARS:
+        raise UsageError(
+            f"the memory has {len(memory.text)} characters; the limit is {MAX_TEXT_CHARS}",
+            hint="import the text as a document, which upwell splits into chunks",
+        )
+    return replace(memory, namespace=namespace(memory.namespace), project=_root(memory.project))
+
+
+def _anchored(memory: Memory) -> Memory:
+    """Extract files and symbols from the text, unless the memory lists its own."""
+    paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
+    symbols = memory.symbols[:MAX_LISTED] or symbols_in(memory.text)
+    return replace(memory, paths=paths, symbols=symbols)
+
+
+def _root(project: str | None) -> str | None:
+    """The project without a trailing slash; None for an empty one."""
+    return (project.rstrip("/") or "/") if project else None
+
+
+def moment(value: object) -> float | None:
+    """Epoch seconds from a number or an ISO 8601 time (UTC if it has no offset); None for None.
+
+    Raises:
+        UsageError: the value is not a time.
+    """
+    if value is None:
+        return None
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            datetime.fromtimestamp(value, UTC)
+            return float(value)
+        if isinstance(value, str):
+            at = datetime.fromisoformat(value.strip())
+            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise UsageError(
+        f"created_at is not a time: {value!a:.60}",
+        hint="epoch seconds or ISO 8601, like 2026-04-09T12:00:00Z",
+    )
+
+
+def _string(item: Mapping[str, object], name: str) -> str:
+    value = item.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if name == "id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise UsageError(f"{name} must be a string, not {type(value).__name__}")
+
+
+def _strings(item: Mapping[str, object], name: str) -> tuple[str, ...]:
+    value = item.get(name)
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and all(isinstance(part, str) for part in value):
+        return tuple(dict.fromkeys(value))
+    raise UsageError(f"{name} must be a list of strings, not {value!a:.60}")
+
+
+MAX_ID_CHARS = 200
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def new_id(now: float) -> str:
+    """An id of 16 characters that sorts by time: 10 of milliseconds, 6 random (Crockford's base
+    32)."""
+    number = int(now * 1000) << 30 | int.from_bytes(os.urandom(4)) >> 2
+    return "".join(_DIGITS[number >> shift & 31] for shift in range(75, -1, -5))
+
+
+def content_hash(text: str) -> str:
+    """The identity of a text: the first 32 hex digits of its SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def check(memory: Memory) -> None:
+    """Refuse a memory that cannot be stored.
+
+    Raises:
+        UsageError: the text is empty, the id is too long, or a field is not valid Unicode.
+    """
+    if not memory.text.strip():
+        raise UsageError("a memory needs a text", hint="the text is empty")
+    if len(memory.id) > MAX_ID_CHARS:
+        raise UsageError(f"a memory's id has at most {MAX_ID_CHARS} characters")
+    for name in ("id", "namespace", "project", "source", "tenant", "supersedes"):
+        value = getattr(memory, name) or ""
+        if not is_text(value):
+            raise UsageError(f"the {name} of a memory must be valid Unicode: {value!a}")
+
+
+def stamped(memory: Memory, now: float) -> Memory:
+    """`memory` with its content hash, and with an id and times where they are missing."""
+    created = now if memory.created_at is None else memory.created_at
+    return replace(
+        memory,
+        id=memory.id or new_id(now),
+        content_hash=content_hash(memory.text),
+        created_at=created,
+        updated_at=now if memory.updated_at is None else memory.updated_at,
+        viewed_at=created if memory.viewed_at is None else memory.viewed_at,
+    )
+
+
+def is_text(value: str) -> bool:
+    """Whether `value` is valid Unicode, without lone surrogates."""
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True

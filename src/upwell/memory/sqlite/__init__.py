@@ -1,0 +1,1 @@
+"""The embedded store: memories in SQLite, with their indexes."""

@@ -1,0 +1,180 @@
+"""Build the pool of a query: candidates by words, by exact joins and by meaning, with everything
+that ranking needs to judge them."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from upwell.ground.clock import Deadline
+from upwell.ground.types.memory import Query
+from upwell.memory.ranking.joins import Join, join_keys
+from upwell.memory.ranking.judge import Pool, Successor
+from upwell.memory.ranking.null_scores import usual
+from upwell.memory.ranking.query import MAX_TEXTS, Corpus, Reading
+from upwell.memory.ranking.signals import Candidate, Likeness
+from upwell.memory.sqlite import null_scores
+from upwell.memory.sqlite.lookup import (
+    Filter,
+    by_anchors,
+    by_words,
+    candidates,
+    corpus_seen_by,
+    existing_joins,
+    filter_of,
+    neighbours,
+    read,
+)
+from upwell.memory.sqlite.rows import chunks, marks, ranges
+from upwell.memory.sqlite.vectors import VectorTable
+
+if TYPE_CHECKING:
+    from upwell.ground.embed import Vector
+
+_LONGEST_CHAIN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The vector of a query's text, and the vectors that it is compared with."""
+
+    vector: "Vector"
+    vectors: VectorTable
+
+
+def pool_of(
+    db: sqlite3.Connection,
+    query: Query,
+    now: float,
+    deadline: Deadline,
+    question: Question | None = None,
+) -> Pool:
+    """Return the candidates of `query`, or none if the query sees no memory or the deadline has
+    passed."""
+    corpus = corpus_seen_by(db, query.scope)
+    if not corpus.memories:
+        return _no_candidates(corpus)
+    keep = filter_of(db, query.scope.namespaces, now)
+    pool = gather(db, query, corpus, keep, deadline, question)
+    return _no_candidates(corpus) if deadline.passed() else pool
+
+
+def _no_candidates(corpus: Corpus) -> Pool:
+    return Pool({}, {}, (), corpus, usual(corpus))
+
+
+def gather(
+    db: sqlite3.Connection,
+    query: Query,
+    corpus: Corpus,
+    keep: Filter,
+    deadline: Deadline,
+    question: Question | None = None,
+) -> Pool:
+    """Return the candidates of `query` in `corpus`, with the neighbours of conversational turns."""
+    lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
+    numbers: dict[int, None] = {}
+    for lookup in lookups:
+        if not deadline.passed():
+            numbers.update(dict.fromkeys(by_words(db, lookup, corpus, keep)))
+    keys = join_keys(query.paths, query.symbols, query.scope.project)
+    joins = existing_joins(db, keys, corpus)
+    numbers.update(dict.fromkeys(by_anchors(db, joins, corpus, keep)))
+    readings = [lookup.reading for lookup in lookups]
+    stems = _stems(readings, joins)
+    likeness = _likeness(db, question, corpus, keep, numbers) if question else None
+    found = candidates(db, numbers, stems)
+    if likeness:
+        found |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
+    turns = [n for n, candidate in found.items() if candidate.speaker]
+    if turns:
+        found |= candidates(db, neighbours(turns) - found.keys(), stems, keep)
+    return Pool(
+        candidates=found,
+        joins=joins,
+        readings=readings,
+        corpus=corpus,
+        null_scores=null_scores.load(db, query.scope, corpus),
+        likeness=likeness,
+        successors=_replacements(db, found.values(), corpus, keep),
+    )
+
+
+def _stems(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
+    """Return the stems to count in candidates."""
+    names = {stem for join in joins.values() for stem in join.stems}
+    return names.union(*(reading.idf.keys() for reading in readings))
+
+
+def _likeness(
+    db: sqlite3.Connection, question: Question, corpus: Corpus, keep: Filter, numbers: Iterable[int]
+) -> Likeness | None:
+    others = set(numbers)
+    others |= neighbours(others)
+    return question.vectors.look(db, question.vector, corpus.scopes, keep.namespaces, others)
+
+
+def _replacements(
+    db: sqlite3.Connection, found: Iterable[Candidate], corpus: Corpus, keep: Filter
+) -> dict[str, Successor]:
+    """Map each superseded candidate to the memory that replaces it now."""
+    heads = successors(db, [candidate.id for candidate in found], corpus.scopes, keep.now)
+    if not heads:
+        return {}
+    loaded = candidates(db, {head.n for head in heads.values()}, (), keep)
+    return {old: Successor(head.id, loaded.get(head.n)) for old, head in heads.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest living memory in a chain of superseding ones: its id, and its number."""
+
+    id: str
+    n: int
+
+
+def successors(
+    db: sqlite3.Connection, ids: Iterable[str], scopes: Sequence[int], now: float
+) -> dict[str, Head]:
+    """Map each of these memories that was superseded within `scopes` to the newest living memory
+    of its chain. Chains are read from the rows each time, so that a memory is current again when
+    its successor is deleted or expires."""
+    if not db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone():
+        return {}
+    listed = list(dict.fromkeys(ids))
+    direct: dict[str, Head] = {}
+    pending = listed
+    for _ in range(_LONGEST_CHAIN):
+        found = _direct(db, [old for old in pending if old not in direct], scopes, now)
+        if not found:
+            break
+        direct |= found
+        pending = [head.id for head in found.values()]
+    return {old: _last(direct, old) for old in listed if old in direct}
+
+
+def _direct(
+    db: sqlite3.Connection, ids: Sequence[str], scopes: Sequence[int], now: float
+) -> dict[str, Head]:
+    found: dict[str, Head] = {}
+    spans = list(ranges(scopes))
+    within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
+    for chunk in chunks(ids if spans else ()):
+        rows = db.execute(
+            f"SELECT supersedes, id, n FROM memory WHERE supersedes IN ({marks(chunk)}) "
+            f"AND (expires_at IS NULL OR expires_at > ?) AND ({within}) ORDER BY created_at, n",
+            (*chunk, now, *(edge for span in spans for edge in span)),
+        )
+        found.update((old, Head(new, n)) for old, new, n in rows if old != new)
+    return found
+
+
+def _last(direct: Mapping[str, Head], start: str) -> Head:
+    """Return the end of the chain from `start`; if the chain is a circle, the last memory before
+    `start`."""
+    visited = {start}
+    head = direct[start]
+    while head.id in direct and direct[head.id].id not in visited:
+        visited.add(head.id)
+        head = direct[head.id]
+    return head

@@ -1,0 +1,185 @@
+"""Find the memories nearest to a vector: sign bits of all vectors stay in memory, and the best
+matches are compared exactly.
+
+One bit a dimension, the sign, ranks well enough to find candidates (Charikar 2002). The nearest by
+Hamming distance are read from the file and compared exactly, so that a million vectors of 384
+numbers take 48 MB. A cosine means little by itself: each question is also compared with a sample of
+the store, and cosines count in deviations from the sample's mean, which makes models of different
+ranges comparable.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from upwell.ground.embed import Vector
+from upwell.memory.ranking.signals import Likeness
+from upwell.memory.sqlite.rows import chunks, marks
+from upwell.memory.sqlite.schema import SEQUENCE_BITS
+
+NEAREST = 40
+COMPARED = 240
+"""The `COMPARED` nearest by sign bits are compared exactly, and the best `NEAREST` of them
+become candidates."""
+SAMPLE, LEAST_SAMPLE = 400, 12
+LEAST_SPREAD = 0.03
+BACKGROUND_FROM, BACKGROUND_TO = 5, 15
+_BITS = 64
+_GROWTH = 1.5
+
+Floats = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
+Numbers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+Codes = np.ndarray[tuple[int, ...], np.dtype[np.uint64]]
+
+
+class Nearness:
+    """The vectors of one model in one file. Used on the reading lane of that file only."""
+
+    def __init__(self, model: int, dim: int) -> None:
+        self.model = model
+        self._dim = dim
+        self._words = -(-dim // _BITS)
+        self._forget()
+
+    def look(
+        self,
+        db: sqlite3.Connection,
+        vector: Vector,
+        scopes: Sequence[int],
+        namespaces: Sequence[str],
+        others: Iterable[int],
+    ) -> Likeness | None:
+        """Return the nearest memories of these scopes and namespaces (by default all
+        namespaces), and the cosines of `others`. Returns None while no memory has a vector."""
+        self._refresh(db)
+        question = np.asarray(vector, dtype=np.float32)
+        seen = np.flatnonzero(self._visible(scopes, namespaces))
+        distance = self._distances(question, seen)
+        if len(seen) > COMPARED:
+            seen = seen[np.argpartition(distance, COMPARED)[:COMPARED]]
+        near = self._cosines(db, question, self._memories[seen].tolist())
+        if not near or not len(self._sample):
+            return None
+        mean, spread = self._usual(question, scopes)
+        best = dict(sorted(near.items(), key=lambda found: -found[1]))
+        next_best = list(best.values())[BACKGROUND_FROM:BACKGROUND_TO]
+        nearest = dict(list(best.items())[:NEAREST])
+        missing = [n for n in others if n not in nearest]
+        return Likeness(
+            cosines=nearest | self._cosines(db, question, missing),
+            mean=mean,
+            spread=spread,
+            background=sum(next_best) / len(next_best) if next_best else mean,
+        )
+
+    def _forget(self) -> None:
+        self._last = 0
+        self._memories: Numbers = np.empty(0, np.int64)
+        self._scopes: Numbers = np.empty(0, np.int64)
+        self._namespaces: Numbers = np.empty(0, np.int64)
+        self._codes: Codes = np.empty((self._words, 0), np.uint64)
+        self._names: dict[str, int] = {}
+        self._sample: Floats = np.empty((0, self._dim), np.float32)
+        self._sampled: Numbers = np.empty(0, np.int64)
+
+    def _refresh(self, db: sqlite3.Connection) -> None:
+        """Load the vectors written since the last look, by this process or another."""
+        last, count = db.execute(
+            "SELECT coalesce(max(seq), 0), count(*) FROM vector WHERE model = ?", (self.model,)
+        ).fetchone()
+        if count < len(self._memories) / 2 or last < self._last:
+            self._forget()
+        if last == self._last:
+            return
+        rows = db.execute(
+            "SELECT v.n, m.namespace, v.numbers FROM vector v JOIN memory m ON m.n = v.n "
+            "WHERE v.model = ? AND v.seq > ? ORDER BY v.seq",
+            (self.model, self._last),
+        )
+        while batch := rows.fetchmany(10_000):
+            self._append(batch)
+        self._last = last
+        self._draw(db)
+
+    def _append(self, rows: Sequence[tuple[int, str, bytes]]) -> None:
+        memories, namespaces, numbers = zip(*rows, strict=True)
+        name_numbers = [self._names.setdefault(name, len(self._names)) for name in namespaces]
+        self._memories = np.append(self._memories, np.asarray(memories, np.int64))
+        self._scopes = self._memories >> SEQUENCE_BITS
+        self._namespaces = np.append(self._namespaces, np.asarray(name_numbers, np.int64))
+        codes = self._coded(unpacked(numbers, self._dim))
+        self._codes = np.concatenate([self._codes, codes], axis=1)
+
+    def _coded(self, vectors: Floats) -> Codes:
+        bits = np.zeros((len(vectors), self._words * _BITS), np.uint8)
+        bits[:, : self._dim] = vectors > 0
+        packed = np.packbits(bits, axis=1)
+        return np.ascontiguousarray(packed.view(np.uint64).T)
+
+    def _draw(self, db: sqlite3.Connection) -> None:
+        if len(self._memories) <= _GROWTH * len(self._sampled) and len(self._sampled) >= SAMPLE:
+            return
+        rng = np.random.default_rng(len(self._memories))
+        size = min(SAMPLE, len(self._memories))
+        chosen = rng.choice(self._memories, size, replace=False).tolist()
+        found = list(_numbers(db, chosen, self.model))
+        self._sampled = np.asarray([n for n, _ in found], np.int64)
+        self._sample = unpacked([numbers for _, numbers in found], self._dim)
+
+    def _visible(
+        self, scopes: Sequence[int], namespaces: Sequence[str]
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        visible = np.isin(self._scopes, np.asarray(scopes, np.int64))
+        if namespaces:
+            numbers = [self._names[name] for name in namespaces if name in self._names]
+            visible &= np.isin(self._namespaces, np.asarray(numbers, np.int64))
+        return visible
+
+    def _usual(self, question: Floats, scopes: Sequence[int]) -> tuple[float, float]:
+        """Return the mean and spread of the sample's cosines, or of its visible part's if that
+        is large enough."""
+        visible = np.isin(self._sampled >> SEQUENCE_BITS, np.asarray(scopes, np.int64))
+        sample = self._sample[visible] if visible.sum() >= LEAST_SAMPLE else self._sample
+        cosines = sample @ question
+        return float(cosines.mean()), max(LEAST_SPREAD, float(cosines.std()))
+
+    def _distances(
+        self, question: Floats, seen: Numbers
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.int32]]:
+        code = self._coded(question[None, :])
+        all_seen = len(seen) == len(self._memories)
+        total = np.zeros(len(seen), np.int32)
+        for word in range(self._words):
+            column = self._codes[word] if all_seen else self._codes[word][seen]
+            total += np.bitwise_count(column ^ code[word, 0])
+        return total
+
+    def _cosines(
+        self, db: sqlite3.Connection, question: Floats, memories: Sequence[int]
+    ) -> dict[int, float]:
+        found = list(_numbers(db, memories, self.model))
+        if not found:
+            return {}
+        likeness = unpacked([numbers for _, numbers in found], self._dim) @ question
+        return dict(zip([n for n, _ in found], likeness.tolist(), strict=True))
+
+
+def packed(vector: Vector) -> bytes:
+    """Pack a vector for storage."""
+    return np.asarray(vector, dtype=np.float16).tobytes()
+
+
+def unpacked(numbers: Sequence[bytes], dim: int) -> Floats:
+    """Unpack stored vectors into the rows of a matrix."""
+    return np.frombuffer(b"".join(numbers), np.float16).reshape(-1, dim).astype(np.float32)
+
+
+def _numbers(
+    db: sqlite3.Connection, memories: Sequence[int], model: int
+) -> Iterable[tuple[int, bytes]]:
+    for chunk in chunks(memories):
+        yield from db.execute(
+            f"SELECT n, numbers FROM vector WHERE n IN ({marks(chunk)}) AND model = ?",
+            (*chunk, model),
+        )

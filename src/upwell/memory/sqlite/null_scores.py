@@ -1,0 +1,137 @@
+"""Measures and stores the null scores of each scope (`memory/ranking/null_scores.py`)."""
+
+import random
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from upwell.ground.sqlite.database import Database
+from upwell.ground.types.memory import Scope
+from upwell.memory.ranking.null_scores import (
+    GROWTH,
+    LEAST_MEMORIES,
+    SAMPLES,
+    SIZES,
+    NullScores,
+    mean_and_spread,
+    usual,
+)
+from upwell.memory.ranking.query import Corpus
+from upwell.memory.ranking.terms import query_words, sound
+from upwell.memory.sqlite.lookup import best_bm25, by_words, corpus_seen_by, filter_of, read
+from upwell.memory.sqlite.rows import marks, text_of
+from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
+
+_BEST_OF = 5
+_TEXT_CHARS = 2_000
+
+
+def key_of(db: sqlite3.Connection, scope: Scope) -> int | None:
+    """Return the key of the null scores for what this scope sees: its project's number (the
+    global number while the project has no memories), or a negative number for all of a tenant.
+    Returns None if there are no memories at all."""
+    rows: dict[str, int] = dict(
+        db.execute("SELECT project, no FROM scope WHERE tenant = ?", (scope.tenant,)).fetchall()
+        if scope.project is None
+        else db.execute(
+            "SELECT project, no FROM scope WHERE tenant = ? AND project IN ('', ?)",
+            (scope.tenant, scope.project),
+        ).fetchall()
+    )
+    if not rows:
+        return None
+    if scope.project is None:
+        return -1 - (min(rows.values()) >> PROJECT_BITS)
+    return rows.get(scope.project or "", rows.get(""))
+
+
+def load(db: sqlite3.Connection, scope: Scope, corpus: Corpus) -> NullScores:
+    """Load the measured null scores for what this scope sees, or the usual ones before any
+    measurement."""
+    rows = db.execute(
+        "SELECT mean, spread FROM background WHERE key = ? ORDER BY words", (key_of(db, scope),)
+    ).fetchall()
+    if len(rows) != len(SIZES):
+        return usual(corpus)
+    return NullScores(tuple(row[0] for row in rows), tuple(row[1] for row in rows))
+
+
+def due(db: sqlite3.Connection, scopes: Iterable[Scope]) -> list[Scope]:
+    """Return the scopes that see enough more memories than at their last measurement."""
+    return [scope for scope in scopes if _is_due(db, scope)]
+
+
+def _is_due(db: sqlite3.Connection, scope: Scope) -> bool:
+    corpus = corpus_seen_by(db, scope)
+    if corpus.memories < LEAST_MEMORIES:
+        return False
+    row = db.execute(
+        "SELECT max(memories) FROM background WHERE key = ?", (key_of(db, scope),)
+    ).fetchone()
+    return row[0] is None or corpus.memories > GROWTH * row[0]
+
+
+async def measure(database: Database, scope: Scope) -> None:
+    """Measure what this scope sees and store the figures. Sizes are measured one at a time, so
+    that searches can run in between."""
+
+    def draw(db: sqlite3.Connection) -> tuple[Corpus, list[list[str]]]:
+        corpus = corpus_seen_by(db, scope)
+        return corpus, sample_words(db, corpus, random.Random(corpus.memories))
+
+    corpus, samples = await database.read(draw)
+    if not samples:
+        return
+    figures = [
+        await database.read(partial(by_chance, corpus=corpus, samples=samples, words=words))
+        for words in SIZES
+    ]
+    measured = NullScores(*zip(*figures, strict=True))
+    await database.write(lambda db: store(db, scope, corpus.memories, measured))
+
+
+def sample_words(db: sqlite3.Connection, corpus: Corpus, rng: random.Random) -> list[list[str]]:
+    """Draw the words of some memories of the corpus at random."""
+    sizes = db.execute(
+        f"SELECT no, last, memories FROM scope WHERE no IN ({marks(corpus.scopes)}) "
+        "AND memories > 0",
+        corpus.scopes,
+    ).fetchall()
+    samples: list[list[str]] = []
+    for number, last, _ in rng.choices(sizes, [size[2] for size in sizes], k=4 * SAMPLES):
+        low = number << SEQUENCE_BITS
+        row = db.execute(
+            "SELECT text FROM memory WHERE n BETWEEN ? AND ? ORDER BY n LIMIT 1",
+            (low | rng.randint(1, last), low | last),
+        ).fetchone()
+        words = query_words(sound(text_of(row[0]))[:_TEXT_CHARS]) if row else []
+        if words:
+            samples.append(words)
+    return samples
+
+
+def by_chance(
+    db: sqlite3.Connection, corpus: Corpus, samples: Sequence[list[str]], words: int
+) -> tuple[float, float]:
+    """Return the mean and spread of the best scores of random queries of `words` words."""
+    rng = random.Random(words)
+    scores: list[float] = []
+    for _ in range(SAMPLES):
+        text = " ".join(rng.choice(rng.choice(samples)) for _ in range(words))
+        lookup = read(db, text, corpus)
+        numbers = by_words(db, lookup, corpus, filter_of(db), _BEST_OF)
+        scores.append(best_bm25(db, lookup.reading, corpus, numbers))
+    return mean_and_spread(scores)
+
+
+def store(db: sqlite3.Connection, scope: Scope, memories: int, measured: NullScores) -> None:
+    """Store the figures, with the number of memories that they were measured over."""
+    key = key_of(db, scope)
+    db.execute("DELETE FROM background WHERE key = ?", (key,))
+    db.executemany(
+        "INSERT INTO background VALUES (?, ?, ?, ?, ?)",
+        [
+            (key, words, mean, spread, memories)
+            for words, mean, spread in zip(SIZES, measured.mean, measured.spread, strict=True)
+        ],
+    )

@@ -1,0 +1,48 @@
+"""Judge hits of a recall source without calibrated scores by our own signals, from their text.
+
+The scores of such a place order its hits but do not show whether one is relevant (DESIGN 4.4). The
+texts are therefore loaded into a temporary store and searched there. Texts without any of our
+signals come last with the score 0, which automatic doors never show.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+
+from upwell.ground.clock import Deadline
+from upwell.ground.project import is_seen
+from upwell.ground.types.memory import Hit, Memory, Query
+from upwell.memory.ranking.judge import rank
+from upwell.memory.records import stamped
+from upwell.memory.sqlite import schema
+from upwell.memory.sqlite.candidates import pool_of
+from upwell.memory.sqlite.writing import insert
+
+
+def rescored(memories: Sequence[Memory], query: Query, now: float, deadline: Deadline) -> list[Hit]:
+    """Return these memories, whose ids differ, as hits of `query`, most probable first. Memories
+    outside the query's scope are left out."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        schema.create(db)
+        tenant = query.scope.tenant
+        memories = [stamped(replace(memory, tenant=tenant), now) for memory in memories]
+        insert(db, memories)
+        unlimited = replace(query, limit=max(1, len(memories)))
+        hits = rank(pool_of(db, unlimited, now, deadline), unlimited)
+    finally:
+        db.close()
+    hit_ids = {hit.memory.id for hit in hits}
+    others = [
+        Hit(memory=memory, score=0.0)
+        for memory in memories
+        if memory.id not in hit_ids and _is_seen(memory, query)
+    ]
+    return [*hits, *others][: query.limit]
+
+
+def _is_seen(memory: Memory, query: Query) -> bool:
+    scope = query.scope
+    if scope.namespaces and memory.namespace not in scope.namespaces:
+        return False
+    return is_seen(memory.project, scope.project)

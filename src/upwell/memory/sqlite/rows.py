@@ -1,0 +1,245 @@
+"""Memories as rows, and the numbers of their scopes.
+
+SQLite cannot store text with lone surrogates, which JSON escapes can produce. Such text is stored
+as bytes and comes back unchanged.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from typing import Any
+
+from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
+from upwell.memory.records import is_text
+from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
+
+COLUMNS = (
+    "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
+    "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
+    "created_at, updated_at, viewed_at"
+)
+
+
+def to_row(memory: Memory) -> tuple[Any, ...]:
+    """Return the values of `COLUMNS`, in their order."""
+    first, last = memory.lines or (None, None)
+    origin = memory.provenance
+    return (
+        memory.tenant,
+        memory.id,
+        memory.namespace,
+        memory.text if is_text(memory.text) else memory.text.encode("utf-8", "surrogatepass"),
+        json.dumps(memory.tags),
+        json.dumps(memory.paths),
+        json.dumps(memory.symbols),
+        memory.project or "",
+        memory.source,
+        first,
+        last,
+        origin.door,
+        origin.server,
+        origin.tool,
+        origin.session,
+        str(memory.trust),
+        int(memory.pinned),
+        memory.supersedes,
+        memory.expires_at,
+        memory.content_hash,
+        memory.created_at,
+        memory.updated_at,
+        memory.viewed_at,
+    )
+
+
+def from_row(row: Sequence[Any]) -> Memory:
+    """Build the memory from a row of `COLUMNS`."""
+    return Memory(
+        tenant=row[0],
+        id=row[1],
+        namespace=row[2],
+        text=text_of(row[3]),
+        tags=_names(row[4]),
+        paths=_names(row[5]),
+        symbols=_names(row[6]),
+        project=row[7] or None,
+        source=row[8],
+        lines=None if row[9] is None else (row[9], row[10]),
+        provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
+        trust=Trust(row[15]),
+        pinned=bool(row[16]),
+        supersedes=row[17],
+        expires_at=row[18],
+        content_hash=row[19],
+        created_at=row[20],
+        updated_at=row[21],
+        viewed_at=row[22],
+    )
+
+
+def _names(column: str) -> tuple[str, ...]:
+    return () if column == "[]" else tuple(json.loads(column))
+
+
+def text_of(value: str | bytes) -> str:
+    """Decode the text of a memory from its column."""
+    return value if isinstance(value, str) else bytes(value).decode("utf-8", "surrogatepass")
+
+
+def to_json(memory: Memory) -> str:
+    """Encode a memory as ASCII JSON, for the trash; `from_json` decodes it."""
+    return json.dumps(
+        {
+            field.name: getattr(memory, field.name)
+            for field in fields(memory)
+            if field.name != "provenance"
+        }
+        | {"provenance": {f.name: getattr(memory.provenance, f.name) for f in fields(Provenance)}}
+    )
+
+
+def from_json(text: str) -> Memory:
+    """Decode a memory that `to_json` encoded."""
+    raw = json.loads(text)
+    lists = {name: tuple(raw[name]) for name in ("tags", "paths", "symbols")}
+    return Memory(
+        **(
+            raw
+            | lists
+            | {
+                "lines": tuple(raw["lines"]) if raw["lines"] else None,
+                "provenance": Provenance(**raw["provenance"]),
+                "trust": Trust(raw["trust"]),
+            }
+        )
+    )
+
+
+def scope_number(db: sqlite3.Connection, tenant: str, project: str | None) -> int:
+    """Return the number of a tenant's project, which is assigned at its first memory."""
+    row = db.execute(
+        "SELECT no FROM scope WHERE tenant = ? AND project = ?", (tenant, project or "")
+    ).fetchone()
+    if row:
+        return int(row[0])
+    latest = db.execute("SELECT max(no) FROM scope WHERE tenant = ?", (tenant,)).fetchone()[0]
+    highest = db.execute("SELECT max(no) FROM scope").fetchone()[0]
+    if latest is not None:
+        number = latest + 1
+    else:
+        number = 0 if highest is None else ((highest >> PROJECT_BITS) + 1) << PROJECT_BITS
+    db.execute(
+        "INSERT INTO scope (no, tenant, project) VALUES (?, ?, ?)", (number, tenant, project or "")
+    )
+    return int(number)
+
+
+def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
+    """Return the scopes that a query may see: its project and the global one, or all of its
+    tenant."""
+    if scope.project is None:
+        rows = db.execute("SELECT no FROM scope WHERE tenant = ?", (scope.tenant,))
+    else:
+        rows = db.execute(
+            "SELECT no FROM scope WHERE tenant = ? AND project IN ('', ?)",
+            (scope.tenant, scope.project),
+        )
+    return sorted(row[0] for row in rows)
+
+
+def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Return the ranges of `n` of these scopes, with adjacent ranges joined."""
+    start: int | None = None
+    for place, number in enumerate(scopes):
+        start = number if start is None else start
+        if place + 1 == len(scopes) or scopes[place + 1] != number + 1:
+            yield start << SEQUENCE_BITS, ((number + 1) << SEQUENCE_BITS) - 1
+            start = None
+
+
+def scope_of(n: int) -> int:
+    """Return the scope of the memory with this number."""
+    return n >> SEQUENCE_BITS
+
+
+CHUNK = 500
+"""The most values of one `IN (…)`."""
+
+
+def marks(values: Sequence[object]) -> str:
+    """Return question marks for the values of an `IN (…)`."""
+    return ",".join("?" * len(values))
+
+
+def chunks[T](values: Iterable[T]) -> Iterator[list[T]]:
+    """Split `values` into lists of at most `CHUNK`."""
+    listed = list(values)
+    for start in range(0, len(listed), CHUNK):
+        yield listed[start : start + CHUNK]
+
+
+def number_of(db: sqlite3.Connection, tenant: str, memory_id: str) -> int | None:
+    """Return the number of the memory with this id."""
+    row = db.execute(
+        "SELECT n FROM memory WHERE tenant = ? AND id = ?", (tenant, memory_id)
+    ).fetchone()
+    return int(row[0]) if row else None
+
+
+def by_number(db: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Memory]:
+    """Load the memories with these numbers; deleted memories are left out."""
+    memories: dict[int, Memory] = {}
+    for chunk in chunks(numbers):
+        rows = db.execute(f"SELECT n, {COLUMNS} FROM memory WHERE n IN ({marks(chunk)})", chunk)
+        memories.update((row[0], from_row(row[1:])) for row in rows)
+    return memories
+
+
+def by_id(db: sqlite3.Connection, tenant: str, ids: Iterable[str]) -> dict[str, Memory]:
+    """Load the memories with these ids; deleted memories are left out. Each id is looked up in a
+    single statement, so that a concurrent deletion cannot come between two reads."""
+    memories: dict[str, Memory] = {}
+    for chunk in chunks(ids):
+        rows = db.execute(
+            f"SELECT {COLUMNS} FROM memory WHERE tenant = ? AND id IN ({marks(chunk)})",
+            (tenant, *chunk),
+        )
+        memories.update((memory.id, memory) for memory in map(from_row, rows))
+    return memories
+
+
+def newest(
+    db: sqlite3.Connection,
+    scopes: Sequence[int],
+    condition: str,
+    values: Sequence[object],
+    *,
+    limit: int,
+    offset: int = 0,
+) -> list[Memory]:
+    """Load memories of these scopes that meet `condition`, newest first. `condition` is trusted
+    SQL with marks for `values`."""
+    spans = list(ranges(scopes))
+    if not spans:
+        return []
+    within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
+    rows = db.execute(
+        f"SELECT {COLUMNS} FROM memory WHERE ({within}) AND {condition} "
+        "ORDER BY created_at DESC, n DESC LIMIT ? OFFSET ?",
+        (*(edge for span in spans for edge in span), *values, limit, offset),
+    )
+    return [from_row(row) for row in rows]
+
+
+@contextmanager
+def snapshot(db: sqlite3.Connection) -> Iterator[None]:
+    """Read from one snapshot: concurrent writes stay invisible inside this block."""
+    if db.in_transaction:
+        yield
+        return
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        db.rollback()

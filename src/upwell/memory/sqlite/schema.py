@@ -1,0 +1,65 @@
+"""The tables of `memory.db` that hold memories, and their indexes.
+
+    scope ──< memory >── words (FTS5)      a memory's number `n` holds tenant, project and sequence
+                │                          in one integer: the memories of a project are a range
+                ├──< about >── anchor      exact joins with files and symbols
+                └── term                   number of memories of a scope with a stem
+    background                             null scores of each scope
+    trash                                  deleted memories, kept for 30 days
+
+`words`, `anchor`, `about` and `term` are derived from `memory` and can be rebuilt. So can its
+columns `extra` (words that the form of the text hides) and `keys` (join keys, one a line), which
+save searches from deriving them for every candidate.
+"""
+
+import sqlite3
+
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+SEQUENCE_BITS = 34
+PROJECT_BITS = 18
+"""The 63 bits of a memory's number: 34 for the sequence within a project, 18 for the project, the
+rest for the tenant (17 000 million memories, 262 143 projects, 2 047 tenants)."""
+
+
+def create(db: sqlite3.Connection) -> None:
+    """Make the tables of an empty file."""
+    for statement in (
+        """CREATE TABLE scope (
+            no INTEGER PRIMARY KEY, tenant TEXT NOT NULL, project TEXT NOT NULL,
+            memories INTEGER NOT NULL DEFAULT 0, words INTEGER NOT NULL DEFAULT 0,
+            last INTEGER NOT NULL DEFAULT 0, UNIQUE (tenant, project))""",
+        """CREATE TABLE memory (
+            n INTEGER PRIMARY KEY, tenant TEXT NOT NULL, id TEXT NOT NULL,
+            namespace TEXT NOT NULL, text NOT NULL, tags TEXT NOT NULL,
+            paths TEXT NOT NULL, symbols TEXT NOT NULL, project TEXT NOT NULL,
+            source TEXT NOT NULL, first_line INTEGER, last_line INTEGER,
+            door TEXT NOT NULL, server TEXT NOT NULL, tool TEXT NOT NULL, session TEXT NOT NULL,
+            trust TEXT NOT NULL, pinned INTEGER NOT NULL, supersedes TEXT, expires_at REAL,
+            content_hash TEXT NOT NULL, created_at REAL NOT NULL, updated_at REAL NOT NULL,
+            viewed_at REAL, extra TEXT NOT NULL, keys TEXT NOT NULL, UNIQUE (tenant, id))""",
+        "CREATE INDEX memory_hash ON memory (content_hash)",
+        "CREATE INDEX memory_created ON memory (created_at)",
+        "CREATE INDEX memory_expiry ON memory (expires_at) WHERE expires_at IS NOT NULL",
+        "CREATE INDEX memory_pinned ON memory (n) WHERE pinned",
+        "CREATE INDEX memory_supersedes ON memory (supersedes) WHERE supersedes IS NOT NULL",
+        f"""CREATE VIRTUAL TABLE words USING fts5 (
+            body, extra, content = '', tokenize = '{TOKENIZER}')""",
+        "INSERT INTO words (words, rank) VALUES ('rank', 'bm25(1.0, 0.5)')",
+        """CREATE TABLE term (
+            stem TEXT NOT NULL, scope INTEGER NOT NULL, memories INTEGER NOT NULL,
+            PRIMARY KEY (stem, scope)) WITHOUT ROWID""",
+        """CREATE TABLE anchor (
+            no INTEGER PRIMARY KEY, scope INTEGER NOT NULL, key TEXT NOT NULL,
+            memories INTEGER NOT NULL DEFAULT 0, UNIQUE (key, scope))""",
+        """CREATE TABLE about (
+            anchor INTEGER NOT NULL, n INTEGER NOT NULL,
+            PRIMARY KEY (anchor, n)) WITHOUT ROWID""",
+        """CREATE TABLE background (
+            key INTEGER NOT NULL, words INTEGER NOT NULL, mean REAL NOT NULL,
+            spread REAL NOT NULL, memories INTEGER NOT NULL,
+            PRIMARY KEY (key, words)) WITHOUT ROWID""",
+        """CREATE TABLE trash (
+            tenant TEXT NOT NULL, id TEXT NOT NULL, deleted_at REAL NOT NULL,
+            memory TEXT NOT NULL, PRIMARY KEY (tenant, id)) WITHOUT ROWID""",
+    ):
+        db.execute(statement)

@@ -1,0 +1,61 @@
+"""Store the list of sources in `memory.db`. The list is precious, unlike the index that is
+derived from it."""
+
+import sqlite3
+
+from upwell.ground.files import Stamp, stamp
+from upwell.ground.sqlite.database import Database, Owner
+from upwell.memory.sources import Source
+
+
+class SqliteSources:
+    """`Sources` in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> list[Source]:
+        """Return every source, in the order of import.
+
+        Raises:
+            StoreError: the list cannot be read.
+        """
+        rows = await self._database.read(
+            lambda db: db.execute("SELECT path, cited, project FROM source ORDER BY no").fetchall()
+        )
+        return [Source(path, cited, project or None) for path, cited, project in rows]
+
+    def stamp(self) -> tuple[Stamp | None, ...]:
+        """Return the modification times of the database's two files."""
+        path = str(self._database.path)
+        return stamp(path), stamp(f"{path}-wal")
+
+    async def add(self, source: Source) -> None:
+        """Add a source to the list; it replaces an earlier source with the same path.
+
+        Raises:
+            StoreError: the source was not stored.
+        """
+        await self._database.write(
+            lambda db: db.execute(
+                "INSERT INTO source (path, cited, project) VALUES (?, ?, ?) ON CONFLICT (path) "
+                "DO UPDATE SET cited = excluded.cited, project = excluded.project",
+                (source.path, source.cited, source.project or ""),
+            )
+        )
+
+    async def remove(self, path: str) -> bool:
+        """Remove a source from the list. Returns False if the list does not contain it."""
+        return await self._database.write(
+            lambda db: db.execute("DELETE FROM source WHERE path = ?", (path,)).rowcount > 0
+        )
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE source (no INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, "
+        "cited TEXT NOT NULL, project TEXT NOT NULL)"
+    )
+
+
+OWNER = Owner("sources", [_create])

@@ -1,0 +1,111 @@
+"""Stem words exactly as SQLite does.
+
+SQLite's own tokenizer makes them, through a scratch FTS5 table in memory that fts5vocab reads back.
+Counting, scoring and matching therefore never disagree about a word.
+"""
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+
+from upwell.ground.text.words import fold
+from upwell.memory.ranking.terms import Worded, word_list
+from upwell.memory.sqlite.schema import TOKENIZER
+
+MAX_CACHED_STEMS = 200_000
+_SHARED_CHARS = 2
+"""How many leading characters a word shares with its stem (Porter 1980); `beginnings` lists the
+exceptions."""
+
+
+class Stemmer:
+    """Folded word → stem, by SQLite's Porter tokenizer. Safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stems: dict[str, str] = {}
+        self._db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self._db.execute(f"CREATE VIRTUAL TABLE scratch USING fts5 (t, tokenize = '{TOKENIZER}')")
+        self._db.execute("CREATE VIRTUAL TABLE seen USING fts5vocab (scratch, instance)")
+
+    def stems(self, words: Iterable[str]) -> list[str]:
+        """Return the stem of each word, in order. Words must consist of letters and digits."""
+        listed = list(words)
+        cached = self._stems
+        try:
+            return [cached[word] for word in listed]
+        except KeyError:
+            learned = self._learn({word for word in listed if word not in cached})
+            return [learned.get(word) or cached.get(word) or fold(word) for word in listed]
+
+    def close(self) -> None:
+        self._db.close()
+
+    def _learn(self, words: set[str]) -> dict[str, str]:
+        learned = {word: word for word in words if _is_own_stem(word)}
+        learned |= self._tokenized(sorted(words - learned.keys()))
+        with self._lock:
+            if len(self._stems) > MAX_CACHED_STEMS:
+                self._stems = {}
+            self._stems.update(learned)
+        return learned
+
+    def _tokenized(self, words: Sequence[str]) -> dict[str, str]:
+        """Return SQLite's stems of these words. A word that SQLite splits into several is its
+        own stem."""
+        if not words:
+            return {}
+        with self._lock:
+            self._db.execute("BEGIN")
+            self._db.execute("INSERT INTO scratch VALUES (?)", (" ".join(words),))
+            by_place = dict(self._db.execute("SELECT offset, term FROM seen").fetchall())
+            self._db.execute("ROLLBACK")
+        agrees = len(by_place) == len(words)
+        return {word: by_place[place] if agrees else fold(word) for place, word in enumerate(words)}
+
+
+def _is_own_stem(word: str) -> bool:
+    """Return whether a word ends in a digit, and so has no suffix to remove (Porter 1980)."""
+    return word.isascii() and word[-1:].isdigit()
+
+
+@lru_cache(maxsize=1)
+def stemmer() -> Stemmer:
+    """Return the one stemmer of this process: stems do not depend on the store."""
+    return Stemmer()
+
+
+def counted(text: str) -> Counter[str]:
+    """Count each stem of a text."""
+    return Counter(stemmer().stems(word_list(text)))
+
+
+def stem_counts(texts: Sequence[Worded], stems: Collection[str]) -> list[Counter[str]]:
+    """Count these `stems` in each text; absent stems are left out. Only words that begin like
+    one of the stems are stemmed, and the words of all texts are stemmed at once."""
+    stem_of = _stems_of(set().union(*(text.words for text in texts)), stems)
+    return [Counter([stem_of[word] for word in text.words if word in stem_of]) for text in texts]
+
+
+def beginnings(stems: Iterable[str]) -> set[str]:
+    """Return how words with one of these stems can begin: two characters, or one if the stem
+    does not determine the second (`aed` has the stem `a`, `aying` has `ai`)."""
+    starts: set[str] = set()
+    for stem in stems:
+        starts.add(stem[:_SHARED_CHARS])
+        if stem[1:_SHARED_CHARS] == "i":
+            starts.add(stem[0] + "y")
+    return starts
+
+
+def _stems_of(words: Collection[str], stems: Collection[str]) -> dict[str, str]:
+    starts = beginnings(stems)
+    likely = [word for word in words if word[:_SHARED_CHARS] in starts]
+    if short := {start for start in starts if len(start) < _SHARED_CHARS}:
+        likely += [
+            word for word in words if word[:1] in short and word[:_SHARED_CHARS] not in starts
+        ]
+    pairs = zip(likely, stemmer().stems(likely), strict=True)
+    return {word: stem for word, stem in pairs if stem in stems}

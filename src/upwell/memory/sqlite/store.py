@@ -1,0 +1,338 @@
+"""The local store: memories in one SQLite file, found by words, files and symbols."""
+
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.text.format import counted
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
+from upwell.ground.types.rpc import Ping
+from upwell.memory.base import Added, WordCounts
+from upwell.memory.embedding.questions import Questions
+from upwell.memory.ranking.judge import Pool
+from upwell.memory.records import check, stamped
+from upwell.memory.sqlite import null_scores, schema
+from upwell.memory.sqlite.candidates import Question, pool_of, successors
+from upwell.memory.sqlite.duplicates import find_duplicates
+from upwell.memory.sqlite.lookup import memories_with
+from upwell.memory.sqlite.rows import (
+    COLUMNS,
+    by_id,
+    from_json,
+    from_row,
+    newest,
+    number_of,
+    snapshot,
+    to_json,
+    visible_scopes,
+)
+from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.sqlite.vectors import VectorTable
+from upwell.memory.sqlite.writing import insert, remove
+
+TRASH_SECONDS = 30 * 86_400.0
+INLINE_MEMORIES = 5_000
+"""In stores of up to this size a lookup takes a few milliseconds, no longer than the trips to
+another thread and the wait for the interpreter there."""
+
+
+class SqliteStore:
+    """`Store` over one database. `get` and its like see the memories of `tenant`.
+
+    With `questions` searches also find memories by meaning. Vectors are made by `vectors.catch_up`,
+    never while a memory is added.
+    """
+
+    name = "builtin"
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        tenant: str = DEFAULT_TENANT,
+        clock: Clock = SYSTEM_CLOCK,
+        questions: Questions | None = None,
+    ) -> None:
+        self._database = database
+        self._vectors = VectorTable(questions, database) if questions else None
+        self._tenant = tenant
+        self._clock = clock
+
+    @property
+    def vectors(self) -> VectorTable | None:
+        """Return the vectors of this file, or None if no embedder is configured."""
+        return self._vectors
+
+    async def add(self, memories: Sequence[Memory]) -> list[Added]:
+        """Store all of these memories or none of them, in one transaction. A memory replaces an
+        earlier one with the same id.
+
+        Raises:
+            UsageError: a text is empty.
+            StoreError: nothing was stored.
+        """
+        if not memories:
+            return []
+        now = self._clock.now()
+        for memory in memories:
+            check(memory)
+        complete = [stamped(memory, now) for memory in memories]
+
+        def store(db: sqlite3.Connection) -> list[Added]:
+            duplicates = find_duplicates(db, complete)
+            insert(db, complete)
+            return [
+                Added(id=memory.id, duplicates=ids)
+                for memory, ids in zip(complete, duplicates, strict=True)
+            ]
+
+        added = await self._database.write(store)
+        try:
+            await self.measure({(memory.tenant, memory.project) for memory in complete})
+        except StoreError as error:
+            # The memories are stored: the usual null scores serve until the next addition.
+            LOG.warning("cannot measure null scores: %s", error)
+        return added
+
+    async def measure(self, projects: Iterable[tuple[str, str | None]]) -> None:
+        """Measure the null scores of these tenants' projects, if the projects have grown enough."""
+        scopes = [Scope(tenant=tenant, project=project) for tenant, project in projects]
+        tenants = [Scope(tenant=tenant) for tenant in {scope.tenant for scope in scopes}]
+        everything = dict.fromkeys([*scopes, *tenants])
+        for scope in await self._database.read(lambda db: null_scores.due(db, everything)):
+            await null_scores.measure(self._database, scope)
+
+    async def update(self, memory: Memory) -> None:
+        """Replace the memory with the same id; its creation time does not change.
+
+        Raises:
+            UsageError: no memory has this id, or the new text is empty.
+        """
+        check(memory)
+        now = self._clock.now()
+
+        def replace_row(db: sqlite3.Connection) -> None:
+            old = by_id(db, self._tenant, [memory.id]).get(memory.id)
+            if old is None:
+                raise UsageError(f"no memory has the id {memory.id!r}", hint="see `upwell recall`")
+            new = replace(memory, created_at=old.created_at, updated_at=now)
+            insert(db, [stamped(new, now)])
+
+        await self._database.write(replace_row)
+
+    async def delete(self, memory_id: str) -> bool:
+        """Move a memory to the trash and out of every index. Returns False if no memory has this
+        id."""
+        now = self._clock.now()
+
+        def discard(db: sqlite3.Connection) -> bool:
+            row = db.execute(
+                f"SELECT n, {COLUMNS} FROM memory WHERE tenant = ? AND id = ?",
+                (self._tenant, memory_id),
+            ).fetchone()
+            if row is None:
+                return False
+            remove(db, row[0])
+            db.execute(
+                "INSERT OR REPLACE INTO trash VALUES (?, ?, ?, ?)",
+                (self._tenant, memory_id, now, to_json(from_row(row[1:]))),
+            )
+            return True
+
+        return await self._database.write(discard)
+
+    async def restore(self, memory_id: str) -> bool:
+        """Restore a memory from the trash. Returns False if the trash does not contain it or its
+        id is in use."""
+
+        def bring_back(db: sqlite3.Connection) -> bool:
+            row = db.execute(
+                "SELECT memory FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
+            ).fetchone()
+            if row is None or number_of(db, self._tenant, memory_id) is not None:
+                return False
+            insert(db, [from_json(row[0])])
+            db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id))
+            return True
+
+        return await self._database.write(bring_back)
+
+    async def purge(self, memory_id: str | None = None) -> int:
+        """Delete permanently: one memory, in the trash or not, or, without an id, everything
+        that has expired or has been in the trash for 30 days. No part of the texts remains in
+        the file. Returns the number of deleted memories."""
+        now = self._clock.now()
+
+        def delete_rows(db: sqlite3.Connection) -> int:
+            if memory_id is not None:
+                return _delete_everywhere(db, self._tenant, memory_id)
+            expired = db.execute("SELECT n FROM memory WHERE expires_at <= ?", (now,)).fetchall()
+            for (n,) in expired:
+                remove(db, n)
+            old = db.execute("DELETE FROM trash WHERE deleted_at < ?", (now - TRASH_SECONDS,))
+            return len(expired) + old.rowcount
+
+        count = await self._database.write(delete_rows)
+        if count:
+            # FTS5 drops the words of deleted rows when it merges its segments.
+            await self._database.write(
+                lambda db: db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            )
+            await self._database.checkpoint()
+        return count
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return the memory with this id, or None if it does not exist or has expired."""
+        return next(iter(await self.get_many([memory_id])), None)
+
+    async def get_many(self, ids: Sequence[str]) -> list[Memory]:
+        """Return the memories with these ids; deleted and expired memories are left out."""
+        found = await self._database.read(lambda db: by_id(db, self._tenant, ids))
+        now = self._clock.now()
+        return [
+            memory
+            for memory in found.values()
+            if memory.expires_at is None or memory.expires_at > now
+        ]
+
+    async def list(self, scope: Scope, *, limit: int = 100, offset: int = 0) -> Sequence[Memory]:
+        """Return the memories of a scope, newest first."""
+        return await self._newest(scope, "1", limit, offset)
+
+    async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
+        """Return the standing rules of a scope, newest first, without memories of agents and
+        tools."""
+        return await self._newest(scope, "pinned AND trust NOT IN ('agent', 'tool')", limit, 0)
+
+    async def trash(self, *, limit: int = 100) -> Sequence[Memory]:
+        """Return the deleted memories that can be restored, latest deletion first."""
+
+        def look(db: sqlite3.Connection) -> Sequence[Memory]:
+            rows = db.execute(
+                "SELECT memory FROM trash WHERE tenant = ? ORDER BY deleted_at DESC LIMIT ?",
+                (self._tenant, limit),
+            )
+            return [from_json(text) for (text,) in rows]
+
+        return await self._database.read(look)
+
+    async def superseded(self, ids: Sequence[str]) -> Mapping[str, str]:
+        """Map the superseded memories among these ids to the ids of their newest living
+        replacements."""
+        now = self._clock.now()
+
+        def look(db: sqlite3.Connection) -> Mapping[str, str]:
+            with snapshot(db):
+                scopes = visible_scopes(db, Scope(tenant=self._tenant))
+                return {old: head.id for old, head in successors(db, ids, scopes, now).items()}
+
+        return await self._database.read(look)
+
+    async def candidates(self, query: Query, deadline: Deadline) -> Pool:
+        """Return the memories that `query` could mean, or none past the deadline.
+
+        Raises:
+            StoreError: the database failed.
+        """
+        now = self._clock.now()
+        question = await self._question(query, deadline)
+
+        def look(db: sqlite3.Connection) -> Pool:
+            with snapshot(db):
+                return pool_of(db, query, now, deadline, question)
+
+        def look_if_small(db: sqlite3.Connection) -> Pool | None:
+            return look(db) if _size(db) <= INLINE_MEMORIES else None
+
+        pool = None if question else await self._database.inline_read(look_if_small)
+        return await self._database.read(look) if pool is None else pool
+
+    async def _question(self, query: Query, deadline: Deadline) -> Question | None:
+        if self._vectors is None or not query.texts:
+            return None
+        vector = await self._vectors.questions.vector(query.texts[0], deadline)
+        return None if vector is None else Question(vector, self._vectors)
+
+    async def changes(self) -> tuple[int, int]:
+        """Return a token that changes whenever any process changes the file."""
+        return await self._database.data_version()
+
+    async def stamps(self, *, limit: int) -> Mapping[str, float]:
+        """Return the ids of the newest memories, each with the time of its last change."""
+        now = self._clock.now()
+
+        def look(db: sqlite3.Connection) -> Mapping[str, float]:
+            rows = db.execute(
+                "SELECT id, updated_at FROM memory WHERE tenant = ? "
+                "AND (expires_at IS NULL OR expires_at > ?) ORDER BY created_at DESC LIMIT ?",
+                (self._tenant, now, limit),
+            )
+            return dict(rows.fetchall())
+
+        return await self._database.read(look)
+
+    async def word_counts(self, words: Sequence[str]) -> WordCounts:
+        """Return how common these folded words are, over all tenants and projects of the file."""
+        stems = dict(zip(words, stemmer().stems(words), strict=True))
+
+        def count(db: sqlite3.Connection) -> WordCounts:
+            scopes = [row[0] for row in db.execute("SELECT no FROM scope")]
+            holding = memories_with(db, sorted({*stems.values()}), scopes)
+            return WordCounts(_size(db), {word: holding[stem] for word, stem in stems.items()})
+
+        return await self._database.inline_read(count)
+
+    async def ping(self) -> Ping:
+        try:
+            count = await self._database.read(_size)
+        except StoreError as error:
+            return Ping(ok=False, detail=error.message, hint=error.hint)
+        return Ping(ok=True, detail=counted(count, "memory", "memories"))
+
+    async def _newest(
+        self, scope: Scope, condition: str, limit: int, offset: int
+    ) -> Sequence[Memory]:
+        now = self._clock.now()
+        condition = f"{condition} AND (expires_at IS NULL OR expires_at > ?)"
+        if scope.namespaces:
+            condition += f" AND namespace IN ({','.join('?' * len(scope.namespaces))})"
+
+        def look(db: sqlite3.Connection) -> Sequence[Memory]:
+            values = (now, *scope.namespaces)
+            with snapshot(db):
+                scopes = visible_scopes(db, scope)
+                return newest(db, scopes, condition, values, limit=limit, offset=offset)
+
+        return await self._database.read(look)
+
+
+def _delete_everywhere(db: sqlite3.Connection, tenant: str, memory_id: str) -> int:
+    n = number_of(db, tenant, memory_id)
+    if n is not None:
+        remove(db, n)
+    trashed = db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (tenant, memory_id))
+    return int(n is not None or trashed.rowcount > 0)
+
+
+def _size(db: sqlite3.Connection) -> int:
+    """Count the memories of all projects."""
+    return int(db.execute("SELECT coalesce(sum(memories), 0) FROM scope").fetchone()[0])
+
+
+def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
+    """Salvage a damaged file: read the remaining memories, index them again, and copy the trash."""
+    from upwell.ground.sqlite.salvage import copy_table, rows_left
+
+    saved = 0
+    for row in rows_left(damaged, "memory", COLUMNS, key="n"):
+        saved += len(insert(fresh, [from_row(row[1:])]))
+    copy_table(damaged, fresh, "trash")
+    return saved
+
+
+OWNER = Owner("memory", [schema.create], _salvage)
+"""The tables of memories in a database file."""

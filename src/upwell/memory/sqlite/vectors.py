@@ -1,0 +1,219 @@
+"""Store the vectors of memories in the same file: the model of each vector, and the memories
+without one.
+
+    vector_model ──< vector >── memory (memory/sqlite/schema.py)
+
+Vectors are derived and can be made again. A trigger deletes the vector of a deleted or changed
+memory. The numbers have half precision, which moves a cosine by less than 0.001.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from upwell.ground.errors import LlmError
+from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.sqlite.file import recreate
+from upwell.ground.trace import LOG
+from upwell.memory.embedding.questions import MAX_FAILURES, Progress, Questions, aside, embedded
+from upwell.memory.ranking.signals import Likeness
+from upwell.memory.sqlite.rows import text_of
+
+if TYPE_CHECKING:
+    from upwell.ground.embed import Vector
+    from upwell.memory.sqlite.nearness import Nearness
+
+MAX_CHARS = 2_000
+"""Only this much of the beginning of a longer memory is embedded."""
+BATCH = 32
+
+
+class VectorTable:
+    """A `VectorIndex` over one file's memories, which also compares them with questions."""
+
+    def __init__(self, questions: Questions, database: Database) -> None:
+        self.questions = questions
+        self._database = database
+        self._nearness: Nearness | None = None
+        self._complete_at: tuple[int, int] | None = None
+
+    def look(
+        self,
+        db: sqlite3.Connection,
+        vector: "Vector",
+        scopes: Sequence[int],
+        namespaces: Sequence[str],
+        others: Iterable[int],
+    ) -> Likeness | None:
+        """Find the nearest memories, as `Nearness.look` does. Runs on the reading lane."""
+        # numpy takes 100 ms to import and only searches by meaning need it.
+        from upwell.memory.sqlite.nearness import Nearness
+
+        embedder = self.questions.embedder
+        model = known_model(db, embedder.name, embedder.dim)
+        if model is None:
+            return None
+        if self._nearness is None or self._nearness.model != model:
+            self._nearness = Nearness(model, embedder.dim)
+        return self._nearness.look(db, vector, scopes, namespaces, others)
+
+    async def catch_up(self, progress: Progress | None = None) -> int:
+        """Embed the memories that have no vector of this model yet, a batch at a time. Does
+        nothing while another process embeds or the model fails. Returns the number of embedded
+        memories.
+
+        Raises:
+            StoreError: the file cannot be written.
+        """
+        if await self._database.data_version() == self._complete_at:
+            return 0
+        if not await self.questions.load():
+            return 0
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(f"{self._database.path}.vectors.lock", mode=0o600, thread_local=False)
+        try:
+            await asyncio.to_thread(lock.acquire, timeout=0)
+        except (Timeout, OSError):
+            return 0
+        try:
+            return await self._embed_all(progress)
+        finally:
+            lock.release()
+
+    async def counts(self) -> tuple[int, int]:
+        """Count the memories that have a vector, and the memories that should have one."""
+        model = await self._model()
+        return await self._database.read(lambda db: counts(db, model))
+
+    async def _embed_all(self, progress: Progress | None) -> int:
+        model = await self._model()
+        done, after = 0, -1
+        earlier, total = await self.counts()
+        while batch := await self._database.read(_due(model, after)):
+            vectors = await self._packed(batch)
+            if not vectors:
+                return done
+            await self._database.write(_keep(model, list(vectors), list(vectors.values())))
+            done, after = done + len(vectors), batch[-1].n
+            if progress is not None:
+                progress(earlier + done, total)
+        self._complete_at = await self._database.data_version()
+        if done:
+            LOG.info("embedded %d memories with %s", done, self.questions.embedder.name)
+        return done
+
+    async def _packed(self, batch: "Sequence[Due]") -> "dict[Due, bytes]":
+        """Return the packed vectors of these memories. If the model refuses a batch, its texts
+        are tried one by one, so that one unreadable text costs no other its vector. If the model
+        is down, no vectors are returned."""
+        from upwell.memory.sqlite.nearness import packed
+
+        texts = [due.text for due in batch]
+        try:
+            vectors = await aside(partial(embedded, self.questions.embedder, texts))
+            return dict(zip(batch, map(packed, vectors), strict=True))
+        except LlmError as error:
+            LOG.warning("%d memories cannot be embedded: %s", len(batch), error)
+        one_by_one: dict[Due, bytes] = {}
+        for attempts, due in enumerate(batch if len(batch) > 1 else ()):
+            if not one_by_one and attempts >= MAX_FAILURES:
+                break
+            one_by_one |= await self._packed([due])
+        return one_by_one
+
+    async def _model(self) -> int:
+        name, dim = self.questions.embedder.name, self.questions.embedder.dim
+        return await self._database.write(lambda db: model_number(db, name, dim))
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A memory without a vector; `hash` shows whether its text is still the embedded one."""
+
+    n: int
+    hash: str
+    text: str
+
+
+def model_number(db: sqlite3.Connection, name: str, dim: int) -> int:
+    """Return the number of a model, which is assigned at its first use."""
+    row = db.execute(
+        "INSERT INTO vector_model (name, dim) VALUES (?, ?) ON CONFLICT (name, dim) "
+        "DO UPDATE SET name = excluded.name RETURNING no",
+        (name, dim),
+    ).fetchone()
+    return int(row[0])
+
+
+def known_model(db: sqlite3.Connection, name: str, dim: int) -> int | None:
+    """Return the number of a model, or None if the file has no vectors of it."""
+    row = db.execute(
+        "SELECT no FROM vector_model WHERE name = ? AND dim = ?", (name, dim)
+    ).fetchone()
+    return int(row[0]) if row else None
+
+
+def due(db: sqlite3.Connection, model: int, after: int, limit: int) -> list[Due]:
+    """Return the next memories, by number, without a vector of this model. Standing rules are
+    left out because no search returns them."""
+    rows = db.execute(
+        "SELECT m.n, m.content_hash, m.text FROM memory m "
+        "LEFT JOIN vector v ON v.n = m.n AND v.model = ? "
+        "WHERE v.n IS NULL AND NOT m.pinned AND m.n > ? ORDER BY m.n LIMIT ?",
+        (model, after, limit),
+    )
+    return [Due(n, hash, text_of(text)[:MAX_CHARS]) for n, hash, text in rows]
+
+
+def keep(
+    db: sqlite3.Connection, model: int, batch: Sequence[Due], vectors: Sequence[bytes]
+) -> None:
+    """Store these vectors, except vectors of memories that were deleted or changed meanwhile."""
+    db.executemany(
+        "INSERT OR REPLACE INTO vector (n, model, numbers) "
+        "SELECT n, ?, ? FROM memory WHERE n = ? AND content_hash = ?",
+        [(model, numbers, due.n, due.hash) for due, numbers in zip(batch, vectors, strict=True)],
+    )
+
+
+def counts(db: sqlite3.Connection, model: int) -> tuple[int, int]:
+    """Count the memories that have a vector of this model, and the memories that should have
+    one."""
+    (embedded_count,) = db.execute(
+        "SELECT count(*) FROM vector WHERE model = ?", (model,)
+    ).fetchone()
+    (total,) = db.execute("SELECT count(*) FROM memory WHERE NOT pinned").fetchone()
+    return int(embedded_count), int(total)
+
+
+def _due(model: int, after: int) -> Callable[[sqlite3.Connection], list[Due]]:
+    return lambda db: due(db, model, after, BATCH)
+
+
+def _keep(
+    model: int, batch: Sequence[Due], vectors: Sequence[bytes]
+) -> Callable[[sqlite3.Connection], None]:
+    return lambda db: keep(db, model, batch, vectors)
+
+
+def _create(db: sqlite3.Connection) -> None:
+    db.execute(
+        "CREATE TABLE vector_model (no INTEGER PRIMARY KEY, name TEXT NOT NULL, "
+        "dim INTEGER NOT NULL, UNIQUE (name, dim))"
+    )
+    db.execute(
+        """CREATE TABLE vector (
+            seq INTEGER PRIMARY KEY AUTOINCREMENT, n INTEGER NOT NULL UNIQUE,
+            model INTEGER NOT NULL REFERENCES vector_model (no), numbers BLOB NOT NULL)"""
+    )
+    db.execute(
+        "CREATE TRIGGER vector_gone AFTER DELETE ON memory "
+        "BEGIN DELETE FROM vector WHERE n = old.n; END"
+    )
+
+
+OWNER = Owner("vectors", [_create], recreate)

@@ -1,0 +1,151 @@
+"""Write a memory's row and everything derived from it, in the caller's transaction."""
+
+import sqlite3
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from upwell.ground.types.memory import Memory
+from upwell.memory.ranking.joins import anchor_keys
+from upwell.memory.ranking.terms import Indexed, indexed, sound
+from upwell.memory.sqlite.rows import (
+    COLUMNS,
+    number_of,
+    scope_number,
+    scope_of,
+    text_of,
+    to_row,
+)
+from upwell.memory.sqlite.schema import SEQUENCE_BITS
+from upwell.memory.sqlite.stems import counted
+
+_MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
+
+
+@dataclass(slots=True)
+class Tally:
+    """The changes of a batch to the counts of one scope."""
+
+    memories: int = 0
+    words: int = 0
+    stems: Counter[str] = field(default_factory=Counter)
+    anchors: Counter[str] = field(default_factory=Counter)
+
+
+def insert(
+    db: sqlite3.Connection, memories: Sequence[Memory], around: Mapping[str, str] | None = None
+) -> list[int]:
+    """Store these memories, each complete with id, hash and times, and return their numbers. A
+    memory replaces an earlier one with the same id. If a batch repeats an id, only the last
+    memory is stored, and the others get the number 0. `around` maps ids to words around a
+    memory's text, such as the headings above it, by which searches find it as they do by tags."""
+    numbers: list[int] = []
+    tallies: dict[int, Tally] = defaultdict(Tally)
+    about: list[tuple[int, str]] = []
+    latest = {(memory.tenant, memory.id): place for place, memory in enumerate(memories)}
+    for place, memory in enumerate(memories):
+        if latest[memory.tenant, memory.id] != place:
+            numbers.append(0)
+            continue
+        n = _number(db, memory)
+        numbers.append(n)
+        parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
+        _write(db, n, memory, parts, keys)
+        _count(tallies[scope_of(n)], parts, keys, 1)
+        about += [(n, key) for key in keys]
+    for scope, tally in tallies.items():
+        _apply(db, scope, tally)
+    _join(db, about)
+    return numbers
+
+
+def remove(db: sqlite3.Connection, n: int) -> None:
+    """Remove a memory's row and its entries in every index."""
+    text, extra, key_lines = db.execute(
+        "SELECT text, extra, keys FROM memory WHERE n = ?", (n,)
+    ).fetchone()
+    parts = Indexed(sound(text_of(text)), extra)
+    keys = key_lines.split("\n") if key_lines else []
+    scope = scope_of(n)
+    db.execute(
+        "INSERT INTO words (words, rowid, body, extra) VALUES ('delete', ?, ?, ?)",
+        (n, parts.body, parts.extra),
+    )
+    db.executemany(
+        "DELETE FROM about WHERE n = ? AND anchor = "
+        "(SELECT no FROM anchor WHERE key = ? AND scope = ?)",
+        [(n, key, scope) for key in keys],
+    )
+    db.execute("DELETE FROM memory WHERE n = ?", (n,))
+    tally = Tally()
+    _count(tally, parts, keys, -1)
+    _apply(db, scope, tally)
+    db.executemany(
+        "DELETE FROM anchor WHERE key = ? AND scope = ? AND memories <= 0",
+        [(key, scope) for key in keys],
+    )
+    db.executemany(
+        "DELETE FROM term WHERE stem = ? AND scope = ? AND memories <= 0",
+        [(stem, scope) for stem in tally.stems],
+    )
+
+
+def _number(db: sqlite3.Connection, memory: Memory) -> int:
+    """Return the number to store a memory under: its old number within the same scope, or the
+    next one."""
+    scope = scope_number(db, memory.tenant, memory.project)
+    old = number_of(db, memory.tenant, memory.id)
+    if old is not None:
+        remove(db, old)
+        if scope_of(old) == scope:
+            return old
+    row = db.execute(
+        "UPDATE scope SET last = last + 1 WHERE no = ? RETURNING last", (scope,)
+    ).fetchone()
+    return int(scope << SEQUENCE_BITS | row[0])
+
+
+def _write(
+    db: sqlite3.Connection, n: int, memory: Memory, parts: Indexed, keys: Sequence[str]
+) -> None:
+    db.execute(
+        f"INSERT INTO memory (n, {COLUMNS}, extra, keys) VALUES ({_MARKS})",
+        (n, *to_row(memory), parts.extra, "\n".join(keys)),
+    )
+    db.execute(
+        "INSERT INTO words (rowid, body, extra) VALUES (?, ?, ?)", (n, parts.body, parts.extra)
+    )
+
+
+def _count(tally: Tally, parts: Indexed, keys: Sequence[str], sign: int) -> None:
+    body, extra = counted(parts.body), counted(parts.extra)
+    tally.memories += sign
+    tally.words += sign * body.total()
+    for stem in body.keys() | extra.keys():
+        tally.stems[stem] += sign
+    for key in keys:
+        tally.anchors[key] += sign
+
+
+def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
+    db.execute(
+        "UPDATE scope SET memories = memories + ?, words = words + ? WHERE no = ?",
+        (tally.memories, tally.words, scope),
+    )
+    db.executemany(
+        "INSERT INTO term VALUES (?, ?, ?) ON CONFLICT (stem, scope) "
+        "DO UPDATE SET memories = memories + excluded.memories",
+        [(stem, scope, change) for stem, change in sorted(tally.stems.items())],
+    )
+    db.executemany(
+        "INSERT INTO anchor (scope, key, memories) VALUES (?, ?, ?) ON CONFLICT (key, scope) "
+        "DO UPDATE SET memories = memories + excluded.memories",
+        [(scope, key, change) for key, change in sorted(tally.anchors.items())],
+    )
+
+
+def _join(db: sqlite3.Connection, about: Iterable[tuple[int, str]]) -> None:
+    db.executemany(
+        "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?",
+        [(n, key, scope_of(n)) for n, key in about],
+    )

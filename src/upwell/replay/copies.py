@@ -1,0 +1,73 @@
+"""Recognises copies of sessions. Hosts and collections of transcripts hold some sessions several
+times, under other names and with other times; replaying each copy would count it each time."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from upwell.replay.events import Event, Kind
+
+MIN_EVENTS = 5
+"""A shorter session may equal another one by chance: `Run the tests`, and they pass."""
+MIN_SHARE = 0.6
+FIRST_PROMPTS = 3
+
+
+@dataclass(slots=True)
+class Fingerprint:
+    """What a session consists of, without its times: hashes of its first prompts, in order, and of
+    all its events. `begins` is the time of its first event, in seconds since the epoch."""
+
+    begins: float
+    prompts: list[int] = field(default_factory=list[int])
+    events: set[int] = field(default_factory=set[int])
+
+    def add(self, event: Event) -> None:
+        """Take in an event. A compaction has no content."""
+        if event.kind is Kind.COMPACT:
+            return
+        digest = content_digest(event)
+        self.events.add(digest)
+        if event.kind is Kind.PROMPT and len(self.prompts) < FIRST_PROMPTS:
+            self.prompts.append(digest)
+
+    def copies(self, other: "Fingerprint") -> bool:
+        """Does this session begin with the same prompts as the other one, and share more than
+        `MIN_SHARE` of its events with it?"""
+        if len(self.events) < MIN_EVENTS:
+            return False
+        begins_alike = all(
+            own == theirs for own, theirs in zip(self.prompts, other.prompts, strict=False)
+        )
+        return begins_alike and len(self.events & other.events) > MIN_SHARE * len(self.events)
+
+
+def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
+    """The names of the sessions that copy an earlier one. Of sessions that begin at the same time
+    the first in the mapping is the original."""
+    copies: set[str] = set()
+    originals: dict[int, list[Fingerprint]] = {}
+    for name, fingerprint in sorted(fingerprints.items(), key=lambda item: item[1].begins):
+        if not fingerprint.prompts:
+            continue
+        alike = originals.setdefault(fingerprint.prompts[0], [])
+        if any(fingerprint.copies(original) for original in alike):
+            copies.add(name)
+        else:
+            alike.append(fingerprint)
+    return copies
+
+
+def content_digest(event: Event) -> int:
+    """A hash of what happened, whenever it happened and whichever session records it."""
+    return _digest((event.kind, event.text, event.tool, event.args, event.out))
+
+
+def event_digest(event: Event) -> int:
+    """A hash of what happened and when, whichever file and session records it."""
+    return _digest((event.t, event.kind, event.text, event.tool, event.args, event.out))
+
+
+def _digest(content: tuple[object, ...]) -> int:
+    encoded = repr(content).encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest())

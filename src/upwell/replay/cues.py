@@ -1,0 +1,46 @@
+"""The cue that a hook would have sent for an event of a past session, and its moment."""
+
+from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.hosts import claude, events
+from upwell.replay.events import Event, Kind
+from upwell.surface.moments import Moment, moment_of
+
+SESSION_START, COMPACTION = "session_start", "compaction"
+"""Moments of events at which upwell looks nothing up: it gives the standing rules."""
+
+
+def cue_of(event: Event, cwd: str | None) -> Cue | None:
+    """The cue of an event in the folder `cwd`, None where no hook reports the event to upwell."""
+    if event.kind in (Kind.START, Kind.COMPACT):
+        reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
+        return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)
+    if event.kind is Kind.PROMPT:
+        return Cue(door=Door.PROMPT, text=event.text, session=event.session, cwd=cwd, at=event.t)
+    tool = surfacing_tool(event.tool) if event.kind is Kind.TOOL else ""
+    if not tool:
+        return None
+    return Cue(
+        door=Door.TOOL,
+        tool=tool,
+        args=event.args,
+        session=event.session,
+        cwd=cwd,
+        reply_chars=len(event.out),
+        answer=ToolAnswer(text=event.out, failed=event.failed),
+        at=event.t,
+    )
+
+
+def surfacing_tool(name: str) -> str:
+    """The name under which surfacing knows an agent's tool, "" for a tool that hooks do not report.
+    Neutral events name tools as Claude Code does."""
+    return events.surfacing_tool(name, claude.EVENTS.readers, claude.EVENTS.server_marks)
+
+
+def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
+    """The moment of an event, in a session whose context holds `prompts_before` prompts."""
+    if event.kind is Kind.START:
+        return SESSION_START
+    if event.kind is Kind.COMPACT:
+        return COMPACTION
+    return str(moment_of(cue, prompts_before) if cue else Moment.ROUTINE)

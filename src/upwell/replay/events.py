@@ -1,0 +1,153 @@
+"""Neutral events: the record of a session in one format for all agent hosts.
+
+A file of neutral events holds one JSON object a line, `{"session", "i", "t", "kind", "text"?,
+"tool"?, "args"?, "out"?, "failed"?, "cwd"?, "host"?}`, in order of time. Paths of the repository
+are absolute, or begin with `$ROOT/`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from upwell.ground.errors import UsageError
+
+ROOT = "$ROOT"
+"""Stands for the folder of the repository in the paths of neutral events."""
+
+
+class Kind(StrEnum):
+    """What happened."""
+
+    START = "start"
+    PROMPT = "prompt"
+    TOOL = "tool"
+    SAY = "say"
+    COMPACT = "compact"
+    END = "end"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """One event of a session. `i` is its place in the session from 0, `t` seconds since the epoch.
+
+    `text` is the user's prompt or the agent's words; `tool` and `args` are a call under the names
+    of Claude Code, `out` is the answer of the tool and `failed` its outcome. `cwd` is absolute.
+    """
+
+    session: str
+    i: int
+    t: float
+    kind: Kind
+    text: str = ""
+    tool: str = ""
+    args: Mapping[str, Any] = field(default_factory=dict)
+    out: str = ""
+    failed: bool = False
+    cwd: str | None = None
+    host: str = ""
+
+
+class BadEvent(UsageError):
+    """A line that is not a neutral event."""
+
+
+def read_events(path: Path) -> Iterator[Event]:
+    """The events of a file in order of time, whatever the order of its lines.
+
+    Raises:
+        BadEvent: a line is not an event; the message names the file and the line.
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+        for number, offset in _in_order(file, path):
+            file.seek(offset)
+            yield event_of(file.readline(), f"{path}:{number}")
+
+
+def event_of(line: bytes, where: str) -> Event:
+    """The event in a line.
+
+    Raises:
+        BadEvent: the line holds none; the message begins with `where`.
+    """
+    entry = _table(line, where)
+    for name, kind in _REQUIRED.items():
+        if name not in entry:
+            raise BadEvent(f"{where}: {name!r} is missing", hint=_SHAPE)
+        _check(entry, name, kind, where)
+    for name, kind in _OPTIONAL.items():
+        if entry.get(name) is not None:
+            _check(entry, name, kind, where)
+    if entry["kind"] not in list(Kind):
+        raise BadEvent(f"{where}: kind {entry['kind']!r:.40} is not one of {', '.join(Kind)}")
+    fields = {name: entry[name] for name in _OPTIONAL if entry.get(name) is not None}
+    return Event(
+        session=entry["session"],
+        i=entry["i"],
+        t=float(entry["t"]),
+        kind=Kind(entry["kind"]),
+        **fields,
+    )
+
+
+def line_of(event: Event) -> str:
+    """An event as a line of a file, without the line break. Empty fields are left out."""
+    entry: dict[str, Any] = {"session": event.session, "i": event.i, "t": event.t}
+    entry["kind"] = str(event.kind)
+    fields = {name: getattr(event, name) for name in _OPTIONAL}
+    return json.dumps(entry | {name: value for name, value in fields.items() if value})
+
+
+_SHAPE = 'a line is {"session", "i", "t", "kind", …}'
+_NUMBER = (int, float)
+_REQUIRED: Mapping[str, Any] = {"session": str, "i": int, "t": _NUMBER, "kind": str}
+_OPTIONAL: Mapping[str, Any] = {
+    "text": str,
+    "tool": str,
+    "args": dict,
+    "out": str,
+    "failed": bool,
+    "cwd": str,
+    "host": str,
+}
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    _NUMBER: "a number",
+    dict: "an object",
+    bool: "true or false",
+}
+
+
+def _check(entry: Mapping[str, Any], name: str, kind: Any, where: str) -> None:
+    value = entry[name]
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise BadEvent(f"{where}: {name!r} must be {_NAMES[kind]}", hint=_SHAPE)
+
+
+def _table(line: bytes, where: str) -> dict[str, Any]:
+    try:
+        entry = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadEvent(f"{where}: not JSON: {error}", hint=_SHAPE) from error
+    if not isinstance(entry, dict):
+        raise BadEvent(f"{where}: not a JSON object", hint=_SHAPE)
+    return entry
+
+
+def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
+    """The number and offset of each line that is not blank, by the time of its event."""
+    lines: list[tuple[float, int, int]] = []
+    offset = 0
+    for number, line in enumerate(file, start=1):
+        if line.strip():
+            entry = _table(line, f"{path}:{number}")
+            at = entry.get("t")
+            lines.append((float(at) if isinstance(at, int | float) else 0.0, number, offset))
+        offset += len(line)
+    return [(number, offset) for _, number, offset in sorted(lines)]

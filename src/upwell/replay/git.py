@@ -1,0 +1,151 @@
+"""A repository at a time in its past, read object by object.
+
+No program of the repository runs: `cat-file` and `ls-tree` apply neither filters nor textconv, and
+the settings that name programs are switched off. Missing objects are not fetched.
+"""
+
+import os
+import subprocess
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+
+SECONDS = 120
+MAX_FILE_BYTES = 1_000_000
+"""A larger file counts as an empty one."""
+_SAFE = (
+    *("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.pager=cat"),
+    *("-c", "protocol.allow=never", "-c", "core.quotePath=false", "-c", "log.showSignature=false"),
+    "--no-pager",
+    "--no-optional-locks",
+)
+_ALONE = {
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+}
+_REGULAR = ("100644", "100755")
+
+
+class Repository:
+    """The repository that `folder` lies in, which may be bare. `environment` is the user's.
+
+    Raises:
+        UsageError: git is not installed, or `folder` holds no repository.
+    """
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        ours = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
+        self._environment = {**ours, **_ALONE}
+        self._folder = str(folder)
+        bare = self._run("rev-parse", "--is-bare-repository").strip() == b"true"
+        shown = (
+            folder if bare else Path(os.fsdecode(self._run("rev-parse", "--show-toplevel")[:-1]))
+        )
+        self.root = str(shown.absolute())
+        self._commits = self._main_line()
+
+    def commit_at(self, at: float) -> str | None:
+        """The newest commit of the main line at the time `at`; None before the first one."""
+        place = bisect_right(self._commits, at, key=lambda commit: commit[0])
+        return self._commits[place - 1][1] if place else None
+
+    def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
+        """The difference between two commits: the object of each new or changed file by its path,
+        and the removed paths. Links and submodules are left out."""
+        if old is None:
+            return self._tree(new), []
+        raw = self._run("diff-tree", "-r", "-z", "--no-renames", "--no-ext-diff", old, new)
+        parts = os.fsdecode(raw).split("\0")
+        changed: dict[str, str] = {}
+        removed: list[str] = []
+        for described, path in zip(parts[::2], parts[1::2], strict=False):
+            _, mode, _, name, _ = described.split(" ")
+            if mode in _REGULAR:
+                changed[path] = name
+            else:
+                removed.append(path)
+        return changed, removed
+
+    def blobs(self, objects: Mapping[str, str]) -> Iterator[tuple[str, bytes]]:
+        """The content of each object, by path. A missing object is left out; one over
+        `MAX_FILE_BYTES` is empty."""
+        command = ["git", *_SAFE, "-C", self._folder, "cat-file", "--batch"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=self._environment,
+        ) as git:
+            assert git.stdin is not None
+            assert git.stdout is not None
+            for path, name in objects.items():
+                git.stdin.write(name.encode() + b"\n")
+                git.stdin.flush()
+                header = git.stdout.readline().split()
+                if len(header) < len(("name", "type", "size")):
+                    continue
+                size = int(header[2])
+                content = git.stdout.read(size)
+                git.stdout.read(1)
+                yield path, content if size <= MAX_FILE_BYTES else b""
+            git.stdin.close()
+
+    def times(self, old: str | None, new: str) -> dict[str, float]:
+        """The time of the last change of each file between two commits, in seconds since the
+        epoch."""
+        span = f"{old}..{new}" if old else new
+        raw = self._run(
+            *("log", "--format=%x00@%ct", "--name-only", "--no-renames", "--no-merges"),
+            *("--no-ext-diff", "--no-textconv", "-z", span, "--"),
+        )
+        times: dict[str, float] = {}
+        at = 0.0
+        for part in os.fsdecode(raw).split("\0"):
+            name = part.lstrip("\n")
+            if name.startswith("@") and name[1:].isdecimal():
+                at = float(name[1:])
+            elif name:
+                times.setdefault(name, at)
+        return times
+
+    def _tree(self, commit: str) -> dict[str, str]:
+        entries = os.fsdecode(self._run("ls-tree", "-r", "-z", commit)).split("\0")
+        objects: dict[str, str] = {}
+        for entry in filter(None, entries):
+            described, path = entry.split("\t", 1)
+            mode, _, name = described.split(" ")
+            if mode in _REGULAR:
+                objects[path] = name
+        return objects
+
+    def _main_line(self) -> list[tuple[float, str]]:
+        """Time and name of the commits by first parents, oldest first. A time that runs back is
+        raised to the one before it."""
+        rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
+        commits = [row.split(" ") for row in rows.decode().splitlines()]
+        times = accumulate((float(at) for at, _ in commits), max)
+        return list(zip(times, (name for _, name in commits), strict=True))
+
+    def _run(self, *args: str) -> bytes:
+        try:
+            done = subprocess.run(
+                ["git", *_SAFE, "-C", self._folder, *args],
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=SECONDS,
+                check=True,
+            )
+        except FileNotFoundError as error:
+            raise UsageError("git is not installed", hint="replay without --repo") from error
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+            raise UsageError(
+                f"git cannot read {self._folder}", hint="--repo takes a git repository"
+            ) from error
+        return done.stdout

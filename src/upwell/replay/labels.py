@@ -1,0 +1,109 @@
+"""The useful share of what was said, and a threshold, from a person's answers to a sample."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+
+from upwell.ground.types.memory import Hit
+from upwell.replay.run import Decision
+
+Z = 1.96
+"""The quantile of the normal distribution that leaves 2.5 % on either side."""
+LEAST_LABELS = 20
+"""Fewer answers would fit a threshold to chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Saying:
+    """A memory that was said, and the decision to say it."""
+
+    decision: Decision
+    hit: Hit
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A person's answer for a memory with this score: `useful` is None where they cannot tell."""
+
+    score: float
+    useful: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The number of useful memories among the answers, and the interval of the true share."""
+
+    useful: int
+    answers: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A threshold, and the numbers of useful and other labelled memories that pass it."""
+
+    min_score: float
+    useful: int
+    others: int
+
+
+class Sample:
+    """Draws `size` of the memories of a replay, each with the same probability (reservoir sampling,
+    Vitter 1985, algorithm R). The same replay gives the same sample."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._random = random.Random(size)
+        self._offered = 0
+        self._drawn: list[Saying] = []
+
+    def offer(self, decision: Decision) -> None:
+        """Offer the memories of a decision to the sample."""
+        for hit in decision.hits:
+            self._offered += 1
+            if len(self._drawn) < self._size:
+                self._drawn.append(Saying(decision, hit))
+            elif (place := self._random.randrange(self._offered)) < self._size:
+                self._drawn[place] = Saying(decision, hit)
+
+    def sayings(self) -> Sequence[Saying]:
+        """The sample, in order of time."""
+        return sorted(self._drawn, key=lambda saying: (saying.decision.t, saying.decision.i))
+
+
+def share_of(labels: Sequence[Label]) -> Share:
+    """The useful share of the definite answers, with its 95 % interval (Wilson 1927)."""
+    answers = [label for label in labels if label.useful is not None]
+    useful, total = sum(bool(label.useful) for label in answers), len(answers)
+    if not total:
+        return Share(0, 0, 0.0, 1.0)
+    share = useful / total
+    middle = share + Z * Z / (2 * total)
+    reach = Z * sqrt(share * (1 - share) / total + Z * Z / (4 * total * total))
+    below = 1 + Z * Z / total
+    return Share(
+        useful, total, max(0.0, (middle - reach) / below), min(1.0, (middle + reach) / below)
+    )
+
+
+def fitted(labels: Sequence[Label]) -> Fit | None:
+    """The `surface.min_score` above which useful memories outnumber the others by most; None where
+    they never do, or with fewer than `LEAST_LABELS` answers. It is at least the present one, since
+    nobody has judged the memories that were not said."""
+    answers = [label for label in labels if label.useful is not None]
+    if len(answers) < LEAST_LABELS:
+        return None
+    best: Fit | None = None
+    for score in sorted({label.score for label in answers}):
+        passing = [label for label in answers if label.score >= score]
+        useful = sum(bool(label.useful) for label in passing)
+        fit = Fit(int(score * 1000) / 1000, useful, len(passing) - useful)
+        if fit.useful > fit.others and (best is None or _gain(fit) > _gain(best)):
+            best = fit
+    return best
+
+
+def _gain(fit: Fit) -> int:
+    return fit.useful - fit.others

@@ -1,0 +1,254 @@
+"""The memories that existed at a time: notes and commits by their dates, documents as the
+repository had them."""
+
+import os
+import re
+import shutil
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from upwell.ground.errors import UsageError
+from upwell.ground.trace import LOG
+from upwell.ground.types.memory import Memory
+from upwell.replay.events import ROOT, Event
+from upwell.replay.git import Repository
+
+_AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
+_LEAST_PARTS = 2
+"""A path shows where a checkout lies if at least this many of its last parts name a file of the
+repository. One is not enough: every repository has a README.md."""
+_MAX_ROOTS = 8
+
+
+class With(StrEnum):
+    """The kinds of memory of `--with`."""
+
+    MEMORY = "memory"
+    GIT = "git"
+    DOCS = "docs"
+    LEARNED = "learned"
+
+
+class Arrivals:
+    """Memories in the order of their dates. Those without a date come first."""
+
+    def __init__(self, memories: Iterable[Memory] = ()) -> None:
+        self._memories = sorted(memories, key=_date_of)
+        self._dates = [_date_of(memory) for memory in self._memories]
+        self._returned = 0
+
+    def until(self, at: float) -> Sequence[Memory]:
+        """The memories up to the time `at` that no earlier call returned."""
+        first, self._returned = self._returned, max(self._returned, bisect_right(self._dates, at))
+        return self._memories[first : self._returned]
+
+
+class Checkout:
+    """The files of a repository at a time of its main line, in a folder of our own."""
+
+    def __init__(self, repository: Repository, folder: Path) -> None:
+        self._repository = repository
+        self._folder = folder
+        self._commit: str | None = None
+        self.files: set[str] = set()
+        (folder / ".git").mkdir(parents=True)
+
+    def move(self, at: float) -> bool:
+        """Bring the files to the time `at`. Returns whether anything changed."""
+        commit = self._repository.commit_at(at)
+        if commit is None or commit == self._commit:
+            return False
+        changed, removed = self._repository.changed(self._commit, commit)
+        times = self._repository.times(self._commit, commit)
+        for path in removed:
+            self.files.discard(path)
+            (self._folder / path).unlink(missing_ok=True)
+        for path, content in self._repository.blobs(changed):
+            self._write(path, content, times.get(path, at))
+        self._commit = commit
+        return True
+
+    def _write(self, path: str, content: bytes, changed_at: float) -> None:
+        """Write a file, except at a path that leads out of the folder or into `.git`."""
+        parts = path.split("/")
+        if ".." in parts or ".git" in parts or "" in parts:
+            return
+        place = self._folder / path
+        if place.parent.is_file():
+            place.parent.unlink()
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if place.is_dir():
+            shutil.rmtree(place)
+        place.write_bytes(content)
+        os.utime(place, (changed_at, changed_at))
+        self.files.add(path)
+
+
+@dataclass(slots=True)
+class Project:
+    """A repository, its checkout in `folder`, and its commits as memories."""
+
+    repository: Repository
+    checkout: Checkout
+    folder: str
+    commits: Arrivals
+
+
+class Projects:
+    """The repositories that sessions ran in. With `named`, the repository of `--repo`, every
+    session belongs to it. Without it a session belongs to the repository around its folder, if it
+    still exists."""
+
+    def __init__(
+        self, scratch: Path, environment: Mapping[str, str], named: Path | None = None
+    ) -> None:
+        self._scratch = scratch
+        self._environment = environment
+        self._named = Repository(named, environment) if named else None
+        self._known: dict[str, Project | None] = {}
+
+    def root_of(self, cwd: str | None) -> str | None:
+        """The root of the repository to which a session in the folder `cwd` belongs."""
+        if self._named is not None:
+            return self._named.root
+        path = Path(cwd) if cwd else None
+        folders = (path, *path.parents) if path else ()
+        return next((str(folder) for folder in folders if (folder / ".git").exists()), None)
+
+    def knows(self, root: str) -> bool:
+        """Did an earlier session belong to this repository?"""
+        return root in self._known
+
+    def at(self, root: str) -> Project | None:
+        """The project with this root, None where git cannot read it."""
+        if root not in self._known:
+            self._known[root] = self._opened(root)
+        return self._known[root]
+
+    def _opened(self, root: str) -> Project | None:
+        try:
+            repository = self._named or Repository(Path(root), self._environment)
+        except UsageError as error:
+            LOG.warning("%s is replayed without its history: %s", root, error)
+            return None
+        folder = self.folder_of(root)
+        return Project(repository, Checkout(repository, Path(folder)), folder, Arrivals())
+
+    def folder_of(self, root: str) -> str:
+        """The folder of the checkout of a repository, the same in every run."""
+        name = Path(root).name or "repository"
+        return str(self._scratch / sha256(root.encode()).hexdigest()[:6] / name)
+
+    def moved(self, memory: Memory) -> Memory:
+        """The memory with the paths of the checkout in place of those of its repository."""
+        if memory.project is None or self.root_of(memory.project) != memory.project:
+            return memory
+        folder = self.folder_of(memory.project)
+        inside = f"{memory.project}/"
+        paths = tuple(
+            f"{folder}/{path.removeprefix(inside)}" if path.startswith(inside) else path
+            for path in memory.paths
+        )
+        return replace(memory, project=folder, paths=paths)
+
+    def shown(self, text: str) -> str:
+        """`text` with the folders of the repositories in place of those of their checkouts."""
+        for root, project in self._known.items():
+            if project is not None:
+                text = text.replace(project.folder, root)
+        return text
+
+
+class Relocation:
+    """Moves the paths in a session's events into the checkout of its repository.
+
+    The session's folder shows where the repository lay on its machine; so does the first path that
+    ends in a file of the repository.
+    """
+
+    def __init__(self, project: Project, cwd: str | None) -> None:
+        self._project = project
+        self._roots: list[str] = [ROOT, project.repository.root]
+        self._pattern: re.Pattern[str] | None = None
+        if cwd is not None and not self._inside(cwd):
+            self._learn(self._root_above(cwd))
+        self._compile()
+
+    def cwd(self, cwd: str | None) -> str:
+        """The folder in the checkout that corresponds to `cwd`; the checkout itself for a folder
+        outside the repository."""
+        moved = self._text(cwd) if cwd else ""
+        return moved if moved.startswith(self._project.folder) else self._project.folder
+
+    def event(self, event: Event) -> Event:
+        """The event with the paths of the checkout."""
+        for path in _paths_in(event.args):
+            if not self._inside(path) and (root := self._root_before(path)):
+                self._learn(root)
+                self._compile()
+        return replace(
+            event,
+            text=self._text(event.text),
+            args=self._value(event.args),
+            out=self._text(event.out),
+            cwd=self.cwd(event.cwd),
+        )
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self._value(item) for item in value]
+        if isinstance(value, Mapping):
+            return {name: self._value(item) for name, item in value.items()}
+        return value
+
+    def _text(self, text: str) -> str:
+        if self._pattern is None or not any(root in text for root in self._roots):
+            return text
+        return self._pattern.sub(lambda _: self._project.folder, text)
+
+    def _compile(self) -> None:
+        longest = sorted(self._roots, key=len, reverse=True)
+        self._pattern = re.compile(f"(?:{'|'.join(map(re.escape, longest))}){_AFTER_ROOT}")
+
+    def _learn(self, root: str) -> None:
+        if root.count("/") >= _LEAST_PARTS and len(self._roots) < _MAX_ROOTS:
+            self._roots.append(root)
+
+    def _inside(self, path: str) -> bool:
+        return any(path == root or path.startswith(f"{root}/") for root in self._roots)
+
+    def _root_above(self, cwd: str) -> str:
+        """The checkout around this folder: the folder without its last parts, where these name a
+        folder of the repository."""
+        files = self._project.checkout.files
+        folders = {
+            "/".join(file.split("/")[:n]) for file in files for n in range(1, file.count("/") + 1)
+        }
+        parts = cwd.rstrip("/").split("/")
+        for place in range(_LEAST_PARTS + 1, len(parts)):
+            if "/".join(parts[place:]) in folders:
+                return "/".join(parts[:place])
+        return cwd.rstrip("/")
+
+    def _root_before(self, path: str) -> str | None:
+        parts = path.split("/")
+        for place in range(_LEAST_PARTS, len(parts) - _LEAST_PARTS + 1):
+            if "/".join(parts[place:]) in self._project.checkout.files:
+                return "/".join(parts[:place])
+        return None
+
+
+def _paths_in(args: Mapping[str, Any]) -> list[str]:
+    values = (args.get(name) for name in ("file_path", "path", "notebook_path"))
+    return [path for path in values if isinstance(path, str) and path.startswith("/")]
+
+
+def _date_of(memory: Memory) -> float:
+    return memory.created_at or 0.0

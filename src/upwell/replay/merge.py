@@ -1,0 +1,38 @@
+"""Merges streams of events, each in order of time. A stream is opened only when its time comes."""
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from upwell.replay.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream of events from the time `begins` on, in seconds since the epoch."""
+
+    begins: float
+    open: Callable[[], Iterator[Event]]
+
+
+def merged(streams: Iterable[Stream]) -> Iterator[Event]:
+    """All events by time; at the same time, in the order of the streams."""
+    numbered = enumerate(streams)
+    waiting = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
+    running: list[tuple[float, int, Event, Iterator[Event]]] = []
+    while waiting or running:
+        while waiting and (not running or waiting[-1][1].begins <= running[0][0]):
+            number, stream = waiting.pop()
+            _push_next(running, number, stream.open())
+        if running:
+            _, number, event, rest = heapq.heappop(running)
+            yield event
+            _push_next(running, number, rest)
+
+
+def _push_next(
+    running: list[tuple[float, int, Event, Iterator[Event]]], number: int, rest: Iterator[Event]
+) -> None:
+    event = next(rest, None)
+    if event is not None:
+        heapq.heappush(running, (event.t, number, event, rest))

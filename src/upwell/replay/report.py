@@ -1,0 +1,142 @@
+"""The report of a replay for people: session by session, and in sum."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.format import counted, iso
+from upwell.ground.types.memory import Hit
+from upwell.replay.memories import Projects
+from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
+
+SHOWN = 3
+"""The number of decisions to speak that are shown of a session."""
+SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
+_CITED = ("commit", "learned")
+"""Kinds of memory that the report names by their source."""
+COLUMNS = ("moment", "events", "spoke", "memories", "per 100", "tokens")
+
+
+@dataclass(slots=True)
+class _Moment:
+    """Counts of the events of one moment."""
+
+    events: int = 0
+    spoke: int = 0
+    memories: int = 0
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session's decisions to speak, and the number of all its decisions."""
+
+    began: float
+    events: int = 0
+    spoken: list[Decision] = field(default_factory=list[Decision])
+
+
+class Report:
+    """Collects the decisions of a replay and formats them."""
+
+    def __init__(self, projects: Projects) -> None:
+        self.summary = Summary()
+        self._projects = projects
+        self._moments: dict[str, _Moment] = {}
+        self._sessions: dict[str, _Session] = {}
+
+    def add(self, decision: Decision) -> None:
+        """Take in a decision."""
+        self.summary.add(decision)
+        session = self._sessions.setdefault(decision.session, _Session(decision.t))
+        session.events += 1
+        if decision.outcome == SAID:
+            session.spoken.append(decision)
+        moment = self._moments.setdefault(decision.moment, _Moment())
+        moment.events += 1
+        moment.spoke += decision.outcome == SAID
+        moment.memories += len(decision.hits)
+        moment.tokens += decision.tokens
+
+    def sessions(self) -> Iterator[str]:
+        """Lines on every session in which something would have been said, oldest first."""
+        for name, session in sorted(self._sessions.items(), key=lambda item: item[1].began):
+            if not session.spoken:
+                continue
+            memories = sum(len(decision.hits) for decision in session.spoken)
+            tokens = sum(decision.tokens for decision in session.spoken)
+            yield (
+                f"{_minute(session.began)}  {name[:40]}  {counted(session.events, 'event')}, "
+                f"{counted(memories, 'memory', 'memories')}, {counted(tokens, 'token')}"
+            )
+            for decision in session.spoken[:SHOWN]:
+                yield from self.decision(decision)
+            rest = len(session.spoken) - SHOWN
+            if rest > 0:
+                yield f"  … and {rest} more (--json shows all)"
+
+    def decision(self, decision: Decision) -> Iterator[str]:
+        """Lines on a decision to speak: its time, its event, and the memories."""
+        yield f"  {_moment(decision, SUBJECT_CHARS)}"
+        for hit in decision.hits:
+            text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
+            yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
+
+    def saying(self, decision: Decision, hit: Hit) -> Iterator[str]:
+        """Lines on a whole memory and the event before it, without its score."""
+        yield _moment(decision, LABEL_CHARS)
+        yield f"  {self._named(hit)}"
+        for line in self._projects.shown(hit.memory.text).splitlines():
+            yield f"  | {line}"
+
+    def _named(self, hit: Hit) -> str:
+        """The kind of a memory, and its source or id."""
+        memory = hit.memory
+        kind = kind_of(memory)
+        name = memory.source if kind in _CITED else name_of(memory)
+        return f"{kind} {self._projects.shown(name)}"
+
+    def rows(self) -> Sequence[Mapping[str, Any]]:
+        """The sums by moment, and over all of them."""
+        moments = sorted(self._moments.items(), key=lambda item: -item[1].memories)
+        total = self.summary
+        sums = _Moment(total.events, total.said, total.memories, total.tokens)
+        return [_row(name, moment) for name, moment in [*moments, ("all", sums)]]
+
+    def silences(self) -> str:
+        """The reasons of silence, with the number of events of each."""
+        silent = Counter(self.summary.outcomes)
+        del silent[SAID]
+        return ", ".join(
+            f"{reason} {number:,}" for reason, number in silent.most_common() if number
+        )
+
+
+def _row(name: str, moment: _Moment) -> Mapping[str, Any]:
+    per_hundred = 100 * moment.memories / moment.events if moment.events else 0.0
+    values = (
+        name,
+        f"{moment.events:,}",
+        f"{moment.spoke:,}",
+        f"{moment.memories:,}",
+        f"{per_hundred:.1f}",
+        f"{moment.tokens:,}",
+    )
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def _moment(decision: Decision, chars: int) -> str:
+    """The time and the event of a decision, masked: prompts and commands may hold secrets."""
+    subject = _cut(redact(decision.subject)[0], chars)
+    return f"{_minute(decision.t)}  {decision.moment}: {subject}"
+
+
+def _minute(at: float) -> str:
+    return (iso(at) or "")[:16].replace("T", " ")
+
+
+def _cut(text: str, chars: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= chars else line[: chars - 1] + "…"

@@ -1,0 +1,311 @@
+"""The simulation: today's surfacing answers the events of past sessions, on a clock that shows the
+time of the current event."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from upwell.ground.text.format import iso
+from upwell.ground.text.tokens import count
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.replay.cues import SESSION_START, cue_of, moment_named
+from upwell.replay.events import Event, Kind
+from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
+
+SAID = "said"
+NO_HOOK = "no_hook"
+"""The outcome of an event that hooks do not report to upwell."""
+_DECIDED = frozenset({Kind.START, Kind.COMPACT, Kind.PROMPT, Kind.TOOL})
+_MAX_TEXTS = 500
+
+
+class SimulatedClock:
+    """Shows the time of the current event. It never runs back."""
+
+    def __init__(self, at: float = 0.0) -> None:
+        self._at = at
+
+    def now(self) -> float:
+        return self._at
+
+    def monotonic(self) -> float:
+        return self._at
+
+    def advance(self, at: float) -> None:
+        """Set the time to `at`, unless it is later already."""
+        self._at = max(self._at, at)
+
+
+class Product(Protocol):
+    """What a replay drives: upwell on a scratch home."""
+
+    async def surface(self, cue: Cue) -> Surfacing | Skip:
+        """Answer a cue."""
+        ...
+
+    async def compacting(self, session: str) -> None:
+        """Prepare for the loss of the session's context."""
+        ...
+
+    async def turn_ended(
+        self, session: str, written: Sequence[tuple[float, str]], *, over: bool
+    ) -> None:
+        """A turn ended in which the agent wrote these texts at these times, in seconds since the
+        epoch. `over`: the session ended with it."""
+        ...
+
+    async def remember(self, memories: Sequence[Memory]) -> None:
+        """Store memories."""
+        ...
+
+    async def read_documents(self, folder: str) -> None:
+        """Index what changed in the documents of a checkout."""
+        ...
+
+    def commits(self, root: str) -> list[Memory]:
+        """Memories of the commits of a repository that say why."""
+        ...
+
+    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
+        """Memories of a session that ended, as capture proposes them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The outcome of an event: what was said, or why nothing was. `subject` is the event in a line,
+    `detail` says more about a skip."""
+
+    session: str
+    i: int
+    t: float
+    door: str
+    moment: str
+    outcome: str
+    hits: tuple[Hit, ...] = ()
+    tokens: int = 0
+    subject: str = ""
+    detail: str = ""
+
+
+@dataclass(slots=True)
+class Summary:
+    """The sum of a replay. `events` counts session starts, compactions, prompts and calls."""
+
+    sessions: int = 0
+    events: int = 0
+    said: int = 0
+    memories: int = 0
+    tokens: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter[str])
+
+    def add(self, decision: Decision) -> None:
+        """Count a decision."""
+        self.sessions += decision.moment == SESSION_START
+        self.events += 1
+        self.said += decision.outcome == SAID
+        self.memories += len(decision.hits)
+        self.tokens += decision.tokens
+        self.outcomes[decision.outcome] += 1
+
+    def described(self) -> dict[str, int]:
+        """As `--json` shows it."""
+        return {
+            "sessions": self.sessions,
+            "events": self.events,
+            "said": self.said,
+            "memories": self.memories,
+            "tokens": self.tokens,
+        }
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session under way. `prompts` counts the prompts in its context, `turn` holds what the agent
+    wrote since the last prompt, `events` what capture reads at the end."""
+
+    root: str | None
+    relocation: Relocation | None
+    prompts: int = 0
+    turn: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
+    events: list[Event] = field(default_factory=list[Event])
+
+
+class Replay:
+    """Runs events through the product. `choices` names the kinds of memory that it has; `memories`
+    are the user's own."""
+
+    def __init__(
+        self,
+        product: Product,
+        clock: SimulatedClock,
+        projects: Projects,
+        choices: frozenset[With],
+        memories: Iterable[Memory] = (),
+    ) -> None:
+        self._product = product
+        self._clock = clock
+        self._projects = projects
+        self._choices = choices
+        self._notes = Arrivals(memories if With.MEMORY in choices else ())
+        self._sessions: dict[str, _Session] = {}
+
+    async def decisions(self, events: Iterable[Event]) -> AsyncIterator[Decision]:
+        """One decision for every session start, compaction, prompt and call.
+
+        Raises:
+            UpwellError: the scratch home or a repository failed.
+        """
+        for event in events:
+            self._clock.advance(event.t)
+            await self._remember_due_notes()
+            session = self._sessions.get(event.session)
+            if session is None:
+                session = self._sessions[event.session] = await self._begin(event)
+            if event.kind in (Kind.PROMPT, Kind.END):
+                await self._end_turn(event, session)
+            if event.kind in _DECIDED:
+                yield await self._decide(event, session)
+            self._record(event, session)
+            if event.kind is Kind.END:
+                await self._end_session(event, session)
+
+    async def _remember_due_notes(self) -> None:
+        """Store the user's notes that existed at the current time."""
+        if notes := self._notes.until(self._clock.now()):
+            await self._product.remember([self._projects.moved(note) for note in notes])
+
+    async def _begin(self, event: Event) -> _Session:
+        root = self._projects.root_of(event.cwd)
+        project = await self._project_at(root, event.t) if root else None
+        if project is None:
+            return _Session(root, None)
+        return _Session(root, Relocation(project, event.cwd))
+
+    async def _project_at(self, root: str, at: float) -> Project | None:
+        """The project as it was when a session began: its files, documents and commits. None where
+        git cannot read it."""
+        is_new = not self._projects.knows(root)
+        project = self._projects.at(root)
+        if project is None:
+            return None
+        if is_new and With.GIT in self._choices:
+            commits = self._product.commits(root)
+            project.commits = Arrivals(map(self._projects.moved, commits))
+        if project.checkout.move(at) and With.DOCS in self._choices:
+            await self._product.read_documents(project.folder)
+        if arrivals := project.commits.until(at):
+            await self._product.remember(arrivals)
+        return project
+
+    async def _decide(self, event: Event, session: _Session) -> Decision:
+        here = session.relocation.event(event) if session.relocation else event
+        cue = cue_of(here, here.cwd)
+        moment = moment_named(here, cue, session.prompts)
+        if event.kind is Kind.COMPACT:
+            await self._product.compacting(event.session)
+        outcome = await self._product.surface(cue) if cue else None
+        surfacing = outcome if isinstance(outcome, Surfacing) else None
+        skip = outcome if isinstance(outcome, Skip) else None
+        return Decision(
+            session=event.session,
+            i=event.i,
+            t=event.t,
+            door=str(cue.door) if cue else "tool",
+            moment=moment,
+            outcome=SAID if surfacing else str(skip.reason) if skip else NO_HOOK,
+            hits=surfacing.hits if surfacing else (),
+            tokens=_tokens(surfacing) if surfacing else 0,
+            subject=_line(event),
+            detail=skip.detail if skip else "",
+        )
+
+    def _record(self, event: Event, session: _Session) -> None:
+        if event.kind is Kind.COMPACT:
+            session.prompts = 0
+        session.prompts += event.kind is Kind.PROMPT
+        if len(session.turn) < _MAX_TEXTS:
+            session.turn += _texts_written(event)
+        if With.LEARNED in self._choices:
+            session.events.append(event)
+
+    async def _end_turn(self, event: Event, session: _Session) -> None:
+        turn, session.turn = session.turn, []
+        over = event.kind is Kind.END
+        if turn or over:
+            await self._product.turn_ended(event.session, turn, over=over)
+
+    async def _end_session(self, event: Event, session: _Session) -> None:
+        del self._sessions[event.session]
+        if With.LEARNED in self._choices and session.events:
+            memories = self._product.learned(session.events, session.root)
+            await self._product.remember([self._projects.moved(memory) for memory in memories])
+
+
+def described(decision: Decision, projects: Projects) -> dict[str, Any]:
+    """A decision as `--json` shows it."""
+    return {
+        "session": decision.session,
+        "i": decision.i,
+        "t": decision.t,
+        "door": decision.door,
+        "moment": decision.moment,
+        "outcome": decision.outcome,
+        "memories": [
+            {
+                "id": name_of(hit.memory),
+                "kind": kind_of(hit.memory),
+                "source": projects.shown(hit.memory.source),
+                "score": round(hit.score, 4),
+                "text": projects.shown(hit.memory.text),
+                "created_at": iso(hit.memory.created_at),
+            }
+            for hit in decision.hits
+        ],
+        "tokens": decision.tokens,
+    }
+
+
+def kind_of(memory: Memory) -> str:
+    """The kind of a memory: `rule`, `commit`, `learned` from a session, `doc` or `note`."""
+    if memory.pinned:
+        return "rule"
+    if memory.source.startswith("git:"):
+        return "commit"
+    if memory.provenance.door == "capture":
+        return "learned"
+    return "doc" if memory.lines else "note"
+
+
+def name_of(memory: Memory) -> str:
+    """The id of a memory. A passage of a document is named by its file and lines, since its id
+    depends on the folder of the checkout."""
+    if memory.lines is None:
+        return memory.id
+    return f"{memory.source}#L{memory.lines[0]}-L{memory.lines[1]}"
+
+
+def _tokens(surfacing: Surfacing) -> int:
+    """The tokens of a surfacing, with a constant in place of its id: ids are random."""
+    return count(surfacing.text.replace(surfacing.id, "s_" + "0" * (len(surfacing.id) - 2)))
+
+
+def _texts_written(event: Event) -> list[tuple[float, str]]:
+    """The agent's words, or the texts that it passed to a tool."""
+    if event.kind is Kind.SAY:
+        return [(event.t, event.text)]
+    if event.kind is Kind.TOOL:
+        values = [value for value in event.args.values() if isinstance(value, str)]
+        return [(event.t, "\n".join(values))]
+    return []
+
+
+def _line(event: Event) -> str:
+    """An event in one line."""
+    if event.kind is not Kind.TOOL:
+        return " ".join(event.text.split())
+    subject = next((value for value in event.args.values() if isinstance(value, str)), "")
+    return " ".join(f"{event.tool} {subject}".split())

@@ -1,0 +1,175 @@
+"""The sessions of many files as one stream of events, in order of time.
+
+Hosts copy history: a session that is resumed or forked may begin with the events of another one,
+and checkpoints of a session repeat each other. An event belongs to the first file that records it,
+and a session that copies an earlier one is skipped. A file that cannot be read costs only itself.
+
+Each file is read twice: first to learn which sessions exist and where each ends, then in order.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
+from upwell.replay.events import Event, Kind
+from upwell.replay.merge import Stream, merged
+from upwell.replay.transcripts import Transcript
+
+Report = Callable[[str], None]
+"""Receives one line about a file that is left out."""
+Selects = Callable[[Event], bool]
+"""Decides by a session's first event whether the session is replayed."""
+_BOUNDARIES = frozenset({Kind.START, Kind.END})
+
+
+@dataclass(slots=True)
+class _Session:
+    """The state of a session: how many of its events are still to come, from how many files, and
+    how many came by."""
+
+    selected: bool
+    pending: int = 0
+    files: int = 0
+    last_file: int = -1
+    count: int = 0
+    started: bool = False
+
+
+def every_session(_: Event) -> bool:
+    """Select every session."""
+    return True
+
+
+def selecting(since: float, folder: Path | None) -> Selects:
+    """Select the sessions that began at `since` or later, and inside `folder`."""
+    prefix = f"{folder}/" if folder else ""
+    return lambda event: event.t >= since and f"{event.cwd or ''}/".startswith(prefix)
+
+
+class Timeline:
+    """The events of the sessions in `transcripts` that `selects` takes. `report` receives a line
+    for each file that cannot be read.
+
+    `begins` is the time of the first event, in seconds since the epoch, 0 without any; `done`
+    counts the events that came by, `copies` the sessions that were skipped as copies of earlier
+    ones.
+    """
+
+    def __init__(
+        self, transcripts: Sequence[Transcript], report: Report, selects: Selects = every_session
+    ) -> None:
+        self._transcripts = transcripts
+        self._report = report
+        self._selects = selects
+        self._sessions: dict[str, _Session] = {}
+        self._owners: dict[int, int] = {}
+        self._file_begins: dict[int, float] = {}
+        self._broken: set[int] = set()
+        self.done = 0
+        self.copies = self._survey()
+
+    @property
+    def begins(self) -> float:
+        """The time of the first event, in seconds since the epoch; 0 without any event."""
+        return min(self._file_begins.values(), default=0.0)
+
+    @property
+    def events(self) -> int:
+        """The number of events, without the starts and ends of sessions."""
+        return sum(
+            session.pending + session.count
+            for session in self._sessions.values()
+            if session.selected
+        )
+
+    @property
+    def sessions(self) -> int:
+        """The number of sessions to replay."""
+        return sum(
+            session.selected and bool(session.pending + session.count)
+            for session in self._sessions.values()
+        )
+
+    @property
+    def unreadable(self) -> int:
+        """The number of files that could not be read to their end."""
+        return len(self._broken)
+
+    def __iter__(self) -> Iterator[Event]:
+        streams = (
+            Stream(begins, partial(self._owned, number))
+            for number, begins in self._file_begins.items()
+        )
+        for event in merged(streams):
+            session = self._sessions[event.session]
+            if session.selected:
+                yield from self._framed(event, session)
+
+    def _framed(self, event: Event, session: _Session) -> Iterator[Event]:
+        """The event, after the start of its session if it is the first one, and before the end if
+        it is the last one. A session without events of its own has neither."""
+        if not session.pending:
+            return
+        if session.files > 1 and event.kind not in _BOUNDARIES:
+            event = replace(event, i=session.count + 1)
+        if not session.started:
+            session.started = True
+            starts = event.kind is Kind.START
+            yield event if starts else _boundary(event, Kind.START, event.i - 1)
+        if event.kind in _BOUNDARIES:
+            return
+        yield event
+        self.done += 1
+        session.pending -= 1
+        session.count += 1
+        if not session.pending:
+            yield _boundary(event, Kind.END, event.i + 1)
+
+    def _survey(self) -> int:
+        """Read every file once, and deselect the copies. Returns how many there are."""
+        fingerprints: dict[str, Fingerprint] = {}
+        for number in range(len(self._transcripts)):
+            self._survey_file(number, fingerprints)
+        copies = copied_sessions(fingerprints)
+        for name in copies:
+            self._sessions[name].selected = False
+        return len(copies)
+
+    def _survey_file(self, number: int, fingerprints: dict[str, Fingerprint]) -> None:
+        for event in self._readable(number):
+            self._file_begins.setdefault(number, event.t)
+            session = self._sessions.get(event.session)
+            if session is None:
+                session = self._sessions[event.session] = _Session(self._selects(event))
+            if event.kind in _BOUNDARIES or not session.selected:
+                continue
+            if self._owners.setdefault(event_digest(event), number) == number:
+                session.pending += 1
+                session.files += session.last_file != number
+                session.last_file = number
+                fingerprints.setdefault(event.session, Fingerprint(event.t)).add(event)
+
+    def _readable(self, number: int) -> Iterator[Event]:
+        """The events of a file up to the point where reading fails, which is reported once."""
+        transcript = self._transcripts[number]
+        try:
+            yield from transcript.events()
+        except (UsageError, OSError) as error:
+            if number not in self._broken:
+                cause = error.message if isinstance(error, UsageError) else str(error.strerror)
+                self._report(f"{transcript.path} is left out: {cause}")
+            self._broken.add(number)
+
+    def _owned(self, number: int) -> Iterator[Event]:
+        for event in self._readable(number):
+            if event.kind in _BOUNDARIES or self._owners.get(event_digest(event)) == number:
+                yield event
+
+
+def _boundary(event: Event, kind: Kind, place: int) -> Event:
+    """The start or the end of the session that this event belongs to."""
+    text = "startup" if kind is Kind.START else ""
+    return replace(event, kind=kind, i=place, text=text, tool="", args={}, out="", failed=False)

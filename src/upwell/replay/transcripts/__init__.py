@@ -1,0 +1,132 @@
+"""Finds the transcripts of sessions on this machine, recognises their formats and reads them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from upwell.ground.errors import UsageError
+from upwell.hosts import HOSTS
+from upwell.replay.events import Event
+from upwell.replay.transcripts import (
+    claude,
+    codex,
+    copilot,
+    gemini,
+    neutral,
+    opencode,
+    specstory,
+)
+from upwell.replay.transcripts.base import HEAD_BYTES, Format
+
+FORMATS: tuple[Format, ...] = (
+    neutral.FORMAT,
+    copilot.FORMAT,
+    codex.FORMAT,
+    gemini.FORMAT,
+    opencode.FORMAT,
+    claude.FORMAT,
+    specstory.FORMAT,
+)
+"""In the order in which they are tried: the strictest comes first."""
+NAMES = tuple(sorted(format.name for format in FORMATS))
+SPECSTORY_FILES = ".specstory/history/*.md"
+"""SpecStory writes into projects, not below the user's home folder."""
+_SUFFIXES = frozenset({".jsonl", ".json", ".md", ".db"})
+_SKIPPED = frozenset({"node_modules", ".git", "__pycache__", "subagents", "tool-results"})
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A file and its format."""
+
+    path: Path
+    format: Format
+
+    def events(self) -> Iterator[Event]:
+        """The events of the file, in order."""
+        return self.format.read(self.path)
+
+
+def format_named(name: str) -> Format:
+    """The format that `--host` names.
+
+    Raises:
+        UsageError: there is no format of that name.
+    """
+    for format in FORMATS:
+        if format.name == name:
+            return format
+    raise UsageError(f"{name!r:.40} is not a host", hint=f"one of {', '.join(NAMES)}")
+
+
+def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Transcript]:
+    """The transcripts at `paths`, which are files or folders.
+
+    Raises:
+        UsageError: a path does not exist, or a file is not a transcript.
+    """
+    found: dict[Path, Transcript] = {}
+    for path in paths:
+        if path.is_dir():
+            found |= {transcript.path: transcript for transcript in _below(path, host)}
+        elif path.exists():
+            format = host or _format_of(path)
+            if format is None:
+                raise UsageError(
+                    f"{path} is not a transcript of a known host",
+                    hint=f"--host names its format: {', '.join(NAMES)}",
+                )
+            found[path] = Transcript(path, format)
+        else:
+            raise UsageError(f"cannot replay {path}: it does not exist")
+    return list(found.values())
+
+
+def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
+    """The transcripts of every host below a user's home folder, and the SpecStory histories of the
+    folder `cwd`; with `format` only those of that format."""
+    found: list[Transcript] = []
+    for candidate in [format] if format else FORMATS:
+        root, patterns = home, _patterns_of(candidate)
+        if candidate is specstory.FORMAT:
+            root, patterns = cwd, [SPECSTORY_FILES]
+        files = {path for pattern in patterns for path in root.glob(pattern)}
+        found += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
+    return found
+
+
+def _patterns_of(format: Format) -> list[str]:
+    """Where hosts record sessions in this format, relative to the user's home folder."""
+    recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
+    return [
+        pattern
+        for transcripts in recorded
+        if transcripts.format == format.name
+        for pattern in transcripts.files
+    ]
+
+
+def _below(folder: Path, host: Format | None) -> Iterator[Transcript]:
+    for root, folders, files in folder.walk():
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED)
+        for name in sorted(files):
+            path = root / name
+            if path.suffix not in _SUFFIXES or not _is_session(path):
+                continue
+            recognised = _format_of(path)
+            if recognised is not None and (host is None or recognised is host):
+                yield Transcript(path, recognised)
+
+
+def _is_session(path: Path) -> bool:
+    """Claude Code keeps subagents' transcripts beside those of sessions."""
+    return path.is_file() and not path.name.startswith("agent-")
+
+
+def _format_of(path: Path) -> Format | None:
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError:
+        return None
+    return next((format for format in FORMATS if format.recognises(path, head)), None)

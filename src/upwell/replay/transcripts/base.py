@@ -1,0 +1,302 @@
+"""The contract of a transcript format, and how every reader reads foreign values.
+
+A transcript is foreign data: a reader takes the values that have the expected shape and ignores the
+rest. A file without anything of its format raises `Unreadable`.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from upwell.ground.errors import UsageError
+from upwell.hosts.events import plain_args
+from upwell.replay.events import Event, Kind
+
+MAX_TEXT_CHARS = 100_000
+MAX_NAME_CHARS = 200
+MAX_OUT_CHARS = 24_000
+"""Of a tool's answer; upwell reads only its beginning."""
+HEAD_BYTES = 4_096
+CHUNK_BYTES = 1_000_000
+LATEST = 4_102_444_800.0
+"""The end of 2099 in seconds since the epoch. A larger number is in milliseconds."""
+TOOLS: Mapping[str, str] = {
+    **dict.fromkeys(("read", "read_file", "read_many_files", "view", "view_file"), "Read"),
+    **dict.fromkeys(("grep", "grep_search", "grep_files", "search_file_content", "rg"), "Grep"),
+    **dict.fromkeys(("codebase_search", "file_search"), "Grep"),
+    **dict.fromkeys(("glob", "glob_file_search"), "Glob"),
+    **dict.fromkeys(("ls", "list", "list_dir", "list_directory"), "LS"),
+    **dict.fromkeys(
+        ("bash", "shell", "shell_command", "local_shell", "local_shell_call", "exec_command"),
+        "Bash",
+    ),
+    **dict.fromkeys(
+        ("run_shell_command", "run_terminal_cmd", "run_terminal_command", "run_command"), "Bash"
+    ),
+    "powershell": "Bash",
+    **dict.fromkeys(("edit", "edit_file", "search_replace", "replace", "smart_edit"), "Edit"),
+    **dict.fromkeys(("apply_patch", "multiedit", "str_replace_editor", "str_replace"), "Edit"),
+    **dict.fromkeys(("write", "write_file", "create", "create_file"), "Write"),
+    **dict.fromkeys(("webfetch", "web_fetch"), "WebFetch"),
+    **dict.fromkeys(("websearch", "web_search", "google_web_search"), "WebSearch"),
+}
+"""The hosts' names of tools, in lower case, and the names of Claude Code, which surfacing knows."""
+_PATH_TOOLS = frozenset({"Read", "Edit", "Write"})
+_OTHER_NAMES: Mapping[str, str] = {"cmd": "command"}
+"""Names of arguments that occur in transcripts, but not in hooks."""
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete|Modify|Create) File: (.+)$", re.MULTILINE)
+_COMMAND = re.compile(r"<command-name>(/?[\w:.-]+)</command-name>")
+_COMMAND_ARGS = re.compile(r"<command-args>(.*?)</command-args>", re.DOTALL)
+_SYNTHETIC = (
+    "<local-command",
+    "<bash-",
+    "<task-notification",
+    "<teammate-message",
+    "<environment_context>",
+    "<user_instructions>",
+    "<turn_aborted>",
+    "<permissions instructions>",
+    "# AGENTS.md instructions for",
+    "Caveat:",
+    "[Request interrupted",
+    "This session is being continued from a previous conversation",
+    "Stop hook feedback",
+)
+"""How a message begins that the host writes in the user's name."""
+_INSERTED = re.compile(
+    r"<(system-reminder|system_reminder|ide_\w+|user-prompt-submit-hook|hook_context)\b[^>]*>"
+    r".*?</\1>",
+    re.DOTALL,
+)
+
+
+class Unreadable(UsageError):
+    """A file is not a transcript of the format, or cannot be read. The message is one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """How a host records sessions; a `Host` refers to its format by `name`.
+
+    `recognises` decides by the path and the first `HEAD_BYTES` bytes of a file. `read` yields the
+    events of a file in order; it raises `Unreadable` or `OSError`.
+    """
+
+    name: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Path], Iterator[Event]]
+
+
+@dataclass(slots=True)
+class Draft:
+    """Makes the events of a session, one after another. Their times never run back."""
+
+    session: str
+    host: str
+    cwd: str | None = None
+    at: float = 0.0
+
+    def event(self, kind: Kind, at: float = 0.0, **fields: Any) -> Event:
+        """Make an event. Without a time of its own it has the time of the previous one."""
+        self.at = max(self.at, at)
+        return Event(
+            session=self.session,
+            i=0,
+            t=self.at,
+            kind=kind,
+            cwd=self.cwd,
+            host=self.host,
+            **fields,
+        )
+
+    def prompt(self, message: str, at: float = 0.0) -> Iterator[Event]:
+        """Yield the user's prompt, if the message holds one."""
+        if prompt := prompt_in(message):
+            yield self.event(Kind.PROMPT, at, text=prompt)
+
+    def say(self, words: Any, at: float = 0.0) -> Iterator[Event]:
+        """Yield the agent's words, if there are any."""
+        if isinstance(words, str) and words.strip():
+            yield self.event(Kind.SAY, at, text=words.strip()[:MAX_TEXT_CHARS])
+
+    def tool(self, name: Any, args: Any, out: Any, *, failed: bool, at: float = 0.0) -> Event:
+        """Make the event of a call that returned."""
+        tool = tool_name(name)
+        return self.event(
+            Kind.TOOL,
+            at,
+            tool=tool,
+            args=arguments(tool, args),
+            out=text_of(out)[:MAX_OUT_CHARS],
+            failed=failed,
+        )
+
+
+def closed(events: Iterable[Event]) -> Iterator[Event]:
+    """The events of one session, numbered, between its start and its end; nothing without
+    events."""
+    last: Event | None = None
+    for place, event in enumerate(events, start=1):
+        if last is None:
+            yield replace(event, i=0, kind=Kind.START, text="startup", **_BLANK)
+        last = replace(event, i=place)
+        yield last
+    if last is not None:
+        yield replace(last, i=last.i + 1, kind=Kind.END, text="", **_BLANK)
+
+
+_BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
+
+
+def records(path: Path) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file of lines. Any other line is ignored, such as the incomplete last
+    line of a session in progress."""
+    with path.open("rb") as file:
+        for line in file:
+            try:
+                entry = orjson.loads(line)
+            except orjson.JSONDecodeError:
+                continue
+            if isinstance(entry, dict):
+                yield entry
+
+
+def document(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises:
+        Unreadable: the file holds none.
+    """
+    try:
+        whole = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError as error:
+        raise Unreadable(f"not JSON: {error}") from error
+    if not isinstance(whole, dict):
+        raise Unreadable("not a JSON object")
+    return whole
+
+
+def table(value: Any) -> dict[str, Any]:
+    """An object unchanged, an empty one for any other value."""
+    return value if isinstance(value, dict) else {}
+
+
+def array(value: Any) -> list[Any]:
+    """A list unchanged, an empty one for any other value."""
+    return value if isinstance(value, list) else []
+
+
+def text(value: Any) -> str:
+    """A string unchanged, "" for any other value."""
+    return value if isinstance(value, str) else ""
+
+
+def moment(value: Any) -> float:
+    """Seconds since the epoch, from ISO 8601 or a number of seconds or milliseconds; 0 for any
+    other value."""
+    if isinstance(value, bool):
+        return 0.0
+    if isinstance(value, int | float):
+        seconds = float(value) / 1000 if value > LATEST else float(value)
+        return seconds if 0.0 <= seconds <= LATEST else 0.0
+    try:
+        stamp = datetime.fromisoformat(value) if isinstance(value, str) else None
+        if stamp is None:
+            return 0.0
+        zoned = stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)
+        return max(0.0, zoned.timestamp())
+    except (ValueError, OverflowError):
+        return 0.0
+
+
+def folder(value: Any) -> str | None:
+    """An absolute folder, None for any other value."""
+    path = text(value)
+    return path if path.startswith("/") and "\0" not in path else None
+
+
+def holds(path: Path, needle: bytes) -> bool:
+    """Does the file contain these bytes?"""
+    with path.open("rb") as file:
+        tail = b""
+        while chunk := file.read(CHUNK_BYTES):
+            if needle in tail + chunk:
+                return True
+            tail = chunk[-len(needle) :]
+    return False
+
+
+def text_of(value: Any) -> str:
+    """The text of a message or an answer, which is a string, a list of content blocks or an
+    object."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n".join(filter(None, map(_block, value)))
+    if isinstance(value, dict):
+        return _block(value) or _dumped(value)
+    return ""
+
+
+def _block(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    entry = table(value)
+    for name in ("text", "content", "output", "error", "stdout"):
+        if isinstance(entry.get(name), str):
+            return str(entry[name])
+    return text_of(entry["content"]) if isinstance(entry.get("content"), list) else ""
+
+
+def _dumped(value: Mapping[str, Any]) -> str:
+    try:
+        return orjson.dumps(value).decode()
+    except (orjson.JSONEncodeError, UnicodeDecodeError):
+        return ""
+
+
+def prompt_in(message: str) -> str:
+    """The user's own words in a message: a slash command as it was typed, and no text that the host
+    inserted; "" where nothing is left."""
+    whole = message.strip()
+    command = _COMMAND.search(whole[:HEAD_BYTES])
+    if command:
+        args = _COMMAND_ARGS.search(whole)
+        whole = f"{command[1]} {args[1].strip() if args else ''}".strip()
+    if whole.startswith(_SYNTHETIC):
+        return ""
+    return _INSERTED.sub("", whole).strip()[:MAX_TEXT_CHARS]
+
+
+def tool_name(name: Any) -> str:
+    """The name under which surfacing knows a tool."""
+    host_name = text(name)[:MAX_NAME_CHARS]
+    return TOOLS.get(host_name.lower(), host_name)
+
+
+def arguments(tool: str, raw: Any) -> dict[str, Any]:
+    """The arguments of a call as hooks pass them to surfacing (`hosts.events.plain_args`), from an
+    object or its JSON. A patch names the first file that it changes."""
+    if isinstance(raw, str):
+        raw = _decoded(raw)
+    args = plain_args({_OTHER_NAMES.get(name, name): value for name, value in table(raw).items()})
+    if tool in _PATH_TOOLS and "path" in args:
+        args.setdefault("file_path", args.pop("path"))
+    patch = args.get("input", args.get("patch", args.get("patch_text")))
+    change = _PATCHED.search(patch) if isinstance(patch, str) else None
+    if tool == "Edit" and change:
+        args.setdefault("file_path", change[1].strip())
+    return args
+
+
+def _decoded(raw: str) -> Any:
+    try:
+        decoded = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        return {"input": raw}
+    return decoded if isinstance(decoded, dict) else {"input": raw}

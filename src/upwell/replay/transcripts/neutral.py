@@ -1,0 +1,17 @@
+"""Neutral events, which other programs and `upwell replay --events` write."""
+
+from pathlib import Path
+
+from upwell.replay.events import read_events
+from upwell.replay.transcripts.base import Format
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.suffix == ".jsonl" and b'"kind"' in head and b'"session"' in head
+
+
+FORMAT = Format(
+    name="events",
+    recognises=_recognises,
+    read=read_events,
+)

@@ -1,0 +1,315 @@
+"""SpecStory: `.specstory/history/*.md`, Markdown of the sessions of other hosts.
+
+It has two generations. The newer one has a time in every heading (`_**User (2026-…Z)**_`) and calls
+in `<tool-use>` blocks. The older one has neither: a call is a line like `Tool use: **grep**` or
+`Read file: …`, or a summary, and its time is estimated from the time of the file.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from upwell.replay.events import Event
+from upwell.replay.transcripts.base import Draft, Format, Unreadable, closed, folder, tool_name
+
+_HEADING = re.compile(r"_\*\*(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?\*\*_")
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[ _T](\d\d)[:-](\d\d)(?:[:-](\d\d)(?:\.(\d+))?)?")
+_SESSION = re.compile(r"<!-- .*?Session ([\w-]{8,}) .*?-->")
+_TOOL_START = re.compile(r'<tool-use data-tool-type="[^"]*" data-tool-name="([^"]*)">')
+_TOOL_END = re.compile(r"</details>\s*</tool-use>|^</tool-use>")
+_SUMMARY = re.compile(r"<summary>(.*?)</summary>", re.DOTALL)
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_TICKED = re.compile(r"`([^`\n]+)`")
+_FAILED = re.compile(
+    r"<tool_use_error>|^(?:Error: )?Exit code [1-9]|exited with code [1-9]|^Error:", re.MULTILINE
+)
+_REFUSED = "The user doesn't want to proceed with this tool use."
+_THINKING = re.compile(r"<think>.*?</think>", re.DOTALL)
+_OLD_CALL = re.compile(
+    r"^Tool use: \*\*(?P<name>[\w-]+)\*\*[^\n]*$"
+    r"|^Read file: (?!undefined$)(?P<read>[^\n]+)$"
+    r"|^ *<summary>(?P<summary>(?:Searched codebase|Grep|Listed directory)[^\n]*?)"
+    r"</summary>"
+    r"|^```(?:bash|sh)\n(?P<command>.*?)\n```$",
+    re.DOTALL | re.MULTILINE,
+)
+_EDITED = re.compile(r"(?:(?:Edit|Write|Create)[^\n:]*:|Apply patch for) ([^\n<•]+)")
+_WRITTEN = re.compile(
+    r"(?:^The file|created successfully at:|^Wrote contents to) (/[^\n]+?)(?: has|$)"
+)
+_OUTPUT = re.compile(r"\s*```\w*\n(.*?)\n?```", re.DOTALL)
+_LISTED = re.compile(r"(.*?)</details>", re.DOTALL)
+_DETAILS = re.compile(r"</?details>")
+_QUOTED = re.compile(r'"(.*?)"')
+_MARKED = "Tool use: **"
+PROMPT_SECONDS, CALL_SECONDS = 5.0, 8.0
+"""The assumed distance of events without a time of their own."""
+
+
+def read(path: Path) -> Iterator[Event]:
+    """The events of a session.
+
+    Raises:
+        Unreadable: the file is not UTF-8.
+    """
+    try:
+        raw = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+    return closed(_events(path, raw))
+
+
+def _events(path: Path, raw: str) -> Iterator[Event]:
+    session = _SESSION.search(raw[:1_000])
+    draft = Draft(session[1] if session else path.stem, "specstory", _project(path))
+    draft.at = _time_in(path.name) or _time_in(raw[:500]) or _changed(path)
+    marked = _MARKED in raw
+    for turn in _turns(raw):
+        if turn.sidechain:
+            continue
+        at = _time_in(turn.stamp) or draft.at + PROMPT_SECONDS
+        if turn.speaker == "User":
+            yield from draft.prompt(turn.text.strip().removesuffix("---"), at)
+        elif _TOOL_START.search(turn.text):
+            yield from _new_style(draft, turn.text, at)
+        else:
+            yield from _old_style(draft, _THINKING.sub("", turn.text), at, marked=marked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """The text of the user or of the agent under a heading, calls included."""
+
+    speaker: str
+    sidechain: bool
+    stamp: str
+    text: str
+
+
+def _turns(raw: str) -> Iterator[_Turn]:
+    """The turns of a history. A heading inside a call belongs to the tool's answer."""
+    heading: re.Match[str] | None = None
+    lines: list[str] = []
+    inside = _Inside()
+    for line in raw.split("\n"):
+        match = None if inside.call(line) else _HEADING.fullmatch(line.rstrip())
+        if match is None:
+            lines.append(line)
+            continue
+        if heading is not None:
+            yield _turn(heading, lines)
+        heading, lines = match, []
+    if heading is not None:
+        yield _turn(heading, lines)
+
+
+def _turn(heading: re.Match[str], lines: list[str]) -> _Turn:
+    return _Turn(heading[1], bool(heading[2]), heading[3] or "", "\n".join(lines))
+
+
+class _Inside:
+    """Follows the lines of a text: is the present line inside a call?"""
+
+    def __init__(self) -> None:
+        self._call = False
+        self._fence = ""
+
+    def call(self, line: str) -> bool:
+        """Take the next line. Fences close as in CommonMark 0.31, section 4.5."""
+        if not self._call:
+            self._call = bool(_TOOL_START.match(line))
+            self._fence = ""
+            return self._call
+        fence = _FENCE.match(line)
+        if self._fence:
+            if fence and fence[1].startswith(self._fence) and not fence[2].strip():
+                self._fence = ""
+        elif fence:
+            self._fence = fence[1]
+        elif _TOOL_END.search(line):
+            self._call = False
+        return True
+
+
+def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
+    words_between: list[str] = []
+    call: list[str] = []
+    inside = _Inside()
+    for line in [*words.split("\n"), ""]:
+        if inside.call(line):
+            call.append(line)
+            continue
+        if call:
+            yield from _spoken(draft, words_between, at)
+            yield from _called(draft, "\n".join(call), at)
+            words_between, call = [], []
+        words_between.append(line)
+    if call:
+        yield from _called(draft, "\n".join(call), at)
+    yield from _spoken(draft, words_between, at)
+
+
+def _spoken(draft: Draft, lines: list[str], at: float) -> Iterator[Event]:
+    words = _THINKING.sub("", "\n".join(lines)).strip(" \n-")
+    yield from draft.say(words, at)
+
+
+def _called(draft: Draft, block: str, at: float) -> Iterator[Event]:
+    """Read a call from its block: the summary, arguments in backticks, and fences with the
+    answer."""
+    start, summary = _TOOL_START.match(block), _SUMMARY.search(block)
+    if start is None:
+        return
+    body = block[summary.end() if summary else start.end() :]
+    fences = _fences(body)
+    before = body.split("```")[0]
+    ticked = _TICKED.findall(before) or _TICKED.findall(summary[1] if summary else "")
+    tool = tool_name(start[1])
+    out = fences[-1][1] if fences else ""
+    if not out.startswith(_REFUSED):
+        args = _arguments(tool, ticked, fences) or _written(tool, out)
+        shell = tool == "Bash" and fences and fences[-1][0] in ("bash", "sh")
+        failed = bool(_FAILED.search(out[:2_000]))
+        yield draft.tool(start[1], args, "" if shell else out, failed=failed, at=at)
+
+
+def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> dict[str, Any]:
+    first = ticked[0] if ticked else ""
+    if tool in ("Read", "Edit", "Write"):
+        return {"file_path": first} if first else {}
+    if tool == "Bash":
+        script = next((text for name, text in fences if name in ("bash", "sh")), "")
+        command = script or max(ticked, key=len, default="")
+        return {"command": command} if command else {}
+    if tool in ("Grep", "Glob"):
+        values = ticked[:2]
+        paths = [value for value in values if value.startswith(("./", "/"))] if ticked[1:] else []
+        pattern = next((value for value in values if value not in paths), first)
+        return {"pattern": pattern, **({"path": paths[0]} if paths else {})} if pattern else {}
+    name = "url" if tool == "WebFetch" else "query"
+    return {name: first} if first else {}
+
+
+def _written(tool: str, out: str) -> dict[str, Any]:
+    """The file of an edit from the answer, for a call that does not show it."""
+    match = _WRITTEN.search(out) if tool in ("Edit", "Write") else None
+    return {"file_path": match[1]} if match else {}
+
+
+def _fences(text: str) -> list[tuple[str, str]]:
+    """The fenced blocks of a text: language and content."""
+    fences: list[tuple[str, str]] = []
+    mark, language, lines = "", "", list[str]()
+    for line in text.split("\n"):
+        fence = _FENCE.match(line)
+        if not mark:
+            if fence:
+                mark, language, lines = fence[1], fence[2].strip(), []
+        elif fence and fence[1].startswith(mark) and not fence[2].strip():
+            fences.append((language, "\n".join(lines)))
+            mark = ""
+        else:
+            lines.append(line)
+    if mark:
+        fences.append((language, "\n".join(lines)))
+    return fences
+
+
+def _old_style(draft: Draft, words: str, at: float, *, marked: bool) -> Iterator[Event]:
+    """The calls of an older history, and the words between them."""
+    calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
+    place = 0
+    for number, call in enumerate(calls):
+        yield from draft.say(_plain(words[place : call.start()]), at)
+        end = calls[number + 1].start() if number + 1 < len(calls) else len(words)
+        out, place = _answer(call, words, end)
+        tool_and_args = _old_call(call, words[call.end() : end])
+        if tool_and_args is not None:
+            at = draft.at + CALL_SECONDS
+            failed = bool(_FAILED.search(out[:2_000]))
+            yield draft.tool(*tool_and_args, out, failed=failed, at=at)
+    yield from draft.say(_plain(words[place:]), at)
+
+
+def _plain(words: str) -> str:
+    return _DETAILS.sub("", words).strip(" \n-")
+
+
+def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
+    """Did the agent run the command? A fenced command that it only showed has neither a mark before
+    it nor, in files without marks, output after it."""
+    if call["command"] is None:
+        return True
+    if marked:
+        return (
+            words[max(0, call.start() - 80) : call.start()].rstrip().endswith("run_terminal_cmd**")
+        )
+    return bool(re.match(r"\s*\n```\w*\n", words[call.end() : call.end() + 40]))
+
+
+def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
+    """A tool's answer and where it ends: the fence after a command, or the table after a search.
+    The history does not hold the content of files."""
+    pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
+    match = pattern.match(words, call.end(), end) if pattern else None
+    return (match[1].strip(), match.end()) if match else ("", call.end())
+
+
+def _old_call(call: re.Match[str], rest: str) -> tuple[str, dict[str, Any]] | None:
+    if call["read"]:
+        return "Read", {"file_path": call["read"].strip()}
+    if call["command"]:
+        return "Bash", {"command": call["command"].strip()}
+    if call["summary"]:
+        return _of_summary(call["summary"])
+    edit = _EDITED.search(rest[:2_000])
+    if tool_name(call["name"]) in ("Edit", "Write") and edit:
+        return "Edit", {"file_path": edit[1].strip()}
+    return None
+
+
+def _of_summary(summary: str) -> tuple[str, dict[str, Any]] | None:
+    if summary.startswith("Listed directory"):
+        path = summary.removeprefix("Listed directory").split("•")[0].strip()
+        return None if path == "undefined" else ("LS", {"path": path})
+    pattern = _QUOTED.search(summary)
+    return ("Grep", {"pattern": pattern[1]}) if pattern else None
+
+
+def _time_in(words: str) -> float:
+    """The first time in a text, read as UTC, in seconds since the epoch; 0 without one."""
+    stamp = _STAMP.search(words)
+    if stamp is None:
+        return 0.0
+    day, hour, minute, second, fraction = stamp.groups()
+    try:
+        at = datetime.fromisoformat(f"{day}T{hour}:{minute}:{second or '00'}").replace(tzinfo=UTC)
+    except ValueError:
+        return 0.0
+    return max(0.0, at.timestamp() + float(f"0.{fraction or 0}"))
+
+
+def _changed(path: Path) -> float:
+    return path.stat().st_mtime
+
+
+def _project(path: Path) -> str | None:
+    """The folder that holds `.specstory/history`."""
+    parts = path.absolute().parts
+    if parts[-3:-1] != (".specstory", "history"):
+        return None
+    return folder(str(Path(*parts[:-3])))
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    return path.suffix == ".md" and head.lstrip().startswith(b"<!-- Generated by SpecStory")
+
+
+FORMAT = Format(
+    name="specstory",
+    recognises=_recognises,
+    read=read,
+)

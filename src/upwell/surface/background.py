@@ -1,0 +1,121 @@
+"""Work off the hot path: batches written after the call, and hits that missed their call."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from upwell.ground.session_state import SessionState
+from upwell.ground.trace import contained
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.memory import Hit, Query
+from upwell.memory.base import MemoryReader
+
+FLUSH_SECONDS = 0.5
+
+Job = Callable[[], Awaitable[object]]
+
+
+class BackgroundWork:
+    """Runs its jobs in order, half a second after the first request, so that requests batch. Owns
+    the one task that does so, and finishes it in `aclose`."""
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._jobs = jobs
+        self._is_due = False
+        self._closing = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def request(self) -> None:
+        """Have the jobs run soon."""
+        self._is_due = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    async def aclose(self) -> None:
+        """Run every job once more, and stop."""
+        self._closing.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+        await self._run_jobs()
+
+    async def _run(self) -> None:
+        while self._is_due:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._closing.wait(), FLUSH_SECONDS)
+            await self._run_jobs()
+
+    async def _run_jobs(self) -> None:
+        self._is_due = False
+        for job in self._jobs:
+            with contained("background work of surfacing"):
+                await job()
+
+
+LATE = "late"
+LATE_SECONDS = 60.0
+"""After a minute the search is made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """Hits that missed their call, the query that found them, and the state of the memory then."""
+
+    tool: str | None
+    query: Query
+    hits: tuple[Hit, ...]
+    changes: str
+
+
+class LateHits:
+    """For each session the latest hits that missed their call. They are offered once, to a later
+    cue about the same files or in the same words, unless the memory has changed."""
+
+    def __init__(self, state: SessionState, reader: MemoryReader) -> None:
+        self._state = state
+        self._reader = reader
+
+    async def keep(self, cue: Cue, query: Query, hits: Sequence[Hit]) -> None:
+        """Keep the hits that missed this cue. Standing rules are offered by another way."""
+        if not cue.session or all(hit.memory.pinned for hit in hits):
+            return
+        # The token comes first: a deletion after it shows in the token, one before it in `known`.
+        changes = repr(await self._reader.changes())
+        existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
+        offer = _Offer(cue.tool, query, tuple(existing), changes)
+        await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
+
+    async def take(self, cue: Cue, query: Query) -> list[Hit]:
+        """The session's late hits, if this cue is about the same thing and the memory has not
+        changed since. Any automatic cue uses the offer up: the next search finds what is true."""
+        if cue.door not in AUTOMATIC_DOORS or not cue.session:
+            return []
+        value = await self._state.get(cue.session, LATE)
+        if value is None or not await self._state.delete(cue.session, LATE):
+            return []
+        offer = _decoded(value)
+        if not _is_about_the_same(offer, cue, query):
+            return []
+        return list(offer.hits) if repr(await self._reader.changes()) == offer.changes else []
+
+    async def _exists(self, hit: Hit) -> bool:
+        return await self._reader.known(hit.memory.id) is not None
+
+
+def _is_about_the_same(offer: _Offer, cue: Cue, query: Query) -> bool:
+    if set(offer.query.paths) & set(query.paths):
+        return True
+    same_words = bool(query.texts) and query.texts == offer.query.texts
+    return same_words and not (query.paths or offer.query.paths) and cue.tool == offer.tool
+
+
+def _encoded(offer: _Offer) -> bytes:
+    # `json`, because a cue may hold lone surrogates, which the faster encoders refuse.
+    return json.dumps(msgspec.to_builtins(offer)).encode()
+
+
+def _decoded(value: bytes) -> _Offer:
+    return msgspec.convert(json.loads(value), _Offer)

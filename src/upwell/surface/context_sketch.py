@@ -1,0 +1,134 @@
+"""A sketch of what a session's context already holds, so that upwell does not repeat it.
+
+The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, and
+the paths of the latest opened files, both within a bound, until the context is compacted.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import pairwise
+
+from upwell.ground.text.words import terms
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Memory
+from upwell.hosts import HOSTS
+from upwell.surface.moments import file_of
+
+MAX_SESSIONS = 200
+MAX_TERMS = 20_000
+MAX_FILES = 2_000
+"""The paths of opened files in one sketch; the one opened longest ago is dropped first."""
+MAX_READ_CHARS = 40_000
+"""How many characters of a text are read; hosts cut longer answers anyway."""
+MIN_NEW_SHARE = 0.35
+"""The least share of a memory's terms that must be new to the context, unless the memory names
+something exact that is new: a number, a path, an identifier."""
+MAX_NAME_CHARS = 200
+_EDGES = "`'\"()[]{}<>,;.:!?*-"
+
+
+@dataclass(slots=True)
+class ContextSketch:
+    """The terms and files of one session's context."""
+
+    prompts: int = 0
+    terms: set[int] = field(default_factory=set)
+    files: OrderedDict[str, None] = field(default_factory=OrderedDict)
+
+    def add(self, cue: Cue) -> None:
+        """Add a cue: its words, and the answer of its tool."""
+        if cue.tool is None:
+            self.prompts += 1
+        elif file := file_of(cue):
+            self._add_file(file)
+        for text in _texts_of(cue):
+            if len(self.terms) < MAX_TERMS:
+                self.terms.update(map(hash, terms(text[:MAX_READ_CHARS])))
+                self.terms.update(map(hash, exact_names(text[:MAX_READ_CHARS])))
+
+    def new_share(self, text: str) -> float:
+        """The share of the terms of `text` that the context does not hold; 0 for no terms."""
+        found = set(map(hash, terms(text)))
+        return len(found - self.terms) / len(found) if found else 0.0
+
+    def holds(self, memory: Memory) -> bool:
+        """Is this memory already in the context – in an opened or auto-loaded file, or nearly
+        word for word?"""
+        if memory.lines is not None and self._has_read(memory.source):
+            return True
+        if self.new_share(memory.text) >= MIN_NEW_SHARE:
+            return False
+        return all(hash(name) in self.terms for name in exact_names(memory.text))
+
+    def _add_file(self, file: str) -> None:
+        self.files[file] = None
+        self.files.move_to_end(file)
+        if len(self.files) > MAX_FILES:
+            self.files.popitem(last=False)
+
+    def _has_read(self, source: str) -> bool:
+        if any(fnmatchcase(f"/{source}", f"*/{pattern}") for pattern in AUTO_LOADED):
+            return True
+        return any(file == source or file.endswith(f"/{source}") for file in self.files)
+
+
+class ContextSketches:
+    """The sketches of the latest sessions."""
+
+    def __init__(self) -> None:
+        self._sketches: OrderedDict[str, ContextSketch] = OrderedDict()
+
+    def of(self, session: str) -> ContextSketch:
+        """The sketch of a session; an empty one without a session."""
+        if not session:
+            return ContextSketch()
+        sketch = self._sketches.setdefault(session, ContextSketch())
+        self._sketches.move_to_end(session)
+        if len(self._sketches) > MAX_SESSIONS:
+            self._sketches.popitem(last=False)
+        return sketch
+
+    def note(self, cue: Cue) -> None:
+        """Add a cue to its session's sketch. A session that starts afresh has an empty one."""
+        if cue.door == Door.SESSION:
+            self.forget(cue.session)
+        elif cue.session:
+            self.of(cue.session).add(cue)
+
+    def forget(self, session: str) -> None:
+        """Drop the sketch of a session whose context is gone."""
+        self._sketches.pop(session, None)
+
+
+def exact_names(text: str) -> set[str]:
+    """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
+    words = (word.strip(_EDGES) for word in text.split())
+    return {word for word in words if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
+
+
+def _is_exact(word: str) -> bool:
+    inner = word[1:-1]
+    if any(char.isdigit() for char in word) or any(sign in inner for sign in "_/.:@"):
+        return True
+    return any(a.islower() and b.isupper() for a, b in pairwise(word))
+
+
+def _texts_of(cue: Cue) -> Iterable[str]:
+    yield cue.text
+    yield from _strings(cue.args)
+    if cue.answer is not None:
+        yield cue.answer.text
+
+
+def _strings(args: Mapping[str, object]) -> Iterable[str]:
+    yield from (value for value in args.values() if isinstance(value, str))
+
+
+AUTO_LOADED = frozenset(
+    pattern
+    for host in HOSTS.values()
+    for pattern in (*host.auto_loaded.folder, *host.auto_loaded.fallback, *host.auto_loaded.scoped)
+)
+"""Instruction files that some host loads by itself, as patterns below a folder of the project."""

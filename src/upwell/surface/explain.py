@@ -1,0 +1,171 @@
+"""Decisions in plain words, for people: why upwell spoke or stayed silent, on what evidence, and
+which memories came close."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from upwell.ground.text.format import counted
+from upwell.ground.types.cue import Door
+from upwell.ground.types.memory import Hit
+from upwell.ground.types.surfacing import IntentKind, Skip, SkipReason, Surfacing
+from upwell.surface.journal import DIGEST
+from upwell.surface.render import citation, preview
+
+NEXT_BEST = 2
+SHOWN_CHARS = 76
+EMPTY_START = "this project has no recent notes and no pinned rules"
+REASONS: Mapping[SkipReason, str] = {
+    SkipReason.DISABLED: "surfacing is turned off",
+    SkipReason.PAUSED: "paused by `upwell off`; `upwell on` resumes",
+    SkipReason.NOT_APPLICABLE: "the message asks for nothing that memory could add",
+    SkipReason.NO_QUERY: "the call contains nothing to search for",
+    SkipReason.UNSUITABLE_QUERY: "no word of the query is specific enough to search for",
+    SkipReason.WRITE_TOOL: "the tool changes something; upwell never comments on writes",
+    SkipReason.EXCLUDED_TOOL: "surface.exclude_tools lists this tool",
+    SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
+    SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
+    SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
+    SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
+    SkipReason.PROGRESSIVE: "a memory in front would shift the offsets of a progressive read",
+    SkipReason.COOLDOWN: "the same question came moments ago",
+    SkipReason.RATE: "this session has reached surface.rate_per_minute",
+    SkipReason.BREAKER_OPEN: "memory failed several times in a row; upwell retries shortly",
+    SkipReason.LOW_INTENT: "intent.required is on, and the message shows no clear question",
+    SkipReason.DEADLINE: "the search ran out of time",
+    SkipReason.FAULT: "memory failed; the log has the details",
+    SkipReason.NO_CANDIDATES: "no memory shares a specific word, file or name with it",
+    SkipReason.BELOW_MIN_SCORE: "the best match is too unlikely to be relevant",
+    SkipReason.REPEATED: "every relevant memory was already given",
+    SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
+    SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+}
+
+
+def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) -> list[str]:
+    """An outcome as lines for a person: the decision, its evidence, the runners-up."""
+    if isinstance(outcome, Skip):
+        is_empty_start = door == Door.SESSION and outcome.reason is SkipReason.NO_CANDIDATES
+        reason = EMPTY_START if is_empty_start else REASONS[outcome.reason]
+        lines = [f"upwell stayed silent: {reason} ({_code(outcome.reason, outcome.detail)})"]
+        omitted = list(outcome.held_back)
+    else:
+        lines = [_headline(outcome, min_score), *_evidence(outcome)]
+        omitted = [hit for hit in outcome.held_back if hit.score < min_score]
+    return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
+
+
+def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> list[str]:
+    """A decision of the journal as lines for a person. `texts` maps the ids of memories that still
+    exist to their texts."""
+    lines = [f"{decision['tool'] or decision['door']}: {_past_headline(decision)}"]
+    for memory_id, score in decision["memories"]:
+        text = texts.get(memory_id)
+        shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
+        lines.append(f"  {score:.2f} {shown}")
+    readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
+    return [*lines, *_queries(readable)]
+
+
+def _past_headline(decision: Mapping[str, Any]) -> str:
+    if decision["memories"]:
+        late = " too late for this call; the next one gets them" if decision["late"] else ""
+        return f"spoke, {_memories(len(decision['memories']))}{late} ({decision['id']})"
+    code = decision["outcome"]
+    reason = REASONS.get(code, "for a reason that this version does not know")
+    return f"silent: {reason} ({_code(code, decision['detail'])})"
+
+
+def _code(reason: str, detail: str) -> str:
+    return f"{reason}, {detail}" if detail else reason
+
+
+def _headline(surfacing: Surfacing, min_score: float) -> str:
+    chosen = [hit for hit in surfacing.hits if "pinned" not in hit.signals]
+    if not chosen or "kind" in chosen[0].signals:
+        return f"upwell spoke: {_memories(len(surfacing.hits))} to open this session"
+    return (
+        f"upwell spoke: {_memories(len(chosen))} likely enough to be relevant "
+        f"(surface.min_score {min_score:.2f})"
+    )
+
+
+def _memories(number: int) -> str:
+    return counted(number, "memory", "memories")
+
+
+def _evidence(surfacing: Surfacing) -> Iterator[str]:
+    for number, hit in enumerate(surfacing.hits, 1):
+        if hit.signals.get("pinned"):
+            yield f"  {number}. a standing rule"
+        else:
+            is_note = "kind" in hit.signals
+            reasons = _note_in_words(hit.signals) if is_note else in_words(hit.signals)
+            yield f"  {number}. {hit.score:.2f}: {reasons}"
+
+
+def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
+    for hit in sorted(hits, key=lambda hit: -hit.score)[:NEXT_BEST]:
+        relation = "below" if hit.score < min_score else "above"
+        text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
+        yield f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}"
+        yield f"     [{citation(hit.memory)}] {in_words(hit.signals)}"
+
+
+def _search(outcome: Surfacing | Skip) -> Iterator[str]:
+    yield from _queries(outcome.queries)
+    intent = outcome.intent
+    if intent.kind is not IntentKind.NONE:
+        yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
+
+
+def _queries(texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield f"  searched for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
+
+
+def in_words(signals: Mapping[str, float]) -> str:
+    """The raw signals of a hit, as a person would put them."""
+    return ", ".join(_phrases(signals)) or "no specific match"
+
+
+def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
+    get = signals.get
+    if get("path_join", 0.0) > 0.0:
+        yield _path_in_words(signals)
+    if get("symbol_join", 0.0) > 0.0:
+        yield "about the same name in code"
+    asked, matched = get("informative_words", 0.0), get("matched_words", 0.0)
+    if matched:
+        yield f"shares {matched:.0f} of {asked:.0f} informative words{_kind_of_words(signals)}"
+        lift = get("bm25", 0.0) - get("chance", 0.0)
+        if lift > max(0.1, get("chance_spread", 1.0)):
+            yield "a better match than chance"
+        elif matched < asked:
+            yield "no better than chance"
+    if get("cosine", 0.0):
+        yield f"similar in meaning ({signals['cosine']:.2f})"
+    if get("speaker", 0.0):
+        yield "by the person whom the question names"
+
+
+def _path_in_words(signals: Mapping[str, float]) -> str:
+    join = signals["path_join"]
+    relation = "the same file" if join >= 0.8 else "a file of that name" if join >= 0.5 else ""
+    crowded = signals.get("path_rarity", 0.0) < 0.5
+    return f"about {relation or 'a related file'}{', like many memories' if crowded else ''}"
+
+
+def _kind_of_words(signals: Mapping[str, float]) -> str:
+    if not signals.get("telling_words"):
+        return " (everyday words)"
+    return " (one of them rare)" if signals.get("rarest", 0.0) >= 0.8 else ""
+
+
+def _note_in_words(signals: Mapping[str, float]) -> str:
+    recency = signals.get("recency", 0.0)
+    reasons = ["recent" if recency > 0.7 else "some months old" if recency > 0.1 else "old"]
+    if signals.get("used"):
+        reasons.append("read since")
+    if signals.get("touched"):
+        reasons.append("about a file that changed lately")
+    return ", ".join(reasons)

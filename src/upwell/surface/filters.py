@@ -1,0 +1,316 @@
+"""The filters around the search: which cues may look something up, which hits are worth saying, and
+in what order (seeds 000, 003, 004)."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from upwell.ground.clock import Clock
+from upwell.ground.names import first_match
+from upwell.ground.session_state import SessionState
+from upwell.ground.text.format import counted
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
+from upwell.ground.types.memory import Hit, Memory, Query
+from upwell.ground.types.surfacing import Intent, Skip, SkipReason
+from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.learning import Learning
+from upwell.surface.moments import Moment, suited
+from upwell.surface.options import InjectionMode, Options
+from upwell.surface.query import messages_of, says_little, usable
+from upwell.surface.seen_log import SeenLog
+
+WRITE_PATTERNS = (
+    "*write*",
+    "*edit*",
+    "*create*",
+    "*delete*",
+    "*remove*",
+    "*update*",
+    "*push*",
+    "*send*",
+    "*move*",
+    "*rename*",
+    "*insert*",
+    "*append*",
+    "*commit*",
+    "*merge*",
+    "*upload*",
+    "*patch*",
+)
+_READ_VERBS = ("get", "list", "read", "search", "find", "show", "fetch", "view", "describe")
+
+
+class Gate:
+    """The checks on a cue and its query, before anything is looked up."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
+        """The first check that fails, or None when the search may go ahead."""
+        return self.silencing(cue) or self._check_query(query) or self._check_intent(cue, intent)
+
+    def silencing(self, cue: Cue) -> Skip | None:
+        """Why nothing at all may be said beside this cue, not even the standing rules."""
+        return self._check_cue(cue) or self._check_tool(cue)
+
+    def _check_cue(self, cue: Cue) -> Skip | None:
+        if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        surface = self._options.beside(cue).surface
+        if not surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        messages = messages_of(self._options.lexicon)
+        if cue.tool is None and (why := messages.not_applicable(cue.text)):
+            return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
+        if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
+            detail = "surface.injection_mode = prepend would shift the offsets"
+            return Skip(reason=SkipReason.PROGRESSIVE, detail=detail)
+        chars = cue.reply_chars if cue.door == Door.TOOL else None
+        if chars is not None and chars < surface.min_response_chars:
+            return Skip(reason=SkipReason.RESPONSE_TOO_SHORT, detail=f"{chars} characters")
+        return None
+
+    def _check_tool(self, cue: Cue) -> Skip | None:
+        if cue.tool is None:
+            return None
+        if first_match(cue.tool, self._options.surface.exclude_tools):
+            return Skip(reason=SkipReason.EXCLUDED_TOOL, detail=cue.tool)
+        if why := writes(cue):
+            return Skip(reason=SkipReason.WRITE_TOOL, detail=why)
+        return None
+
+    def _check_query(self, query: Query | None) -> Skip | None:
+        if query is None:
+            return Skip(reason=SkipReason.NO_QUERY)
+        if query.paths or query.symbols:
+            return None
+        if not any(usable(text) for text in query.texts):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
+        if says_little(query, self._options.lexicon):
+            return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only the tool's name is known")
+        return None
+
+    def _check_intent(self, cue: Cue, intent: Intent) -> Skip | None:
+        options = self._options.intent
+        if options.required and cue.tool is None and intent.confidence < options.min_confidence:
+            detail = f"confidence {intent.confidence:.2f} < {options.min_confidence:.2f}"
+            return Skip(reason=SkipReason.LOW_INTENT, detail=detail)
+        return None
+
+
+def writes(cue: Cue) -> str:
+    """Why the cue's tool is taken to have side effects, or "" when it is not.
+
+    `readOnlyHint: false` and `destructiveHint: true` decide; a missing annotation decides nothing,
+    and `readOnlyHint: true` outweighs the name.
+    """
+    hints, name = cue.annotations, (cue.tool or "").rpartition("__")[2].lower()
+    if hints.get("readOnlyHint") is True:
+        return ""
+    if hints.get("readOnlyHint") is False:
+        return "readOnlyHint: false"
+    if hints.get("destructiveHint") is True:
+        return "destructiveHint: true"
+    if name.split("_")[0] in _READ_VERBS:
+        return ""
+    pattern = first_match(name, WRITE_PATTERNS)
+    return f"its name matches {pattern}" if pattern else ""
+
+
+PACE = "pace"
+MAX_SAID = 2
+"""The most memories at one moment: in real sessions a third was never useful."""
+RATE_SECONDS = 60.0
+
+
+class Pace:
+    """Rate and cooldown of a session, across its tools. Both count the surfacings that
+    the session received; the limits are those of the tool that is being called."""
+
+    def __init__(self, state: SessionState, options: Options, clock: Clock) -> None:
+        self._state = state
+        self._options = options
+        self._clock = clock
+
+    async def refusal(self, cue: Cue, query: Query) -> Skip | None:
+        """Why nothing may be said to this cue right now, or None."""
+        if cue.door not in AUTOMATIC_DOORS or not cue.session:
+            return None
+        surface = self._options.beside(cue).surface
+        now, asked = self._clock.now(), _terms_of(query)
+        recent = [json.loads(value) for value in await self._recent(cue.session)]
+        for at, words in recent:
+            is_recent = now - at <= surface.cooldown_seconds
+            if is_recent and jaccard(asked, frozenset(words)) > surface.cooldown_similarity:
+                detail = f"the same within {surface.cooldown_seconds:g} s"
+                return Skip(reason=SkipReason.COOLDOWN, detail=detail)
+        if sum(now - at < RATE_SECONDS for at, _ in recent) >= surface.rate_per_minute:
+            return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
+        return None
+
+    async def record(self, cue: Cue, query: Query, surfacing_id: str) -> None:
+        """Count a surfacing for the cue's session."""
+        if not cue.session:
+            return
+        entry = json.dumps([self._clock.now(), sorted(_terms_of(query))]).encode()
+        ttl_seconds = max(RATE_SECONDS, self._options.beside(cue).surface.cooldown_seconds)
+        await self._state.put(cue.session, PACE, surfacing_id, entry, ttl_seconds=ttl_seconds)
+
+    async def withdraw(self, session: str, surfacing_id: str) -> None:
+        """Stop counting a surfacing that did not reach the agent."""
+        await self._state.delete(session, PACE, surfacing_id)
+
+    async def _recent(self, session: str) -> list[bytes]:
+        return list((await self._state.scan(session, PACE)).values())
+
+
+def _terms_of(query: Query) -> frozenset[str]:
+    found = {term for text in query.texts for term in terms(text)}
+    return frozenset(found | set(query.paths) | set(query.symbols))
+
+
+class PostFilter:
+    """The checks on the hits: probable enough, suited to the moment, new to the session, not rated
+    down. Explicit requests meet only the first."""
+
+    def __init__(
+        self,
+        options: Options,
+        learning: Learning,
+        seen_log: SeenLog,
+        sketches: ContextSketches,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._learning = learning
+        self._seen_log = seen_log
+        self._sketches = sketches
+        self._clock = clock
+
+    async def choose(
+        self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
+    ) -> list[Hit] | Skip:
+        """The hits that pass, in the order to say them; or the check that held the last back.
+        Without a moment, every kind of memory may be said."""
+        threshold = self._learning.min_score(cue)
+        probable = [hit for hit in hits if hit.score >= threshold]
+        if not probable:
+            best = max(hit.score for hit in hits)
+            detail = f"best {best:.2f} < {threshold:.2f}"
+            return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
+        ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
+        if cue.door not in AUTOMATIC_DOORS:
+            return ordered
+        if moment is not None:
+            helpful = self._helpful(cue, moment, ordered)
+            if isinstance(helpful, Skip):
+                return helpful
+            ordered = helpful
+        fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
+        if not fresh:
+            return _held_back(
+                SkipReason.REPEATED,
+                f"{counted(len(ordered), 'memory', 'memories')} given before",
+                ordered,
+            )
+        welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
+        if not welcome:
+            return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
+        return welcome
+
+    def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
+        """The few hits that can help at this moment and are new to the agent's context."""
+        of_kind = suited(cue, moment, hits)
+        if not of_kind:
+            return _held_back(SkipReason.UNSUITED, str(moment), hits)
+        sketch = self._sketches.of(cue.session)
+        new = [hit for hit in of_kind if not sketch.holds(hit.memory)]
+        if not new:
+            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
+        return new[:MAX_SAID]
+
+
+def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
+    best = max(hits, key=lambda hit: hit.score)
+    return Skip(
+        reason=reason,
+        detail=detail,
+        confidence=best.score,
+        signals=best.signals,
+        held_back=tuple(hits),
+    )
+
+
+_DAY_SECONDS = 86_400.0
+_NEAR_IDENTICAL = 0.9
+SHARE_OF_A_SOURCE = 3
+"""While other sources have hits left, one source gets at most every third place (ours)."""
+_DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
+
+
+def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) -> list[Hit]:
+    """`hits` by score × namespace weight × recency × multi-query boost (seeds 003, 004), without
+    near-identical texts, and mixed by source. The order never decides whether a hit is said."""
+    ordered = sorted(hits, key=lambda hit: (-_weight(hit, intent, options, now), hit.memory.id))
+    return spread(distinct(ordered))
+
+
+def spread(hits: Sequence[Hit]) -> list[Hit]:
+    """`hits` with the best of every file before the many of one: a source that already has a third
+    of the places waits while others have hits. A memory outside any file is its own source."""
+    waiting, placed = list(hits), list[Hit]()
+    places: Counter[str] = Counter()
+    while waiting:
+        index = next(
+            (at for at, hit in enumerate(waiting) if _may_follow(hit, places, len(placed))), 0
+        )
+        hit = waiting.pop(index)
+        places[_source(hit)] += 1
+        placed.append(hit)
+    return placed
+
+
+def _may_follow(hit: Hit, places: Mapping[str, int], placed: int) -> bool:
+    share = -(-(placed + 1) // SHARE_OF_A_SOURCE)
+    return places.get(_source(hit), 0) < max(1, share)
+
+
+def _source(hit: Hit) -> str:
+    return hit.memory.source if hit.memory.lines else hit.memory.id
+
+
+def distinct(hits: Sequence[Hit]) -> list[Hit]:
+    """`hits` in their order, without those that nearly repeat an earlier one."""
+    retained: list[tuple[Hit, frozenset[str]]] = []
+    for hit in hits:
+        words = frozenset(terms(hit.memory.text))
+        if all(jaccard(words, other) < _NEAR_IDENTICAL for _, other in retained):
+            retained.append((hit, words))
+    return [hit for hit, _ in retained]
+
+
+def _weight(hit: Hit, intent: Intent, options: Options, now: float) -> float:
+    weight = hit.score
+    weight *= options.surface.namespace_weights.get(intent.kind, {}).get(hit.memory.namespace, 1.0)
+    if options.memory_context.include_recency:
+        weight *= recency(hit.memory, now, options.memory_context.half_life_days)
+    if len(hit.matched) >= 2:
+        weight *= options.surface.multi_match_boost
+    return weight
+
+
+def recency(memory: Memory, now: float, half_life_days: float) -> float:
+    """Half-life decay for dated paths (`memory/2026-04-09.md`); 1.0 for all other memories."""
+    match = _DATED.search(memory.source)
+    if match is None:
+        return 1.0
+    try:
+        day = datetime.strptime("-".join(match.groups()), "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        return 1.0
+    age_days = (now - day.timestamp()) / _DAY_SECONDS
+    return float(0.5 ** (age_days / half_life_days)) if age_days > 0 else 1.0

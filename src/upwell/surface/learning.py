@@ -1,0 +1,190 @@
+"""Learning, as surfacing uses it: thresholds and demotions, the use that agents make of memories,
+and counts."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.errors import UsageError
+from upwell.ground.ttl_store import TtlStore
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.surfacing import Feedback, Rating, Skip, Surfacing
+from upwell.learn.budgets import LearnOptions
+from upwell.learn.feedback import Rated
+from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
+from upwell.learn.learned import Learned, Limits
+from upwell.learn.thresholds import Use
+from upwell.surface.options import SurfaceOptions
+from upwell.usage.counts import Counts, Event
+
+
+def ratings_of(feedback: Feedback, decision: Mapping[str, Any] | None, now: float) -> list[Rated]:
+    """One rating for each memory that `feedback` concerns: the one that it names, or all of the
+    surfacing. Standing rules are left out, because nothing chose them.
+
+    Raises:
+        UsageError: no such surfacing, or no such memory in it.
+    """
+    surfacing_id = feedback.surfacing_id
+    if decision is None or decision["outcome"] != "surfaced":
+        raise UsageError(
+            f"no surfacing {surfacing_id!r}",
+            hint="its id is in the block of memories and in _meta; ids are valid for 90 days",
+        )
+    scores = {memory_id: float(score) for memory_id, score in decision["memories"]}
+    evidence = decision["evidence"]
+    chosen = [memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})]
+    named = feedback.memory_id
+    if named is not None and named not in chosen:
+        rule = " (a standing rule)" if named in scores else ""
+        raise UsageError(
+            f"memory {named!r}{rule} was not chosen in surfacing {surfacing_id}",
+            hint=f"it chose: {', '.join(chosen) or 'none that can be rated'}",
+        )
+    return [
+        Rated(
+            surfacing=surfacing_id,
+            memory=memory_id,
+            rating=feedback.rating,
+            at=now if feedback.at is None else feedback.at,
+            door=decision["door"],
+            tool=decision["tool"] or decision["door"],
+            score=scores[memory_id],
+            signals=evidence.get(memory_id, {}),
+        )
+        for memory_id in (chosen if named is None else [named])
+    ]
+
+
+MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
+"""Receives the ids of memories that were used."""
+
+
+async def nothing_is_rare(_: Sequence[str]) -> set[str]:
+    """No word identifies a memory."""
+    return set()
+
+
+async def mark_nothing(_: Sequence[str]) -> None:
+    """No store keeps track of use."""
+
+
+class Learning:
+    """The learning side of one `Surfacer`. On the path of a call it only reads from memory and
+    takes notes; `jobs` do the rest afterwards.
+
+    `rare` tells which words few memories hold, `mark_used` receives the memories that were used.
+    """
+
+    def __init__(
+        self,
+        learned: Learned,
+        ttl_store: TtlStore,
+        options: LearnOptions,
+        *,
+        rare: Rare = nothing_is_rare,
+        mark_used: MarkUsed = mark_nothing,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.learned = learned
+        self.counts = Counts(ttl_store, clock)
+        self._mark_used = mark_used
+        self._watching = (
+            Watching(ttl_store, Uses(ttl_store), rare, self._conclude, clock)
+            if options.implicit_signals
+            else None
+        )
+
+    @classmethod
+    def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
+        """Counting without learning."""
+        options = LearnOptions(auto_tune=False, implicit_signals=False)
+        limits = Limits(min_score=surface.min_score)
+        return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
+
+    def jobs(self) -> Sequence[Callable[[], Awaitable[None]]]:
+        """The work to do after calls."""
+        watching = [self._watching.flush] if self._watching else []
+        return (*watching, self.counts.flush, self.learned.load_learned)
+
+    def min_score(self, cue: Cue) -> float:
+        """The threshold of the cue's tool, or of its door where there is no tool."""
+        return self.learned.min_score(cue.tool or str(cue.door))
+
+    def is_demoted(self, memory_id: str) -> bool:
+        """Was the memory rated down too often to be offered unasked?"""
+        return self.learned.is_demoted(memory_id)
+
+    def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
+        """Take note of a decision."""
+        label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
+        memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
+        self.count_decision(label, door=str(cue.door), tool=cue.tool or "", memories=memories)
+        if self._watching:
+            self._watching.noticed(cue, outcome)
+
+    def count_decision(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
+        """Count a decision and the memories that it delivered."""
+        self.counts.add(Event.DECISION, outcome, door=door, tool=tool)
+        if memories:
+            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
+
+    def undo(self, surfacing: Surfacing, cue: Cue | None, *, late: bool) -> None:
+        """Uncount a surfacing that did not reach the agent."""
+        if cue is not None:
+            door, tool = str(cue.door), cue.tool or ""
+            self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
+            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
+            self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
+        if self._watching:
+            self._watching.undo(surfacing)
+
+    def offered_late(self, cue: Cue) -> None:
+        """Count hits that missed their call and were offered at this cue."""
+        self.counts.add(Event.LATE, "offered", door=str(cue.door), tool=cue.tool or "")
+
+    def shortened(self, tool: str, tokens_before: int, tokens_after: int) -> None:
+        """Count a shortened result of a tool."""
+        for kind, number in (
+            ("results", 1),
+            ("tokens_before", tokens_before),
+            ("tokens_saved", tokens_before - tokens_after),
+        ):
+            self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
+
+    def opened(self, session: str, memory_id: str) -> None:
+        """The agent fetched the full text of a memory."""
+        if self._watching:
+            self._watching.opened(session, memory_id)
+
+    async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
+        """The agent finished a turn in which it wrote this, or the session ended: conclude what
+        became of its memories."""
+        if self._watching:
+            self._watching.wrote(session, written)
+            if ended:
+                self._watching.ended(session)
+            await self._watching.flush()
+            await self.counts.flush()
+
+    async def rate(self, ratings: Sequence[Rated]) -> None:
+        """Learn from ratings.
+
+        Raises:
+            StoreError: the ratings could not be stored.
+        """
+        await self.learned.rate(ratings)
+        for rating in ratings:
+            tool = rating.tool if rating.tool != rating.door else ""
+            self.counts.add(Event.RATING, str(rating.rating), door=rating.door, tool=tool)
+        await self._mark_used(
+            [rating.memory for rating in ratings if rating.rating is Rating.HELPFUL]
+        )
+
+    async def _conclude(self, verdicts: Sequence[Verdict]) -> None:
+        for verdict in verdicts:
+            watched = verdict.watched
+            tool = watched.tool if watched.tool != watched.door else ""
+            self.counts.add(Event.USE, str(verdict.use), door=watched.door, tool=tool)
+        used = [verdict.watched.memory for verdict in verdicts if verdict.use is Use.USED]
+        await self._mark_used(used)

@@ -1,0 +1,387 @@
+"""The one pipeline behind every door: `Cue` in, `Surfacing` or `Skip` out."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, replace
+
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.errors import RecallUnavailable, UpwellError
+from upwell.ground.limits import Breaker
+from upwell.ground.llm import Chat
+from upwell.ground.session_state import LocalSessionState, SessionState
+from upwell.ground.trace import LOG, contained, span
+from upwell.ground.ttl_store import TtlStore
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
+from upwell.ground.types.memory import Found, Hit, Query, Trust
+from upwell.ground.types.surfacing import (
+    NO_INTENT,
+    Feedback,
+    Intent,
+    Rating,
+    Skip,
+    SkipReason,
+    Surfacing,
+)
+from upwell.learn.feedback import Rated
+from upwell.memory.base import MemoryReader
+from upwell.memory.ranking.judge import SUPERSEDED
+from upwell.surface.background import BackgroundWork, LateHits
+from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.filters import Gate, Pace, PostFilter
+from upwell.surface.intent import Classifier, detector_of
+from upwell.surface.journal import Journal
+from upwell.surface.learning import Learning, ratings_of
+from upwell.surface.moments import Moment, moment_of
+from upwell.surface.options import Options
+from upwell.surface.query import CueReader
+from upwell.surface.render import FRAME_CHARS, block, digest, fitting, profile_of
+from upwell.surface.rules import Rules
+from upwell.surface.seen_log import SeenLog
+from upwell.surface.session_start import MISSED, Compaction, SessionStart
+
+Outcome = Surfacing | Skip
+_OVERSAMPLING = 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A cue that passed the gates, and the search that it asks for. `missing`: the places that
+    could not take part in that search. `moment` is None where every moment may speak."""
+
+    cue: Cue
+    query: Query
+    intent: Intent
+    moment: Moment | None = None
+    missing: tuple[str, ...] = ()
+
+    def answered(self, outcome: Outcome) -> Outcome:
+        """`outcome` with the intent, the queries and the gaps of this question."""
+        return replace(outcome, intent=self.intent, queries=self.query.texts, missing=self.missing)
+
+
+class Surfacer:
+    """Decides whether to speak and what to say.
+
+    `reader` is what it may read of memory, `ttl_store` the home's log and journal, `state` the
+    short-lived state of sessions, `chat` the model behind `intent.use_llm`, `learning` the
+    thresholds and demotions that feedback moved.
+    """
+
+    def __init__(
+        self,
+        reader: MemoryReader,
+        ttl_store: TtlStore,
+        options: Options,
+        *,
+        state: SessionState | None = None,
+        chat: Chat | None = None,
+        learning: Learning | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        surface, state = options.surface, state or LocalSessionState(clock=clock)
+        self._reader = reader
+        self._options = options
+        self._clock = clock
+        self._learning = learning or Learning.none(ttl_store, surface, clock)
+        self._cue_reader = CueReader(surface.templates, options.lexicon)
+        self._classifier = Classifier(chat, ttl_store, options.intent, clock)
+        self._gate = Gate(options)
+        self._pace = Pace(state, options, clock)
+        self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
+        self._seen_log = SeenLog(ttl_store, surface.dedup_ttl_seconds)
+        self._sketches = ContextSketches()
+        self._post_filter = PostFilter(
+            options, self._learning, self._seen_log, self._sketches, clock
+        )
+        self._late_hits = LateHits(state, reader)
+        self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
+        self._compaction = Compaction(
+            reader, self._learning, self._rules, self._seen_log, ttl_store
+        )
+        self._session_start = SessionStart(
+            reader,
+            self._learning,
+            self._rules,
+            self._compaction,
+            self._seen_log,
+            ttl_store,
+            surface,
+        )
+        self._journal = Journal(ttl_store, options, clock)
+        self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
+
+    @property
+    def journal(self) -> Journal:
+        """The record of decisions."""
+        return self._journal
+
+    async def surface(self, cue: Cue) -> Outcome:
+        """Decide what to say to this cue. A fault of the memory side, of whatever kind, is logged
+        and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        started = self._clock.monotonic()
+        cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
+        traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
+        with span("upwell.surface", door=str(cue.door), **traced) as current:
+            outcome = await _without_faults(self._outcome(cue))
+            current.set_attribute("outcome", _label(outcome))
+        took_ms = (self._clock.monotonic() - started) * 1000
+        self._note(cue, outcome, took_ms)
+        return replace(outcome, took_ms=took_ms) if isinstance(outcome, Surfacing) else outcome
+
+    def threshold(self, cue: Cue) -> float:
+        """The score that a memory needs at this cue: `min_score`, as moved by feedback."""
+        return self._learning.min_score(cue)
+
+    async def rate(self, feedback: Feedback) -> list[Rated]:
+        """Learn from a rating. Returns one record for each memory that it concerns.
+
+        Raises:
+            UsageError: no such surfacing, or no such memory in it.
+            StoreError: the rating could not be stored.
+        """
+        decision = await self._journal.find(feedback.surfacing_id)
+        ratings = ratings_of(feedback, decision, self._clock.now())
+        with span(
+            "upwell.feedback",
+            surfacing=feedback.surfacing_id,
+            rating=str(feedback.rating),
+            trace_id=str(decision and decision["trace_id"]),
+        ):
+            await self._learning.rate(ratings)
+        if feedback.rating is Rating.ALREADY_KNOWN:
+            for rating in ratings:
+                await self._seen_log.renew(rating.memory)
+        self._background.request()
+        return ratings
+
+    async def take_back(
+        self,
+        surfacing: Surfacing,
+        cue: Cue | None = None,
+        *,
+        late: bool = False,
+        session: str = "",
+    ) -> None:
+        """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it
+        missed its call, and is offered at the session's next one."""
+        self._learning.undo(surfacing, cue, late=late)
+        if late:
+            self._journal.mark_late(surfacing.id)
+        session, principal = (cue.session, cue.principal.name) if cue else (session, "")
+        with contained("taking a surfacing back"):
+            await self._seen_log.withdraw(surfacing.memories, session, principal)
+            if any(hit.memory.pinned for hit in surfacing.hits):
+                await self._rules.withdraw(session)
+            if cue is not None and cue.door == Door.SESSION:
+                await self._session_start.take_back(cue, surfacing)
+            elif cue is not None:
+                await self._take_back_from(cue, surfacing, late=late)
+        self._background.request()
+
+    async def compacting(self, session: str) -> None:
+        """The session's agent is about to lose its context: allow repeats."""
+        self._sketches.forget(session)
+        with contained("preparing for a compaction"):
+            await self._compaction.before(session)
+
+    def missed(self, cue: Cue) -> None:
+        """No process answered when this cue's session began: give it the rules with its next
+        surfacing, unless it has them."""
+        if cue.session:
+            start = Cue(door=Door.SESSION, text=MISSED, session=cue.session, cwd=cue.cwd)
+            self._session_start.owe(start)
+
+    async def aclose(self) -> None:
+        """Write everything that is pending."""
+        self._classifier.close()
+        await self._background.aclose()
+
+    async def _outcome(self, cue: Cue) -> Outcome:
+        moment = self._moment(cue)
+        if cue.door == Door.SESSION:
+            return await self._start_session(cue)
+        outcome = await self._decide(cue, moment)
+        outcome = await self._session_start.join(cue, outcome, self._clock.now())
+        return await self._rules.join(cue, outcome)
+
+    async def _start_session(self, cue: Cue) -> Outcome:
+        if not self._options.surface.enabled:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
+        if self._options.is_paused(cue.session):
+            return Skip(reason=SkipReason.PAUSED)
+        return await self._session_start.begin(cue, self._clock.now())
+
+    def _moment(self, cue: Cue) -> Moment | None:
+        """The moment of an automatic cue, where moments decide; the cue becomes context."""
+        if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
+            return None
+        moment = moment_of(cue, self._sketches.of(cue.session).prompts)
+        self._sketches.note(cue)
+        return moment
+
+    async def _decide(self, cue: Cue, moment: Moment | None) -> Outcome:
+        if moment is not None and moment not in self._options.surface.moments:
+            detail = "" if moment is Moment.ROUTINE else str(moment)
+            return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
+        question = await self._question(cue, moment)
+        if isinstance(question, Skip):
+            return question
+        late_hits = await self._take_late_hits(question)
+        if late_hits:
+            return await self._speak(question, late_hits, late_hits)
+        hits, question = await self._search(question)
+        if isinstance(hits, Skip):
+            return question.answered(hits)
+        chosen = await self._post_filter.choose(cue, hits, question.intent, moment)
+        if isinstance(chosen, Skip):
+            return question.answered(chosen)
+        return await self._speak(question, chosen, hits)
+
+    async def _question(self, cue: Cue, moment: Moment | None) -> _Question | Skip:
+        """The query and the intent of a cue that may look something up, or why it may not."""
+        intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
+        query = self._query(cue, intent)
+        refusal = self._gate.refusal(cue, query, intent)
+        if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
+            intent = await self._classifier.refined(cue.text, intent, self._timeout(cue))
+            refusal = self._gate.refusal(cue, query, intent)
+        if refusal is None and query is not None:
+            refusal = await self._pace.refusal(cue, query)
+        if refusal is not None:
+            return replace(refusal, intent=intent)
+        assert query is not None
+        return _Question(cue, query, intent, moment)
+
+    def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
+        items = profile_of(cue.door, intent, self._options.beside(cue)).items
+        return self._cue_reader.query(cue, items * _OVERSAMPLING)
+
+    def _timeout(self, cue: Cue) -> float:
+        return self._options.beside(cue).surface.timeout_seconds
+
+    async def _take_late_hits(self, question: _Question) -> list[Hit]:
+        """The hits that missed the session's last call, if they are worth saying at this one."""
+        hits = await self._late_hits.take(question.cue, question.query)
+        if not hits:
+            return []
+        chosen = await self._post_filter.choose(
+            question.cue, hits, question.intent, question.moment
+        )
+        if isinstance(chosen, Skip):
+            return []
+        self._learning.offered_late(question.cue)
+        return chosen
+
+    async def _search(self, question: _Question) -> tuple[list[Hit] | Skip, _Question]:
+        """The hits for a question, and the question with what the model made of its intent
+        meanwhile."""
+        cue, intent = question.cue, question.intent
+        if not self._classifier.can_refine(cue.text, intent):
+            found = await self._recall(question)
+        else:
+            async with asyncio.TaskGroup() as tasks:
+                refining = tasks.create_task(
+                    self._classifier.refined(cue.text, intent, self._timeout(cue))
+                )
+                found = await self._recall(question)
+                if isinstance(found, Skip):
+                    refining.cancel()
+            intent = intent if refining.cancelled() else refining.result()
+        question = replace(question, intent=intent, missing=found.missing)
+        if isinstance(found, Skip):
+            return found, question
+        current = [hit for hit in found.hits if _may_be_said(hit)]
+        return current or Skip(reason=SkipReason.NO_CANDIDATES), question
+
+    async def _recall(self, question: _Question) -> Found | Skip:
+        """Search within the deadline, through the breaker."""
+        if not self._breaker.allow():
+            return Skip(reason=SkipReason.BREAKER_OPEN)
+        seconds = self._timeout(question.cue)
+        try:
+            async with asyncio.timeout(seconds):
+                deadline = Deadline.after(seconds, self._clock)
+                found = await self._reader.search(question.query, deadline)
+        except TimeoutError:
+            self._breaker.fail()
+            return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
+        except Exception as error:
+            self._breaker.fail()
+            missing = error.missing if isinstance(error, RecallUnavailable) else ()
+            return replace(_fault(error), missing=missing)
+        self._breaker.succeed()
+        return found
+
+    async def _speak(
+        self, question: _Question, chosen: Sequence[Hit], found: Sequence[Hit]
+    ) -> Outcome:
+        """Say as many of the chosen hits as fit the budget of the door."""
+        cue, texts = question.cue, question.query.texts
+        profile = profile_of(cue.door, question.intent, self._options.beside(cue))
+        hits = fitting(chosen, texts, profile, FRAME_CHARS)
+        if not hits:
+            return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
+        surfacing_id = f"s_{secrets.token_hex(6)}"
+        is_digest = cue.door == Door.ASK
+        best = max(hits, key=lambda hit: hit.score)
+        ids = {hit.memory.id for hit in hits}
+        surfacing = Surfacing(
+            id=surfacing_id,
+            hits=tuple(hits),
+            text=digest(hits, texts, profile)
+            if is_digest
+            else block(hits, texts, profile, surfacing_id),
+            confidence=best.score,
+            signals=best.signals,
+            held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+        )
+        await self._record(question, surfacing)
+        return question.answered(surfacing)
+
+    async def _record(self, question: _Question, surfacing: Surfacing) -> None:
+        cue = question.cue
+        if cue.session:
+            await self._seen_log.record(surfacing.memories, cue.session, cue.principal.name)
+            await self._pace.record(cue, question.query, surfacing.id)
+
+    async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
+        await self._pace.withdraw(cue.session, surfacing.id)
+        query = self._query(cue) if late else None
+        if query is not None:
+            await self._late_hits.keep(cue, query, surfacing.hits)
+
+    def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
+        """Hand the decision to the journal and to learning, which work behind the call."""
+        key = outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
+        with contained("noting a decision"):
+            self._journal.note(cue, outcome, key, took_ms)
+            self._learning.notice(cue, outcome)
+            self._background.request()
+
+
+async def _without_faults(deciding: Awaitable[Outcome]) -> Outcome:
+    try:
+        return await deciding
+    except Exception as error:
+        return _fault(error)
+
+
+def _fault(error: Exception) -> Skip:
+    """The outcome of a fault: one line in the log for our own errors, a traceback for others."""
+    if isinstance(error, UpwellError):
+        LOG.warning("surfacing failed: %s", error)
+        return Skip(reason=SkipReason.FAULT, detail=error.message)
+    LOG.error("surfacing failed", exc_info=error)
+    return Skip(reason=SkipReason.FAULT, detail=f"unexpected {type(error).__name__}, see the log")
+
+
+def _may_be_said(hit: Hit) -> bool:
+    """Neither superseded, nor written by a tool."""
+    return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
+
+
+def _label(outcome: Outcome) -> str:
+    if isinstance(outcome, Skip):
+        return f"skip {outcome.reason}"
+    return f"surfaced {len(outcome.hits)}"

@@ -1,0 +1,413 @@
+"""From a cue to a query: five levels for tool calls, up to three queries for messages.
+
+At every level the query also carries the files and names in the call, for the exact join: in coding
+work they identify the subject better than words do.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from upwell.ground.names import first_match
+from upwell.ground.project import project_of, repository_of
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.text.format import counted
+from upwell.ground.text.lexicon import Lexicon, shipped
+from upwell.ground.text.words import fold, informative, split_identifier, terms, words
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.memory import Query, QuerySource, Scope
+from upwell.memory.ranking.terms import EVERYDAY_WORDS
+from upwell.surface.argument_text import MAX_VALUE_CHARS, Speech, speech_of
+
+MAX_ORIGINAL_CHARS = 500
+MAX_KEYWORDS = 5
+MAX_READ_CHARS = 4000
+MIN_WORDS = 3
+CJK_CHARS_A_WORD = 2
+"""For scripts without spaces, where most words have one or two characters."""
+MAX_ACRONYM = 10
+MAX_POLITE_WORDS = 16
+
+_SLASH = re.compile(r"^/([A-Za-z][\w:.-]*)(?=\s|$)")
+_ROOT_FOLDERS = frozenset("tmp etc usr var home opt dev proc mnt srv sys root".split())
+_COMMANDS = frozenset(
+    "help status usage whoami new compact clear mcp doctor who context memory".split()
+)
+"""Slash commands of the hosts and of seed 003's origin."""
+_QUESTION_MARKS = "?？؟՞⸮\u037e"
+"""Including those of Arabic, Armenian and Greek."""
+_EDGES = re.compile(r"^[^\w]+|[^\w]+$")
+_SPACELESS = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
+)
+"""Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without spaces; Korean is not."""
+
+
+class Messages:
+    """Classifies messages and splits them into queries, by the lists of a lexicon."""
+
+    def __init__(self, lexicon: Lexicon) -> None:
+        self._stop_words = {word.casefold() for word in lexicon.stop_words}
+        self._greetings = {_bare(entry) for entry in lexicon.greetings}
+        self._acknowledgements = {_bare(entry) for entry in lexicon.acknowledgements}
+        self._requests = {_bare(entry) for entry in lexicon.requests}
+        self._polite_phrases = self._greetings | self._acknowledgements
+        self._not_names = {fold(word) for word in lexicon.not_names}
+
+    def not_applicable(self, message: str) -> str:
+        """Why a message needs no search of memory, or "" if it may need one."""
+        text = message[:MAX_READ_CHARS].strip()
+        if not text:
+            return "empty message"
+        if self._is_command(text):
+            return "slash command"
+        bare = _bare(text)
+        if not bare and not any(mark in text for mark in _QUESTION_MARKS):
+            return "greeting"
+        if bare in self._greetings:
+            return "greeting"
+        if bare in self._acknowledgements or self._polite(bare):
+            return "acknowledgement"
+        count = word_count(text[:MAX_ORIGINAL_CHARS])
+        if count < MIN_WORDS and not any(mark in text for mark in _QUESTION_MARKS):
+            return f"{counted(count, 'word')} and no question"
+        return ""
+
+    def queries(self, message: str) -> tuple[str, ...]:
+        """Up to three distinct queries: the original, its keywords, its names."""
+        original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
+        persona = self.names(original)
+        keywords = self._keywords(original, persona)
+        found = [original] if original else []
+        if keywords and keywords != original.lower():
+            found.append(keywords)
+        if persona and (joined := " ".join(persona)) not in found:
+            found.append(joined)
+        return tuple(found)
+
+    def names(self, message: str) -> list[str]:
+        """Words that look like names: capitalised, or a short word in capitals."""
+        found: dict[str, None] = {}
+        for token in message.split():
+            name = _EDGES.sub("", token).removesuffix("'s").removesuffix("’s")
+            if not name or not name[0].isupper() or fold(name) in self._not_names:
+                continue
+            if name.casefold() in self._stop_words and not (name.isupper() and len(name) > 1):
+                continue
+            if name.isupper() and not 2 <= len(name) <= MAX_ACRONYM:
+                continue
+            found.setdefault(name)
+        return list(found)
+
+    def _is_command(self, text: str) -> bool:
+        """Does the text begin with a slash command? A root folder is not one, nor is a word before
+        a request (`/newspaper please find it`)."""
+        slash = _SLASH.match(text)
+        if slash is None or slash.group(1).lower() in _ROOT_FOLDERS:
+            return False
+        if slash.group(1).lower() in _COMMANDS or ":" in slash.group(1):
+            return True
+        rest = _bare(text[slash.end() :])
+        return not any(f"{rest} ".startswith(f"{request} ") for request in self._requests)
+
+    def _polite(self, bare: str) -> bool:
+        """Is the text a sequence of greetings and acknowledgements (`ok, thanks a lot`)?"""
+        tokens = bare.split()
+        if len(tokens) > MAX_POLITE_WORDS:
+            return False
+        reachable_ends = {0}
+        for end in range(1, len(tokens) + 1):
+            starts = reachable_ends
+            if any(" ".join(tokens[start:end]) in self._polite_phrases for start in starts):
+                reachable_ends.add(end)
+        return bool(tokens) and len(tokens) in reachable_ends
+
+    def _keywords(self, message: str, persona: list[str]) -> str:
+        taken = {fold(part) for name in persona for part in (name, *words(name))}
+        keywords: dict[str, None] = {}
+        for word in words(message):
+            lower = word.lower()
+            known = fold(lower) in taken or lower in self._stop_words
+            if not known and informative([fold(lower)]):
+                keywords.setdefault(lower)
+        return " ".join(list(keywords)[:MAX_KEYWORDS])
+
+
+@lru_cache(maxsize=4)
+def messages_of(lexicon: Lexicon) -> Messages:
+    """The messages of a lexicon, built once."""
+    return Messages(lexicon)
+
+
+def word_count(text: str) -> int:
+    """The number of words in any script; without spaces, two characters count as one word."""
+    spaceless = sum(len(run) for run in _SPACELESS.findall(text))
+    others = words(_SPACELESS.sub(" ", text))
+    hangul = sum(1 for word in others if _is_hangul(word))
+    return len(others) - hangul + _korean_words(text) + -(-spaceless // CJK_CHARS_A_WORD)
+
+
+def _is_hangul(word: str) -> bool:
+    return "\uac00" <= word[0] <= "\ud7af"
+
+
+def _korean_words(text: str) -> int:
+    return sum(1 for token in text.split() if any("\uac00" <= char <= "\ud7af" for char in token))
+
+
+def _bare(text: str) -> str:
+    """The folded text without punctuation, symbols and extra spaces: `¡Hola!  👋` → `hola`."""
+    chars = (
+        char
+        if unicodedata.category(char)[0] in "LNM" or char.isspace()
+        else ""
+        if char in "'’"
+        else " "
+        for char in fold(text)
+    )
+    return " ".join("".join(chars).split())
+
+
+PATH_KEYS = ("path", "file", "filepath", "file_path", "filename")
+OTHER_PATH_KEYS = ("paths", "files", "notebook_path", "directory", "dir", "folder", "repo_path")
+SEMANTIC_KEYS = (
+    "query",
+    "search",
+    "q",
+    "pattern",
+    "question",
+    "topic",
+    "title",
+    "subject",
+    "name",
+    "symbol",
+    "url",
+    "uri",
+    "description",
+    "prompt",
+    "text",
+)
+CONTEXT_QUERY = "_context_query"
+COMMAND_KEYS = frozenset({"command", "cmd", "commands", "script"})
+TEMPLATES: Mapping[str, str] = {
+    "Grep": "{pattern} {glob}",
+    "Glob": "{pattern}",
+    "Bash": "{command}",
+    "BashOutput": "{filter}",
+    "WebFetch": "{url} {prompt}",
+    "WebSearch": "{query}",
+    "Task": "{description} {prompt}",
+    "Agent": "{description} {prompt}",
+    "NotebookRead": "{notebook_path}",
+    "*shell*": "{command} {cmd}",
+    "*run_command": "{command} {cmd}",
+    "*execute_command": "{command} {cmd}",
+    "*search_files": "{pattern} {query} {regex}",
+    "*search_code": "{query} {q} {pattern}",
+    "*search_issues": "{query} {q}",
+    "*search_repositories": "{query} {q}",
+    "*grep*": "{pattern} {query} {regex}",
+    "*find_symbol": "{name_path} {name} {symbol}",
+    "*fetch": "{url} {prompt}",
+    "*navigate": "{url}",
+    "*resolve-library-id": "{libraryName} {query}",
+    "*get-library-docs": "{topic} {context7CompatibleLibraryID}",
+}
+"""Tool pattern → query with placeholders for arguments, the first level. `surface.templates`
+take precedence; a placeholder may be dotted (`{filter.title}`)."""
+FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", "*find*")
+"""Tools whose `path` is the folder to search, not the subject."""
+GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
+_MAX_ANCHORS = 12
+"""Also the number of list items that are read, so that the cost of a call is bounded."""
+_MAX_ARGUMENTS = 50
+_PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class CueReader:
+    """Turns cues into queries. `templates` are the user's, and take precedence."""
+
+    templates: Mapping[str, str] = field(default_factory=dict)
+    lexicon: Lexicon = field(default_factory=shipped)
+
+    def query(self, cue: Cue, limit: int) -> Query | None:
+        """The query of a cue, at most `limit` hits; None if it contains nothing to search for."""
+        scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
+        if cue.tool is None:
+            return self._of_message(cue, scope, limit)
+        text, source = self.five_levels(cue.tool, cue.args, scope.project)
+        paths, symbols = anchors_of(cue.tool, cue.args)
+        if not text and not paths and not symbols:
+            return None
+        query = Query(
+            texts=(text,) if text else (),
+            paths=paths,
+            symbols=symbols,
+            scope=scope,
+            limit=limit,
+            source=source,
+            awaited=cue.door not in AUTOMATIC_DOORS,
+            command=_command(cue.args),
+        )
+        joined = paths or symbols
+        return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
+
+    def five_levels(
+        self, tool: str, args: Mapping[str, Any], root: str | None = None
+    ) -> tuple[str, QuerySource]:
+        """The text of a call's query, from the first level that gives a usable one."""
+        speech = speech_of(self.lexicon)
+        levels: tuple[tuple[QuerySource, Callable[[], str]], ...] = (
+            (QuerySource.TEMPLATE, lambda: self._from_template(tool, args, speech, root)),
+            (QuerySource.AGENT, lambda: _string(args.get(CONTEXT_QUERY))),
+            (QuerySource.PATH, lambda: _from_paths(args, speech, root)),
+            (QuerySource.KEYS, lambda: _from_keys(args, speech, root)),
+            (QuerySource.TOOL_NAME, lambda: _from_name(tool)),
+        )
+        for source, read in levels:
+            text = " ".join(read().split())
+            if usable(text):
+                return text, source
+        return "", QuerySource.TOOL_NAME
+
+    def _of_message(self, cue: Cue, scope: Scope, limit: int) -> Query | None:
+        texts = messages_of(self.lexicon).queries(cue.text)
+        if not texts:
+            return None
+        return Query(
+            texts=texts,
+            paths=paths_in(texts[0]),
+            symbols=symbols_in(texts[0]),
+            scope=scope,
+            limit=limit,
+            source=QuerySource.MESSAGE,
+            awaited=cue.door not in AUTOMATIC_DOORS,
+        )
+
+    def _from_template(
+        self, tool: str, args: Mapping[str, Any], speech: Speech, root: str | None
+    ) -> str:
+        pattern = first_match(tool, (*self.templates, *TEMPLATES))
+        template = self.templates.get(pattern) or TEMPLATES.get(pattern, "")
+        return _filled(template, args, speech, root) if template else ""
+
+
+def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
+    """The text of a call's query, which also steers compression."""
+    return CueReader(templates).five_levels(tool, args)[0]
+
+
+def usable(text: str) -> bool:
+    """Does the text have an informative word?"""
+    return bool(informative(terms(text[:MAX_VALUE_CHARS])))
+
+
+def _project(cue: Cue) -> str | None:
+    """The repository of the cue's folder; outside any repository, that of the first file in the
+    call that has one; else the folder."""
+    if cue.cwd is None or repository_of(cue.cwd):
+        return project_of(cue.cwd)
+    for key in (*PATH_KEYS, *OTHER_PATH_KEYS):
+        for path in _strings(cue.args.get(key)):
+            if path.startswith("/") and (root := repository_of(path)):
+                return root
+    return project_of(cue.cwd)
+
+
+def _filled(template: str, args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    """The template with its placeholders filled; "" if it has some and all of them are empty."""
+    names = _PLACEHOLDER.findall(template)
+    texts = {name: _in_words(name, _argument(args, name), speech, root) for name in names}
+    if names and not any(texts.values()):
+        return ""
+    return _PLACEHOLDER.sub(lambda match: texts[match.group(1)], template)
+
+
+def _argument(args: Any, name: str) -> Any:
+    """`args["filter.title"]`, or `args["filter"]["title"]`."""
+    if not isinstance(args, Mapping):
+        return None
+    if name in args:
+        return args[name]
+    outer, _, inner = name.partition(".")
+    return _argument(args.get(outer), inner) if inner else None
+
+
+def _from_paths(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    paths = [value for key in PATH_KEYS for value in _strings(args.get(key))]
+    return " ".join(filter(None, (speech.path(path, root) for path in paths)))
+
+
+def _from_keys(args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
+    texts = [_in_words(key, args.get(key), speech, root) for key in SEMANTIC_KEYS if key in args]
+    return " ".join(filter(None, texts))
+
+
+def _from_name(tool: str) -> str:
+    return " ".join(split_identifier(tool.rpartition("__")[2]))
+
+
+@lru_cache(maxsize=4)
+def _generic_words(lexicon: Lexicon) -> frozenset[str]:
+    return EVERYDAY_WORDS.union(lexicon.commands, lexicon.boilerplate, lexicon.tool_words)
+
+
+def says_little(query: Query, lexicon: Lexicon) -> bool:
+    """Does the query hold only the name of a tool, in words that many tools share
+    (`get_file_info`)?"""
+    return query.source is QuerySource.TOOL_NAME and not any(
+        word not in _generic_words(lexicon) for text in query.texts for word in text.split()
+    )
+
+
+def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
+    """An argument as words; command lines without the words that every command has."""
+    text = _string(value)
+    if key.rpartition(".")[2] in COMMAND_KEYS:
+        return speech.command(text, root)
+    return speech.value(text, root)
+
+
+def anchors_of(tool: str, args: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files that a call is about and the code names that it mentions, at most a dozen each."""
+    is_search = first_match(tool, FOLDER_TOOLS)
+    paths: dict[str, None] = {}
+    symbols: dict[str, None] = {}
+    for key, value in islice(args.items(), _MAX_ARGUMENTS):
+        if key in GENERIC_KEYS:
+            continue
+        if key in PATH_KEYS or key in OTHER_PATH_KEYS:
+            paths.update({} if is_search else dict.fromkeys(_strings(value)))
+        elif key == "pattern" and isinstance(value, str) and _is_file_pattern(value):
+            paths.setdefault(value)
+        else:
+            paths.update(dict.fromkeys(paths_in(_string(value))))
+            symbols.update(dict.fromkeys(symbols_in(_string(value))))
+    return tuple(paths)[:_MAX_ANCHORS], tuple(symbols)[:_MAX_ANCHORS]
+
+
+def _command(args: Mapping[str, Any]) -> str:
+    """The command of a call, as it was written."""
+    return " ".join(filter(None, (_string(args.get(key)) for key in sorted(COMMAND_KEYS))))
+
+
+def _is_file_pattern(value: str) -> bool:
+    """Is it a pattern of files (`**/*name*.py`), not of text?"""
+    return "*" in value and "/" in value and " " not in value
+
+
+def _strings(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return [value[:MAX_VALUE_CHARS]] if value else []
+    if isinstance(value, list):
+        return [item[:MAX_VALUE_CHARS] for item in value[:_MAX_ANCHORS] if isinstance(item, str)]
+    return []
+
+
+def _string(value: Any) -> str:
+    return " ".join(_strings(value))

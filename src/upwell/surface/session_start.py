@@ -1,0 +1,331 @@
+"""The opening of a session: the rules that the user pinned, and the notes most likely to be useful.
+
+There is no question yet, so nothing can match. A note earns its place by belonging to this project,
+by being recent or recently read, by stating a decision or a pitfall, and by being about files that
+changed lately (by their own timestamps: a cloned repository must not start a process, so git is not
+run). Everything together stays within `surface.session_max_bytes`.
+"""
+
+import asyncio
+import os
+import secrets
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+
+import orjson
+
+from upwell.ground.project import project_of
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.memory import Hit, Memory, Scope, Trust
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.learn.implicit import Uses
+from upwell.learn.thresholds import Use
+from upwell.memory.base import MemoryReader
+from upwell.surface.filters import distinct
+from upwell.surface.learning import Learning
+from upwell.surface.options import SurfaceOptions
+from upwell.surface.render import Profile, beneath, entry, lines_of
+from upwell.surface.rules import SILENT, Rules, rule_hit, rule_lines
+from upwell.surface.seen_log import SeenLog
+
+COMPACTION_SECONDS = 86_400.0
+MAX_CARRIED = 12
+"""The latest memories of a session that are considered for its opening after a compaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """Carries the memories that a session received across the compaction of its context."""
+
+    reader: MemoryReader
+    learning: Learning
+    rules: Rules
+    seen_log: SeenLog
+    ttl_store: TtlStore
+
+    async def before(self, session: str) -> None:
+        """The agent is about to lose its context: save the list, and allow repeats."""
+        if not session:
+            return
+        ids = await self.seen_log.ids_of(session)
+        if ids:
+            latest = orjson.dumps(ids[-MAX_CARRIED:])
+            await self.ttl_store.put(
+                Kind.COMPACTION, {session: latest}, ttl_seconds=COMPACTION_SECONDS
+            )
+            await self.seen_log.forget(session)
+        await self.rules.withdraw(session)
+
+    async def is_pending(self, session: str) -> bool:
+        """Has the session been compacted without being opened again since?"""
+        return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
+
+    async def after(self, session: str) -> Sequence[Memory]:
+        """The memories that the session may need again: those that it used, then the latest that
+        it neither used nor ignored."""
+        await self.before(session)
+        item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
+        if item is None:
+            return ()
+        await self.ttl_store.delete(Kind.COMPACTION, [session])
+        uses = Uses(self.ttl_store)
+        verdicts = {
+            memory_id: await uses.last(memory_id)
+            for memory_id in reversed(orjson.loads(item.value))
+            if not self.learning.is_demoted(memory_id)
+        }
+        used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
+        undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
+        memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
+        return [memory for memory in memories if memory is not None]
+
+
+_WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
+"""Outcomes beside which nothing at all is said: an owed opening waits."""
+HEADING = "Of this project, lately:"
+HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
+COMPACTED = "compact"
+FORGETFUL = frozenset({COMPACTED, "clear"})
+"""Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
+RESUMED = "resume"
+"""A host that resumes a session restores its context."""
+MISSED = "missed"
+"""Ours: no process answered at the start. The session gets the rules, unless it has them."""
+SUBAGENT = "subagent"
+"""Ours: a subagent has its task, and gets only the rules."""
+LOOKED_AT = 200
+"""The newest memories, of the project and global ones, that compete for a place."""
+MAX_NOTES = 6
+MAX_OWED = 500
+PREVIEW_CHARS = 180
+MIN_WORTH = 0.3
+CARRIED_WORTH = 0.9
+MAX_STATS = 400
+HALF_LIFE_DAYS = 30.0
+TOUCHED_HALF_LIFE_DAYS = 2.0
+KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
+OTHER_KINDS = 0.7
+TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
+ELSEWHERE = 0.5
+"""Factors of a note's worth: its namespace, its author, and belonging to no project (ours)."""
+_DAY_SECONDS = 86_400.0
+_PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """Opens sessions. Notes that the opening shows whole are logged, so that the session does not
+    receive them again. `owed` are the sessions whose opening missed them, by name."""
+
+    reader: MemoryReader
+    learning: Learning
+    rules: Rules
+    compaction: Compaction
+    seen_log: SeenLog
+    ttl_store: TtlStore
+    options: SurfaceOptions
+    owed: OrderedDict[str, Cue] = field(default_factory=OrderedDict[str, Cue])
+
+    async def begin(
+        self, cue: Cue, now: float, shown_ids: Collection[str] = ()
+    ) -> Surfacing | Skip:
+        """The rules and notes for the session of this cue, without the memories of `shown_ids`; or
+        why there are none.
+
+        Standing rules open every session, except a resumed one that already has them. A session
+        whose context was lost gets back what it was told. Other notes come with the request that
+        they bear on; they open a session, once, only where every moment may speak.
+        """
+        if not self.options.session_max_bytes:
+            return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
+        surfacing_id = f"s_{secrets.token_hex(6)}"
+        block = _Block(self.options.session_max_bytes, surfacing_id)
+        has_rules = cue.text in (RESUMED, MISSED) and await self._has_rules(cue)
+        rules = block.add_rules([] if has_rules else await self.rules.of(cue))
+        is_repeat = cue.text not in FORGETFUL and await self._has_opening(cue.session)
+        notes = await self._add_notes(block, cue, now, shown_ids, rules_only=is_repeat)
+        if not rules and not notes:
+            if is_repeat or has_rules:
+                return Skip(reason=SkipReason.REPEATED, detail="at the start of this session")
+            return Skip(reason=SkipReason.NO_CANDIDATES)
+        await self._record(cue.session, notes)
+        best = max(notes, key=lambda hit: hit.score, default=None)
+        return Surfacing(
+            id=surfacing_id,
+            hits=(*map(rule_hit, rules), *notes),
+            text=block.text,
+            confidence=1.0 if rules or best is None else best.score,
+            signals=best.signals if best is not None else {"pinned": 1.0},
+        )
+
+    async def join(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
+        """`outcome` with the opening that the cue's session is owed, if any."""
+        if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
+            return outcome
+        if isinstance(outcome, Skip) and outcome.reason in _WAITING:
+            return outcome
+        shown = outcome.memories if isinstance(outcome, Surfacing) else ()
+        shown_ids = {memory.id for memory in shown}
+        opening = await self.begin(self.owed.pop(cue.session), now, shown_ids)
+        return outcome if isinstance(opening, Skip) else _joined(outcome, opening)
+
+    def owe(self, cue: Cue) -> None:
+        """Give the session its opening at its next event."""
+        self.owed[cue.session] = cue
+        if len(self.owed) > MAX_OWED:
+            self.owed.popitem(last=False)
+
+    async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
+        """The opening did not reach the agent: give it at the session's next event."""
+        if not cue.session:
+            return
+        self.owe(cue)
+        await self.rules.withdraw(cue.session)
+        await self.ttl_store.delete(Kind.OPENING, [cue.session])
+        await self.seen_log.withdraw_at_start(surfacing.memories, cue.session)
+
+    async def _has_rules(self, cue: Cue) -> bool:
+        # Codex resumes and compacts in one: two events, of which the second brings the rules.
+        if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
+            return True
+        return await self.rules.has(cue.session)
+
+    async def _has_opening(self, session: str) -> bool:
+        return bool(session) and session in await self.ttl_store.get(Kind.OPENING, [session])
+
+    async def _record(self, session: str, notes: Sequence[Hit]) -> None:
+        if not session:
+            return
+        ttl_seconds = self.options.dedup_ttl_seconds
+        if notes:
+            await self.ttl_store.put(Kind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
+        whole = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
+        await self.seen_log.record_at_start(whole, session)
+        await self.rules.record(session)
+
+    async def _add_notes(
+        self,
+        block: "_Block",
+        cue: Cue,
+        now: float,
+        shown_ids: Collection[str],
+        *,
+        rules_only: bool,
+    ) -> list[Hit]:
+        carried = await self._carried(cue) if cue.text in FORGETFUL else []
+        if rules_only or cue.text in (MISSED, SUBAGENT):
+            return []
+        recent = await self._recent_notes(cue, now) if self.options.moments == "all" else []
+        candidates = distinct([*carried, *recent])
+        fresh = [hit for hit in candidates if hit.memory.id not in shown_ids]
+        return block.add_notes(fresh, HEADING_AFTER_COMPACTION if carried else HEADING)
+
+    async def _carried(self, cue: Cue) -> list[Hit]:
+        """The memories from before a compaction, the used ones first."""
+        memories = await self.compaction.after(cue.session)
+        if cue.text != COMPACTED:
+            return []
+        project = project_of(cue.cwd)
+        return [
+            Hit(memory=memory, score=CARRIED_WORTH, signals={"told": 1.0})
+            for memory in memories
+            if not memory.pinned and memory.project in (None, project)
+        ]
+
+    async def _recent_notes(self, cue: Cue, now: float) -> list[Hit]:
+        """The notes of the cue's project that are most likely to be useful, best first."""
+        project = project_of(cue.cwd)
+        notes = [
+            memory
+            for memory in await self.reader.latest(Scope(project=project), limit=LOOKED_AT)
+            if memory.project in (None, project)
+            and not memory.pinned
+            and memory.trust is not Trust.TOOL
+            and not self.learning.is_demoted(memory.id)
+        ]
+        superseded = {memory.supersedes for memory in notes}
+        notes = [memory for memory in notes if memory.id not in superseded]
+        touched = await asyncio.to_thread(touched_lately, notes, project, now)
+        hits = [standing(memory, project, touched.get(memory.id, 0.0), now) for memory in notes]
+        ordered = sorted(hits, key=lambda hit: (-hit.score, hit.memory.id))
+        return distinct([hit for hit in ordered if hit.score >= MIN_WORTH])
+
+
+def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
+    """One surfacing: what the cue found, then the opening."""
+    if isinstance(outcome, Skip):
+        return replace(opening, intent=outcome.intent, queries=outcome.queries)
+    text = beneath(lines_of(opening.text), outcome.id, outcome.text)
+    return replace(outcome, hits=(*outcome.hits, *opening.hits), text=text)
+
+
+def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
+    """A memory as a hit that no search found. Its score is how likely it is to be useful by itself;
+    `touched` (0 to 1) is how recently a file that it is about was changed."""
+    created = memory.created_at if memory.created_at is not None else now
+    used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
+    age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
+    recency = 0.5 ** (age_days / HALF_LIFE_DAYS)
+    place = 1.0 if project is not None and memory.project == project else ELSEWHERE
+    kind = KINDS.get(memory.namespace, OTHER_KINDS)
+    worth = kind * TRUSTS.get(memory.trust, 0.0) * place * (0.3 + 0.7 * recency)
+    signals = {"recency": recency, "used": float(used), "touched": touched, "kind": kind}
+    return Hit(memory=memory, score=worth + (1.0 - worth) * 0.5 * touched, signals=signals)
+
+
+def touched_lately(memories: Sequence[Memory], project: str | None, now: float) -> dict[str, float]:
+    """By memory id, how recently one of the memory's files was changed: 1 just now, 0.5 after two
+    days; absent below 0.05. Reads the timestamps of at most `MAX_STATS` files, no contents."""
+    if project is None:
+        return {}
+    ages: dict[str, float] = {}
+    recencies: dict[str, float] = {}
+    for memory in memories:
+        for path in memory.paths:
+            if path not in ages and len(ages) < MAX_STATS:
+                ages[path] = _age_days(os.path.join(project, path), now)
+            recency = 0.5 ** (ages.get(path, 1e6) / TOUCHED_HALF_LIFE_DAYS)
+            recencies[memory.id] = max(recency, recencies.get(memory.id, 0.0))
+    return {memory_id: recency for memory_id, recency in recencies.items() if recency >= 0.05}
+
+
+def _age_days(path: str, now: float) -> float:
+    try:
+        return max(0.0, now - os.stat(path).st_mtime) / _DAY_SECONDS
+    except (OSError, ValueError):
+        return 1e6
+
+
+class _Block:
+    """A block of memories that grows line by line, up to `max_bytes`."""
+
+    def __init__(self, max_bytes: int, surfacing_id: str) -> None:
+        self.text = ""
+        self._max_bytes = max_bytes
+        self._id = surfacing_id
+
+    def add_rules(self, rules: Sequence[Memory]) -> list[Memory]:
+        """Add the rules that fit, newest first. Returns those that were added."""
+        added, lines = rule_lines(rules, self._max_bytes - len(beneath([], self._id)) - 1)
+        return added if added and self._add(lines) else []
+
+    def add_notes(self, notes: Sequence[Hit], heading: str) -> list[Hit]:
+        """Add the best notes that fit, in order; a note that is too long is passed over. Returns
+        those that were added."""
+        added: list[Hit] = []
+        for hit in notes:
+            if len(added) == MAX_NOTES:
+                break
+            line = entry(hit, (), _PROFILE)
+            if self._add([line] if added else [heading, line]):
+                added.append(hit)
+        return added
+
+    def _add(self, lines: Sequence[str]) -> bool:
+        extended = beneath(lines, self._id, self.text)
+        if len(extended.encode("utf-8", "replace")) > self._max_bytes:
+            return False
+        self.text = extended
+        return True

@@ -1,0 +1,109 @@
+"""Readers of transcripts on input that nobody wrote: what has no sense is passed over, a file
+without any is `Unreadable`, and nothing else is ever raised."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.replay import samples
+
+from upwell.ground.errors import UsageError
+from upwell.replay.events import Event, event_of, line_of
+from upwell.replay.transcripts import FORMATS, Transcript, transcripts_at
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**40), 2**62) | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+FILES = [name for name in samples.WRITERS if name not in ("opencode_database", "opencode")]
+
+
+def read(transcript: Transcript) -> list[Event]:
+    """What the reader makes of it. Every event can be written down and read again."""
+    try:
+        events = list(transcript.events())
+    except UsageError:
+        return []
+    times = [one.t for one in events]
+    assert times == sorted(times)
+    for event in events:
+        assert event_of(line_of(event).encode(), "") is not None
+    return events
+
+
+def swapped(value: Any, place: int, other: Any) -> Any:
+    """`value` with the part at `place`, counted from outside in, replaced."""
+    left = [place]
+
+    def walk(part: Any) -> Any:
+        if left[0] == 0:
+            left[0] = -1
+            return other
+        left[0] -= 1
+        if isinstance(part, dict):
+            return {name: walk(one) for name, one in part.items()}
+        if isinstance(part, list):
+            return [walk(one) for one in part]
+        return part
+
+    return walk(value)
+
+
+@pytest.mark.parametrize("name", FILES)
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_bytes_that_were_changed(name: str, data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = samples.WRITERS[name](Path(folder))
+        (transcript,) = transcripts_at([path])
+        raw = path.read_bytes()
+        first = data.draw(st.integers(0, len(raw)))
+        last = data.draw(st.integers(first, min(len(raw), first + 40)))
+        path.write_bytes(raw[:first] + data.draw(st.binary(max_size=20)) + raw[last:])
+        read(transcript)
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("specstory")])
+@settings(max_examples=80, deadline=None)
+@given(data=st.data())
+def test_values_of_other_types(name: str, data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = samples.WRITERS[name](Path(folder))
+        (transcript,) = transcripts_at([path])
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        number = data.draw(st.integers(0, len(rows) - 1))
+        place = data.draw(st.integers(0, 30))
+        rows[number] = swapped(rows[number], place, data.draw(VALUES))
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        read(transcript)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_parts_of_opencode_of_other_types(data: st.DataObject) -> None:
+    with TemporaryDirectory() as folder:
+        path = samples.opencode(Path(folder))
+        (transcript,) = transcripts_at([path])
+        others = sorted(path.parents[2].rglob("*.json"))
+        chosen = others[data.draw(st.integers(0, len(others) - 1))]
+        value = swapped(
+            json.loads(chosen.read_text()), data.draw(st.integers(0, 12)), data.draw(VALUES)
+        )
+        chosen.write_text(json.dumps(value))
+        read(transcript)
+
+
+@settings(max_examples=80, deadline=None)
+@given(raw=st.binary(max_size=300), number=st.integers(0, len(FORMATS) - 1))
+def test_any_bytes(raw: bytes, number: int) -> None:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "file.jsonl"
+        path.write_bytes(raw)
+        read(Transcript(path, FORMATS[number]))

@@ -1,0 +1,59 @@
+"""The files of a home, and the kinds of entries that stand in its TTL store."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import upwell
+from upwell.app.files import Files, open_ttl_store, private_ttl_store
+from upwell.config import load
+from upwell.ground.ttl_store import Kind, MemoryTtlStore, TtlStore
+
+METHODS = {"get", "put", "scan", "drop", "delete", "touch", "incr", "compare_and_set"}
+
+
+def caps(ttl_store: TtlStore) -> dict[str, int]:
+    return dict(ttl_store._options.max_bytes)  # type: ignore[attr-defined]
+
+
+def literal_kinds(tree: ast.AST) -> Iterator[str]:
+    """String literals that are passed as the kind of a TTL store's entry."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        is_store = "ttl_store" in ast.unparse(node.func.value)
+        if is_store and node.func.attr in METHODS and node.args:
+            kind = node.args[0]
+            if isinstance(kind, ast.Constant):
+                yield str(kind.value)
+
+
+def test_every_kind_is_named_in_one_place() -> None:
+    folder = Path(upwell.__file__).parent
+    literals = {
+        str(path.relative_to(folder)): found
+        for path in folder.rglob("*.py")
+        if (found := list(literal_kinds(ast.parse(path.read_text(encoding="utf-8")))))
+    }
+    assert literals == {}
+    assert list(literal_kinds(ast.parse("self._ttl_store.put('x', {})"))) == ["x"]
+
+
+async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
+    flags = {"compress.original_max_bytes": 123, "cache.max_bytes": 45}
+    files = Files()
+    config = load(tmp_path, flags, {})
+    config.home.prepare()
+    found = caps(open_ttl_store(config, files))
+    for database in files.databases:
+        await database.aclose()
+    assert set(found) <= set(Kind)
+    assert (found[Kind.ORIGINAL], found[Kind.RESPONSE]) == (123, 45)
+    assert set(caps(private_ttl_store())) == {Kind.ORIGINAL}
+
+
+async def test_a_kind_is_stored_under_its_own_name() -> None:
+    """Entries of earlier versions are found again."""
+    ttl_store = MemoryTtlStore()
+    await ttl_store.put(Kind.ORIGINAL, {"k": b"v"}, ttl_seconds=9)
+    assert (await ttl_store.get("original", ["k"]))["k"].value == b"v"

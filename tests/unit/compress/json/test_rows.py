@@ -1,0 +1,115 @@
+"""Arrays of similar objects become tables."""
+
+import json
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tests.tables import expand
+
+from upwell.compress import compress
+
+
+def fitted(value: Any, max_chars: int, query: str = "") -> Any:
+    return json.loads(compress(json.dumps(value), max_chars=max_chars, query=query).text)
+
+
+def orders(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": f"order-{n}",
+            "state": "open",
+            "total": {"net": n * 7},
+            "note": f"{n} " + "word " * 18,
+        }
+        | more
+        for n in range(count)
+    ]
+
+
+def test_keys_and_constant_values_are_written_once() -> None:
+    retained = fitted(orders(60), 1_500)
+    assert retained[0]["…"] == "table"
+    assert retained[0]["same"]["state"] == "open"
+    assert retained[0]["columns"][:2] == ["id", "total.net"]
+    assert retained[2:4] == [["order-1", 7], ["order-2", 14]]
+    assert "shortened" in retained[-1]["…"]
+
+
+def test_an_absent_key_differs_from_one_left_out() -> None:
+    rows = orders(40)
+    for row in rows[::3]:
+        del row["total"]
+        row["size"] = "large"
+    retained = fitted(rows, 1_800)
+    assert retained[0]["∅"] == "no such key"
+    assert all("total" not in row for row in expand(retained)[::3])
+    assert all(row["total"]["net"] == 7 * n for n, row in enumerate(expand(retained)) if n % 3)
+
+
+def test_a_nested_array_of_one_becomes_a_column() -> None:
+    rows = [
+        {"name": f"n{n}", "hosts": [{"ip": f"10.0.0.{n}"}], "x": f"{n} " + "y" * 99}
+        for n in range(30)
+    ]
+    retained = fitted(rows, 900)
+    assert retained[0]["columns"][:2] == ["name", "hosts.0.ip"]
+    assert expand(retained)[7] == {"name": "n7", "hosts": [{"ip": "10.0.0.7"}]}
+
+
+def test_a_requested_value_is_written_with_its_name() -> None:
+    rows = orders(80)
+    rows[57]["note"] = "delivered to the neighbour"
+    retained = expand(fitted(rows, 900, "what is the note of order-57?"))
+    (found,) = [row for row in retained if row.get("id") == "order-57"]
+    assert found["note"] == "delivered to the neighbour"
+
+
+def test_a_source_with_our_signs_gets_no_tables() -> None:
+    for text in ("…", "∅"):
+        assert "table" not in json.dumps(fitted(orders(60, mark=text), 1_500))
+
+
+def test_few_rows_keep_their_names() -> None:
+    assert "columns" not in json.dumps(fitted(orders(60), 150))
+
+
+values = st.one_of(st.integers(-9, 999), st.text("abc xyz", max_size=30), st.none(), st.booleans())
+items = st.fixed_dictionaries(
+    {"key": values, "in": st.fixed_dictionaries({"b": values}, optional={"c": values})},
+    optional={"d": values, "e": st.lists(values, max_size=2), "f": st.lists(st.just({"g": 1}))},
+)
+
+
+LISTS: list[dict[str, Any]] = [
+    {"key": 0, "in": {"b": 0}},
+    {"key": 0, "in": {"b": 0}},
+    {"key": 0, "in": {"b": None}, "e": [0]},
+    {"key": 0, "in": {"b": None}, "d": 0, "f": [], "e": [""]},
+    {"key": None, "in": {"b": None}, "d": None, "f": [], "e": [0]},
+]
+
+
+@settings(max_examples=150, deadline=None)
+@example(rows=LISTS, size=179, query="")
+@given(
+    st.lists(items, min_size=1, max_size=30),
+    st.integers(20, 900),
+    st.sampled_from(["", "d", "xyz"]),
+)
+def test_every_shown_value_is_in_the_source(
+    rows: list[dict[str, Any]], size: int, query: str
+) -> None:
+    sources = iter(rows)
+    for retained in expand(fitted(rows, size, query)):
+        assert any(_within(retained, row) for row in sources), retained
+
+
+def _within(part: Any, whole: Any) -> bool:
+    """Does `whole` hold everything that `part` says?"""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return all(key in whole and _within(inner, whole[key]) for key, inner in part.items())
+    if isinstance(part, list) and isinstance(whole, list):
+        left = iter(whole)
+        return all(any(_within(inner, other) for other in left) for inner in part)
+    return (type(part) is type(whole) and part == whole) or "…" in str(part)

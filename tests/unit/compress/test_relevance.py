@@ -1,0 +1,53 @@
+"""An embedder finds answers in other words; a failing one changes nothing."""
+
+import json
+from collections.abc import Sequence
+
+from upwell.compress.base import Tools
+from upwell.compress.compressor import Compressor
+from upwell.ground.embed import Vector
+from upwell.ground.errors import LlmError
+from upwell.ground.types.compression import Budget, Passage
+
+QUERY = "Which feline lives here?"
+
+
+class Zoo:
+    """Knows that cats are felines, and nothing else."""
+
+    name = "zoo"
+    dim = 2
+
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        return [(1.0, 0.0) if "cat" in t or "feline" in t else (0.0, 1.0) for t in texts]
+
+
+class Broken(Zoo):
+    def embed(self, texts: Sequence[str]) -> list[Vector]:
+        raise LlmError("gone")
+
+
+def animals() -> str:
+    rows = [{"n": n, "note": f"item number {n} of the long list of things"} for n in range(60)]
+    rows[37]["note"] = "a big old tabby cat sleeping on the sofa in the sunny room"
+    return json.dumps(rows)
+
+
+def kept(embedder: Zoo | None, text: str) -> str:
+    compressor = Compressor(tools=Tools(embedder=embedder))
+    return compressor.compress(Passage(text=text, query=QUERY), Budget(hard_chars=300)).text
+
+
+def test_an_embedder_finds_values_without_shared_words() -> None:
+    assert "tabby cat" in kept(Zoo(), animals())
+    assert "tabby cat" not in kept(None, animals())
+
+
+def test_an_embedder_finds_lines() -> None:
+    rows = [f"line {n} says something quite ordinary about nothing" for n in range(90)]
+    rows[50] = "there is a very small cat under the kitchen table"
+    assert "small cat" in kept(Zoo(), "\n".join(rows))
+
+
+def test_a_failing_embedder_changes_nothing() -> None:
+    assert kept(Broken(), animals()) == kept(None, animals())

@@ -1,0 +1,46 @@
+"""Among many objects without a table, some are kept whole: the first, the last, the odd ones."""
+
+import json
+from typing import Any
+
+from upwell.compress import compress
+
+
+def orders(count: int) -> list[dict[str, Any]]:
+    """Orders with one to three lines each, so that they make no table."""
+    return [
+        {
+            "id": n,
+            "customer": {"name": f"Customer {n}"},
+            "status": "payment failed" if n == 211 else ("open", "paid")[n % 2],
+            "lines": [{"sku": f"SKU-{n}-{k}", "qty": n % 3} for k in range(1 + n % 3)],
+        }
+        for n in range(1, count + 1)
+    ]
+
+
+def test_whole_records_are_kept_and_the_rest_is_counted() -> None:
+    source = orders(400)
+    result = compress(json.dumps(source), max_tokens=2_000)
+    *kept, mark = json.loads(result.text)
+    whole = [one for one in kept if one in source]
+    assert len(whole) >= len(kept) - 1
+    assert len(whole) >= 10
+    assert {1, 2, 211, 400} <= {one["id"] for one in whole}
+    assert f"{400 - len(kept)} left out" in mark["…"]
+
+
+def test_answers_come_first() -> None:
+    source = {"orders": orders(400)}
+    result = compress(
+        json.dumps(source), max_tokens=800, query="which sku in order of Customer 307?"
+    )
+    assert "Customer 307" in result.text
+    assert "SKU-307-0" in result.text
+
+
+def test_the_mark_counts_shortened_records() -> None:
+    source = [{"id": n, "text": f"{n} " + "word " * 40, "more": {"x": n}} for n in range(8)]
+    result = compress(json.dumps(source), max_chars=400)
+    mark = json.loads(result.text)[-1]["…"]
+    assert "of 8 items shortened" in mark

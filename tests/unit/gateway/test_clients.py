@@ -1,0 +1,47 @@
+"""Who hears what a server says unasked."""
+
+from upwell.gateway.clients import Audience, Session
+from upwell.ground.types.principal import Principal
+from upwell.wire.peer import read_message
+
+LOGGED = read_message(
+    b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}'
+)
+
+
+class Ear:
+    """A way to an agent that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        self.heard.append(method)
+
+
+def sessions(*names: str) -> tuple[list[Session], list[Ear]]:
+    ears = [Ear() for _ in names]
+    return [Session(ear, principal=Principal(n)) for ear, n in zip(ears, names, strict=True)], ears
+
+
+async def test_a_log_message_goes_to_the_agents_of_one_principal_that_wait() -> None:
+    waiting, ears = sessions("ada", "ada")
+    audience = Audience()
+    for session in waiting:
+        audience.join(session)
+    await audience.relay(LOGGED, waiting[:1])
+    assert [len(ear.heard) for ear in ears] == [1, 0]
+    await audience.relay(LOGGED, waiting)
+    assert [len(ear.heard) for ear in ears] == [2, 1], "one that is lost would be worse"
+
+
+async def test_a_log_message_that_may_be_another_principal_s_is_heard_by_nobody() -> None:
+    waiting, ears = sessions("ada", "bob")
+    audience = Audience()
+    await audience.relay(LOGGED, waiting)
+    for session in waiting:
+        audience.join(session)
+    await audience.relay(LOGGED, [])
+    assert [len(ear.heard) for ear in ears] == [0, 0]
+    await audience.relay(LOGGED, waiting[:1])
+    assert [len(ear.heard) for ear in ears] == [1, 0]

@@ -1,0 +1,89 @@
+import asyncio
+from contextlib import ExitStack
+
+from upwell.gateway.clients import RequestContext, Session
+from upwell.gateway.eras import Envelope
+from upwell.gateway.upstreams.inbound import InFlight
+from upwell.ground.types.rpc import Reply
+from upwell.wire.rawjson import RawObject
+
+
+class Away:
+    """A way to nobody."""
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        raise AssertionError(method)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        raise AssertionError(method)
+
+
+def context(principal: str = "me") -> RequestContext:
+    return RequestContext(Session(Away(), principal=principal), Away(), None)
+
+
+def test_a_question_belongs_to_the_only_client_that_waits() -> None:
+    in_flight, one = InFlight(), context()
+    assert in_flight.addressee() is None
+    with in_flight.track(RawObject(), one):
+        assert in_flight.addressee() is one
+
+
+def test_between_two_clients_it_cannot_be_told() -> None:
+    in_flight = InFlight()
+    with in_flight.track(RawObject(), context()), in_flight.track(RawObject(), context()):
+        assert in_flight.addressee() is None
+
+
+def test_a_client_that_never_comes_back_with_its_answer_does_not_silence_the_others() -> None:
+    in_flight, gone, here = InFlight(), context(), context()
+    with ExitStack() as open_now:
+        open_now.enter_context(in_flight.track(RawObject(), gone))
+        open_now.enter_context(in_flight.asking(gone))
+        assert in_flight.addressee() is gone
+        open_now.enter_context(in_flight.track(RawObject(), here))
+        assert in_flight.addressee() is here
+        with in_flight.asking(here):
+            assert in_flight.addressee() is None
+        assert in_flight.addressee() is here
+
+
+def test_between_two_people_nothing_is_guessed() -> None:
+    in_flight, mine, theirs = InFlight(), context("me"), context("you")
+    with (
+        in_flight.track(RawObject(), mine),
+        in_flight.asking(mine),
+        in_flight.track(RawObject(), theirs),
+    ):
+        assert in_flight.addressee() is None
+
+
+def test_requests_of_a_shared_session_are_each_one_s_own() -> None:
+    in_flight, session = InFlight(), Session(Away(), modern=True, shared=True)
+    one, other = (RequestContext(session, Away(), Envelope("2026-07-28", b"{}")) for _ in range(2))
+    with in_flight.track(RawObject(), one):
+        assert in_flight.addressee() is one
+        with in_flight.track(RawObject(), other):
+            assert in_flight.addressee() is None
+            assert in_flight.clients() == [one, other]
+
+
+def test_calls_of_one_connection_are_one_agent_s() -> None:
+    in_flight, session = InFlight(), Session(Away())
+    one, other = (RequestContext(session, Away(), None) for _ in range(2))
+    with in_flight.track(RawObject(), one), in_flight.track(RawObject(), other):
+        assert in_flight.addressee() is other
+
+
+async def test_a_call_that_was_given_up_is_nobody_else_s_until_it_is_answered() -> None:
+    in_flight, gone, here = InFlight(), context(), context()
+    left = in_flight.track(RawObject(), gone)
+    call = left.__enter__()
+    call.sent = True
+    left.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
+    assert in_flight.addressee(here) is None
+    assert in_flight.addressee(gone) is gone
+    with in_flight.track(RawObject(), here):
+        assert in_flight.addressee() is None
+        in_flight.answered(call)
+        assert in_flight.addressee() is here

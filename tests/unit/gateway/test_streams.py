@@ -1,0 +1,108 @@
+"""What is kept of a session's streams, and for how long."""
+
+import asyncio
+
+import pytest
+
+from upwell.gateway.front.streams import (
+    MAX_LINES,
+    MAX_SENT_BYTES,
+    MAX_STREAMS,
+    MAX_UNSENT_BYTES,
+    Outbox,
+    Streams,
+)
+
+
+def said(outbox: Outbox, *lines: bytes) -> Outbox:
+    for line in lines:
+        outbox.put(line)
+    return outbox
+
+
+def test_readers_go_on_from_where_they_stand() -> None:
+    outbox = said(Outbox("3"), b"a", b"b", b"c")
+    assert outbox.after(0) == [(1, b"a"), (2, b"b"), (3, b"c")]
+    assert outbox.after(2) == [(3, b"c")]
+    assert outbox.after(3) == []
+    assert (outbox.identity(2), Outbox().identity(2)) == ("3-2", "")
+
+
+async def test_a_reader_waits_for_what_comes_or_for_the_end() -> None:
+    outbox = said(Outbox(), b"a")
+    readers = [asyncio.create_task(outbox.wait_for_more(1)) for _ in range(2)]
+    await outbox.wait_for_more(0)
+    await asyncio.sleep(0)
+    assert not any(reader.done() for reader in readers)
+    outbox.put(b"b")
+    await asyncio.gather(*readers)
+    outbox.end()
+    await outbox.wait_for_more(99)
+
+
+def test_what_was_sent_is_kept_up_to_a_size_and_what_was_not_is_kept_whole() -> None:
+    part = b"x" * (MAX_SENT_BYTES // 4)
+    outbox = said(Outbox(), *[part] * 20)
+    assert outbox.size == 20 * len(part)
+    assert len(outbox.after(0)) == 20
+    assert outbox.size <= MAX_SENT_BYTES
+    assert [number for number, _ in outbox.after(0)] == [17, 18, 19, 20]
+
+
+def test_no_stream_keeps_more_than_so_many() -> None:
+    outbox = said(Outbox(), *[b"x"] * (MAX_LINES + 5))
+    assert [number for number, _ in outbox.after(0)] == list(range(6, MAX_LINES + 6))
+    assert outbox.size == MAX_LINES
+
+
+def test_an_event_is_found_on_its_own_stream_only() -> None:
+    streams, others = Streams(), Streams()
+    first, second = streams.begin(), streams.begin()
+    said(first, b"a", b"b")
+    said(second, b"c")
+    assert streams.find(first.identity(1)) == (first, 1)
+    assert streams.find(second.identity(0)) == (second, 0)
+    assert streams.find("0-0") == (streams.own, 0)
+    assert others.find(first.identity(1)) is None
+
+
+@pytest.mark.parametrize(
+    "identity", ["", "1", "1-", "-1", "1-x", "1-٣", "9-1", "1-2", "1--1", "0-1"]
+)
+def test_other_ids_find_nothing(identity: str) -> None:
+    streams = Streams()
+    said(streams.begin(), b"a")
+    assert streams.find(identity) is None
+
+
+def test_streams_that_ended_are_kept_up_to_a_number_and_a_size() -> None:
+    streams = Streams()
+    begun = [said(streams.begin(), b"x") for _ in range(MAX_STREAMS + 3)]
+    for outbox in begun:
+        streams.finish(outbox, used=True)
+    found = [streams.find(outbox.identity(1)) is not None for outbox in begun]
+    assert found == [False] * 3 + [True] * MAX_STREAMS
+    large = said(streams.begin(), b"x" * (MAX_SENT_BYTES + 1))
+    streams.finish(large, used=True)
+    assert streams.find(large.identity(1)) is None
+    assert streams.find(begun[-1].identity(1)) is None, "the oldest go first"
+
+
+def test_a_stream_that_is_under_way_is_kept_and_an_answer_without_one_is_not() -> None:
+    streams = Streams()
+    open_one = said(streams.begin(), b"a")
+    for _ in range(MAX_STREAMS + 1):
+        streams.finish(said(streams.begin(), b"x"), used=True)
+    assert streams.find(open_one.identity(1)) == (open_one, 1)
+    plain = said(streams.begin(), b"a")
+    streams.finish(plain, used=False)
+    assert streams.find(plain.identity(1)) is None
+
+
+def test_a_client_that_does_not_read_costs_so_many_bytes_and_gets_the_last_word() -> None:
+    outbox = Outbox("1")
+    for _ in range(100):
+        outbox.put(b"x" * 1_000_000)
+    assert outbox.size <= MAX_UNSENT_BYTES
+    outbox.put(b"answer" * 10_000_000)
+    assert outbox.after(0) == [(101, b"answer" * 10_000_000)]

@@ -1,0 +1,57 @@
+"""Tasks belong to the principal whose call began them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from upwell.gateway.clients import Refused, RequestContext, Session
+from upwell.gateway.routing.tasks import Tasks
+from upwell.gateway.upstreams.supervisor import State
+from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Reply
+from upwell.wire.rawjson import RawObject, dumps
+
+
+class Server:
+    """A server with two tasks."""
+
+    name = "s"
+    state = State.READY
+
+    async def call(self, method: str, params: RawObject, client: Any) -> Reply:
+        tasks = [{"taskId": name, "status": "working"} for name in ("t1", "t2")]
+        return Reply(result=dumps({"tasks": tasks} if method == "tasks/list" else tasks[0]))
+
+
+def context(name: str) -> RequestContext:
+    session = Session(None, principal=Principal(name))  # type: ignore[arg-type]
+    return RequestContext(session, None, None)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def tasks() -> Tasks:
+    server: Any = Server()
+    tasks = Tasks(lambda: [server])
+    tasks.record(server, Reply(result=b'{"task":{"taskId":"t1"}}'), context("ada"))
+    return tasks
+
+
+async def listed(tasks: Tasks, name: str) -> list[str]:
+    reply = await tasks.forward("tasks/list", RawObject(), context(name))
+    assert reply
+    return [task["taskId"] for task in json.loads(reply.result)["tasks"]]
+
+
+async def test_a_task_is_there_for_its_principal_in_any_session(tasks: Tasks) -> None:
+    asked = RawObject.parse(b'{"taskId":"t1"}')
+    for method in ("tasks/get", "tasks/cancel", "tasks/result"):
+        assert await tasks.forward(method, asked, context("ada"))
+        for other in ("bob", ""):
+            with pytest.raises(Refused):
+                await tasks.forward(method, asked, context(other))
+
+
+async def test_lists_leave_out_others_tasks(tasks: Tasks) -> None:
+    assert await listed(tasks, "ada") == ["t1", "t2"]
+    assert await listed(tasks, "bob") == ["t2"], "of t2 nobody knows whose it is"

@@ -1,0 +1,55 @@
+"""Background tasks have an owner that ends them and reports their failures."""
+
+import asyncio
+
+import pytest
+
+from upwell.ground.background import BackgroundTasks
+
+
+async def test_closing_cancels_what_runs_and_waits_for_its_end() -> None:
+    tasks, ended = BackgroundTasks("owner"), []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            ended.append("work")
+
+    task = tasks.start(work())
+    await asyncio.sleep(0)
+    assert len(tasks) == 1
+    await tasks.aclose()
+    assert task.cancelled()
+    assert ended == ["work"]
+    assert len(tasks) == 0
+
+
+async def test_draining_waits_for_tasks_that_start_meanwhile() -> None:
+    tasks, ended = BackgroundTasks("owner"), []
+
+    async def work(rest: int) -> None:
+        await asyncio.sleep(0)
+        if rest:
+            tasks.start(work(rest - 1))
+        ended.append(rest)
+
+    tasks.start(work(2))
+    await tasks.drain()
+    assert ended == [2, 1, 0]
+
+
+async def test_a_failure_that_nobody_awaits_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = BackgroundTasks("the owner")
+
+    async def broken() -> None:
+        raise RuntimeError("a bug")
+
+    tasks.start(broken())
+    await tasks.drain()
+    await asyncio.sleep(0)
+    [record] = caplog.records
+    assert "the owner" in record.getMessage()
+    assert record.exc_info
+    assert str(record.exc_info[1]) == "a bug"

@@ -1,0 +1,44 @@
+import pytest
+
+from upwell.config import load
+from upwell.ground.context_windows import AgentOptions, size_of, window_in, window_of
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [
+        ("claude-opus-4-1", 200_000),
+        ("anthropic/claude-sonnet-5-20260901", 1_000_000),
+        ("GPT-4.1-mini", 1_047_576),
+        ("llama3.1:8b", 128_000),
+        ("nobody-knows", None),
+        ("", None),
+    ],
+)
+def test_windows_by_name(model, window):
+    assert window_of(model) == window
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        (AgentOptions(), "default"),
+        (AgentOptions(context_window=32_000), "small"),
+        (AgentOptions(context_window=32_001), "default"),
+        (AgentOptions(context_window=200_000), "default"),
+        (AgentOptions(context_window=200_001), "large"),
+        (AgentOptions(context_window=8_000, model="claude-sonnet-5"), "small"),
+        (AgentOptions(model="nobody-knows"), "default"),
+    ],
+)
+def test_sizes(options, size):
+    assert size_of(window_in(options)) == size
+
+
+def test_the_window_scales_what_the_user_did_not_set(tmp_path):
+    small = load(tmp_path, {"agent.context_window": 16_000}, {})
+    assert small.result_tokens() == 1500
+    assert small.surfacing().surface.max_injection_chars == 1500
+    set_by_hand = {"agent.context_window": 16_000, "surface.max_injection_chars": 2500}
+    assert load(tmp_path, set_by_hand, {}).surfacing().surface.max_injection_chars == 2500
+    assert load(tmp_path, {"agent.model": "gpt-5"}, {}).result_tokens() == 8000

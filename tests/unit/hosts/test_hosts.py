@@ -1,0 +1,165 @@
+"""Every agent in `HOSTS`, through every place that needs to know it: whoever adds an agent and
+forgets one of them finds the place here."""
+
+import re
+from collections.abc import Set
+from pathlib import Path, PurePosixPath
+
+import pytest
+from tests.doors.hook_events import HOSTS as DOCUMENTED
+
+from upwell.hook.client import EVENTS, PROMPTS, SESSIONS
+from upwell.hosts import HOSTS, server_files
+from upwell.hosts.base import Host
+from upwell.hosts.events import EventKind
+from upwell.hosts.export import exported, instruction
+from upwell.hosts.install import Installer
+from upwell.hosts.installation import HttpAddress, Installation
+from upwell.hosts.settings import JsonHooks
+
+DOCS = Path(__file__).parents[3] / "docs" / "hooks.md"
+ALL = [pytest.param(host, id=name) for name, host in HOSTS.items()]
+BODIES = {
+    EventKind.SESSION: {"source": "startup"},
+    EventKind.PROMPT: {"prompt": "How often does the winch need grease?"},
+    EventKind.TOOL: {},
+}
+
+
+@pytest.fixture
+def installation(tmp_path: Path) -> Installation:
+    client = ("/opt/python", "-I", "-S", "/opt/lib/upwell/hook/client.py")
+    (tmp_path / "me").mkdir()
+    return Installation(user_folder=tmp_path / "me", environment={}, command=client, socket="/s")
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_name_is_one_word_of_the_command_line(host: Host) -> None:
+    assert HOSTS[host.name] is host
+    assert host.name.isascii()
+    assert host.name.isalnum(), "the hook's client accepts nothing else"
+    assert host.title
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_hooks_are_installed_listed_and_removed(
+    host: Host, installation: Installation, tmp_path: Path
+) -> None:
+    installer = Installer(installation, tmp_path / "hooks.json", {host.name: host.hooks})
+    installer.apply(installer.installing(host.name))
+    assert installer.installed() == {host.name: str(installer.path_of(host.name))}
+    assert installer.present() == [host.name]
+    assert host.hooks.next_step
+    installer.apply(installer.uninstalling(host.name))
+    assert installer.installed() == {}
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_hooks_name_their_own_host(host: Host, installation: Installation) -> None:
+    written = " ".join(host.hooks.with_ours("", installation).split())
+    assert re.search(rf'client\.py"?,? +"?{host.name}\b|"{host.name}", event', written)
+    if isinstance(host.hooks, JsonHooks):
+        assert host.hooks.matchers.keys() <= host.events.kinds.keys()
+        assert host.hooks.http_events <= host.hooks.matchers.keys()
+        assert bool(host.hooks.http_events) == bool(host.hooks.http_setup)
+
+
+@pytest.mark.parametrize("host", [param for param in ALL if param.values[0].hooks.http_setup])
+def test_its_requests_are_recognised_as_ours(host: Host, installation: Installation) -> None:
+    over_http = Installation(
+        user_folder=installation.user_folder,
+        environment={},
+        command=installation.command,
+        http=HttpAddress(port=47_620, token="t"),
+    )
+    written = host.hooks.with_ours("", over_http)
+    assert f"http://127.0.0.1:47620/hook/{host.name}" in written
+    assert host.hooks.without_ours(written) == ""
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_export_names_the_tools_as_the_host_shows_them(
+    host: Host, installation: Installation
+) -> None:
+    files = exported(host, installation)
+    assert files[host.export.file] == instruction(host.export)
+    for tool in ("memory_context", "memory_search", "memory_get"):
+        assert f"`{host.export.tool_name.format(tool)}`" in files[host.export.file]
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
+    assert {EventKind.SESSION, EventKind.TOOL} <= set(host.events.kinds.values())
+    assert host.events.kinds.keys() <= EVENTS, "add the new names to `EVENTS` in hook/client.py"
+    for name, kind in host.events.kinds.items():
+        if kind is EventKind.TOOL:
+            continue
+        event = host.events.read(name, {"cwd": "/p", **BODIES.get(kind, {})})
+        assert event is not None
+        assert event.kind is kind
+        assert host.events.context_output(event, "a memory")
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
+    """The door tests run over this table."""
+    assert host.name in DOCUMENTED
+    told = DOCUMENTED[host.name]
+    takes_prompts = EventKind.PROMPT in host.events.kinds.values()
+    assert takes_prompts is (told.prompt is not None)
+    (name,) = told.args("tool") or [told.tool("/p", "/p/a.py")["hook_event_name"]]
+    event = host.events.read(name, told.tool("/p", "/p/a.py"))
+    assert event is not None
+    assert event.kind is EventKind.TOOL
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_the_docs_say_how_it_is_set_up(host: Host) -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    section = text.partition(f"\n## {host.title}\n")[2].partition("\n## ")[0]
+    for command in ("install", "uninstall"):
+        assert f"`upwell hook {command} {host.name} --apply`" in section
+    assert host.hooks.path(
+        Installation(user_folder=Path("~"), environment={}, command=())
+    ).name in (section)
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_server_file_is_the_users_and_may_be_a_projects(host: Host) -> None:
+    if host.servers is None:
+        return
+    assert server_files()[host.name] is host.servers
+    project = Path("/p")
+    names = [file.name for file in host.servers.for_project(project)]
+    assert bool(host.servers.project_file) == (f"{host.name}:{project}" in names)
+    assert set(names) <= server_files(project).keys()
+
+
+@pytest.mark.parametrize("host", ALL)
+def test_its_files_lie_below_the_user_or_the_project(host: Host) -> None:
+    loaded = host.auto_loaded
+    of_transcripts = host.transcripts.files if host.transcripts else ()
+    patterns = (*loaded.user, *loaded.folder, *loaded.fallback, *loaded.scoped, *of_transcripts)
+    assert loaded.folder, "every host loads some instruction file"
+    for pattern in patterns:
+        assert not PurePosixPath(pattern).is_absolute()
+        assert ".." not in PurePosixPath(pattern).parts
+    assert host.export.file in (*loaded.folder, *loaded.fallback) or any(
+        PurePosixPath(host.export.file).match(pattern.replace("**/", ""))
+        for pattern in loaded.scoped
+    ), "the exported instruction would not be loaded"
+
+
+def test_the_client_knows_no_event_that_no_host_sends() -> None:
+    assert {name for host in HOSTS.values() for name in host.events.kinds} == EVENTS
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"), [(EventKind.SESSION, SESSIONS), (EventKind.PROMPT, PROMPTS)]
+)
+def test_the_client_knows_how_long_each_event_may_take(kind: EventKind, names: Set[str]) -> None:
+    """A session's start and a prompt have deadlines of their own."""
+    of_kind = {
+        name for host in HOSTS.values() for name, it in host.events.kinds.items() if it is kind
+    }
+    assert of_kind == names

@@ -1,0 +1,99 @@
+"""Whole sentences are cited, however their author wrapped, listed, tabled or fenced them."""
+
+import pytest
+
+from upwell.memory.documents.quote import lines_for, quoted, statements
+
+WRAPPED = """The billing service retries a failed
+charge four times before it gives up. Refunds are never
+retried; an operator confirms them in the back office, because
+a double refund cost us a weekend. Invoices go out at
+06:00 UTC."""
+ITEMS = """Before a release:
+
+1. Ask Ana whether the ledger is
+   closed for the month. She needs
+   a day.
+2. Tag the commit.
+   - only from main, and never
+     on a Friday
+3. Wait."""
+TABLE = """| service | port | owner |
+|---------|------|-------|
+| ledger  | 7411 | Ana   |
+| courier | 7412 | Jonas |"""
+FENCE = """Restart the courier with:
+
+```sh
+systemctl stop courier
+systemctl start courier
+```
+
+Nobody else may."""
+LABELS = """Staging host: quartz
+Staging port: 5433
+Owner: Ana
+Backups: nightly"""
+HEADED = """## Phone list
+
+1. Priya: 4411
+2. Tomasz: 4412
+   (after six: 4499)
+
+The list is renewed in May."""
+SPANISH = """El servicio de correo se
+reinicia solo. ¿Quién avisa?
+Ñandú avisa a todos
+los que estén de guardia."""
+
+
+@pytest.mark.parametrize(
+    ("text", "query", "lines"),
+    [
+        (WRAPPED, "how often is a failed charge retried", (0, 1)),
+        (WRAPPED, "who confirms refunds", (1, 3)),
+        (WRAPPED, "when do invoices go out", (3, 4)),
+        (WRAPPED.replace("\n", "\r\n"), "who confirms refunds", (1, 3)),
+        (ITEMS, "is the ledger closed", (2, 3)),
+        (ITEMS, "tag the commit", (5, 5)),
+        (ITEMS, "what never happens on a Friday", (6, 7)),
+        (ITEMS, "what is done before a release", (0, 8)),
+        (TABLE, "courier port", (3, 3)),
+        (TABLE, "which port has the ledger", (2, 2)),
+        (TABLE, "owner", (0, 3)),
+        (FENCE, "how is the courier restarted", (0, 5)),
+        (FENCE, "systemctl stop", (3, 3)),
+        (LABELS, "what is the staging port", (1, 1)),
+        (LABELS, "owner", (2, 2)),
+        (HEADED, "phone number of Tomasz after six", (3, 4)),
+        (HEADED, "phone list", (0, 6)),
+        (HEADED, "when is the phone list renewed", (6, 6)),
+        (SPANISH, "quien avisa a los de guardia", (2, 3)),
+        (SPANISH, "el servicio de correo", (0, 1)),
+    ],
+)
+def test_the_cited_lines_are_whole(text: str, query: str, lines: tuple[int, int]) -> None:
+    assert lines_for(text, [query]) == lines
+
+
+def test_what_a_colon_announces_is_shown_with_it() -> None:
+    shown = quoted(FENCE, ["how is the courier restarted"])
+    assert "systemctl start courier" in shown
+    assert "Nobody else" not in shown
+
+
+def test_an_item_announces_only_what_stands_deeper() -> None:
+    text = "- Deploy:\n  - build\n  - push\n- Rest"
+    assert [(one.first, one.until) for one in statements(text)] == [(0, 2), (1, 1), (2, 2), (3, 3)]
+
+
+def test_a_line_that_hangs_in_the_air_goes_on() -> None:
+    text = "The lock is taken in\n`src/db/migrate.py` by\nAna's script, and\nNobody else."
+    assert [(one.first, one.last) for one in statements(text)] == [(0, 3)]
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", ":", "a:\n\n", "- x:\n", "# h\n", "```\n", "| a |\n"])
+def test_edges_have_lines_that_exist(text: str) -> None:
+    for one in statements(text):
+        assert 0 <= one.first <= one.last <= one.until <= text.count("\n")
+        assert text[one.start : one.end].strip()

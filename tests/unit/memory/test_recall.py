@@ -1,0 +1,85 @@
+"""Several places as one: together, without those that fail, each thing once."""
+
+import asyncio
+
+import pytest
+
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import RecallUnavailable
+from upwell.ground.types.memory import Found, Hit, Memory, Query
+from upwell.memory.recall import Recalls
+from upwell.testing import FakeRecall
+
+ASK = Query(texts=("kettle",), limit=3)
+DOWN = RecallUnavailable("it is down", source="fake", hint="start it")
+
+
+def hit(id: str, score: float, text: str = "") -> Hit:
+    return Hit(memory=Memory(id=id, text=text or f"text of {id}"), score=score)
+
+
+async def ids(*places, deadline: float = 5.0) -> list[str]:
+    hits = (await Recalls(places).search(ASK, Deadline.after(deadline))).hits
+    return [one.memory.id for one in hits]
+
+
+class Slow(FakeRecall):
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        await asyncio.sleep(60)
+        return Found()
+
+
+async def test_the_most_probable_first_wherever_they_stand():
+    left = FakeRecall([hit("a", 0.9), hit("b", 0.3)])
+    right = FakeRecall([hit("c", 0.7), hit("d", 0.1)])
+    assert await ids(left, right) == ["a", "c", "b"]
+
+
+async def test_one_that_fails_or_is_late_is_left_out():
+    good = FakeRecall([hit("a", 0.9)])
+    assert await ids(FakeRecall(error=DOWN), good) == ["a"]
+    assert await ids(Slow(), good, deadline=0.2) == ["a"]
+
+
+async def test_a_bug_of_one_place_costs_its_own_hits_and_is_not_hidden(caplog):
+    broken, good = FakeRecall(error=KeyError("a bug")), FakeRecall([hit("a", 0.9)])
+    found = await Recalls([broken, good]).search(ASK, Deadline.after(5.0))
+    assert [one.memory.id for one in found.hits] == ["a"]
+    assert found.missing == ("fake: unexpected KeyError",)
+    assert "Traceback" in caplog.text
+    with pytest.raises(RecallUnavailable, match="unexpected KeyError"):
+        await ids(broken)
+
+
+async def test_it_says_which_the_latest_search_did_without(caplog):
+    known, down, slow = FakeRecall([hit("a", 0.5)]), FakeRecall(error=DOWN), Slow()
+    recalls = Recalls([known, down, slow])
+    found = await recalls.search(ASK, Deadline.after(0.2))
+    assert found.missing == ("fake: it is down", "fake: it took too long")
+    await recalls.search(ASK, Deadline.after(0.2))
+    assert len(caplog.records) == 2, "said once while nothing changes"
+    down.error = None
+    recalls.places = (known, down)
+    assert (await recalls.search(ASK, Deadline.after(5))).missing == ()
+
+
+async def test_when_all_fail_it_says_so():
+    with pytest.raises(RecallUnavailable) as caught:
+        await ids(FakeRecall(error=DOWN), FakeRecall(error=DOWN))
+    assert caught.value.hint == "start it"
+    assert caught.value.missing == ("fake: it is down", "fake: it is down")
+
+
+async def test_what_two_places_say_is_said_once():
+    text = "the staging database listens on port 5433 since the move to the new cluster"
+    left = FakeRecall([hit("a", 0.8, text), hit("same", 0.7, text)])
+    right = FakeRecall([hit("b", 0.9, text), hit("c", 0.2, "something else")])
+    assert await ids(left, right) == ["b", "c"]
+    assert await ids(left, FakeRecall()) == ["a", "same"], "within one place nothing is merged"
+
+
+async def test_ping_is_ok_while_one_place_is():
+    half = await Recalls([FakeRecall(), FakeRecall(error=DOWN)]).ping()
+    assert half.ok
+    assert "it is down" in half.detail
+    assert not (await Recalls([FakeRecall(error=DOWN)]).ping()).ok

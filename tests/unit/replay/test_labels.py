@@ -1,0 +1,68 @@
+"""Samples of what was said, the interval of a share, and thresholds from answers."""
+
+import pytest
+
+from upwell.ground.types.memory import Hit, Memory
+from upwell.replay.labels import Label, Sample, fitted, share_of
+from upwell.replay.run import Decision
+
+
+def decision(number: int) -> Decision:
+    hit = Hit(memory=Memory(text=str(number)), score=0.5)
+    moment = "question"
+    return Decision(
+        session="s", i=number, t=number, door="prompt", moment=moment, outcome="said", hits=(hit,)
+    )
+
+
+def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
+    drawn = []
+    for _ in range(2):
+        sample = Sample(10)
+        for number in range(1_000):
+            sample.offer(decision(number))
+        drawn.append([one.decision.i for one in sample.sayings()])
+    assert drawn[0] == drawn[1] == sorted(drawn[0])
+    assert len(drawn[0]) == 10
+    assert max(drawn[0]) > 500
+
+
+def test_a_small_replay_is_sampled_whole() -> None:
+    sample = Sample(10)
+    for number in range(3):
+        sample.offer(decision(number))
+    assert len(sample.sayings()) == 3
+
+
+@pytest.mark.parametrize(
+    ("useful", "total", "low", "high"),
+    [
+        (0, 10, 0.0, 0.2775),
+        (5, 10, 0.2366, 0.7634),
+        (10, 10, 0.7225, 1.0),
+        (35, 100, 0.2636, 0.4475),
+    ],
+)
+def test_wilson_intervals(useful: int, total: int, low: float, high: float) -> None:
+    labels = [Label(0.5, place < useful) for place in range(total)]
+    share = share_of([*labels, Label(0.5, None)])
+    assert (share.useful, share.answers) == (useful, total)
+    assert share.low == pytest.approx(low, abs=1e-3)
+    assert share.high == pytest.approx(high, abs=1e-3)
+
+
+def test_no_answers_tell_nothing() -> None:
+    share = share_of([Label(0.5, None)])
+    assert (share.answers, share.low, share.high) == (0, 0.0, 1.0)
+
+
+def test_a_threshold_separates_useful_from_others() -> None:
+    labels = [Label(0.5, False)] * 12 + [Label(0.8, True)] * 8 + [Label(0.8, False)]
+    fit = fitted(labels)
+    assert fit is not None
+    assert (fit.min_score, fit.useful, fit.others) == (0.8, 8, 1)
+
+
+def test_where_nothing_separates_no_threshold_is_given() -> None:
+    assert fitted([Label(0.5, False)] * 15 + [Label(0.5, True)] * 10) is None
+    assert fitted([Label(0.5, True)] * 5) is None, "too few answers"

@@ -1,0 +1,209 @@
+"""The simulation drives a product that records every call."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from tests.unit.replay.repository import ENVIRONMENT
+
+from upwell.ground.types.cue import Cue, ToolAnswer
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
+from upwell.replay.cues import cue_of, moment_named, surfacing_tool
+from upwell.replay.events import Event, Kind
+from upwell.replay.memories import Projects, With
+from upwell.replay.run import NO_HOOK, Decision, Replay, SimulatedClock, Summary, described, name_of
+
+HIT = Hit(memory=Memory(id="m1", text="Pumps stall in winter", created_at=5.0), score=0.71234)
+
+
+class Recorded:
+    """Speaks where a cue has the word pump, and writes everything down."""
+
+    def __init__(self, clock: SimulatedClock) -> None:
+        self.clock = clock
+        self.happened: list[tuple[str, object, float]] = []
+
+    def note(self, what: str, value: object) -> None:
+        self.happened.append((what, value, self.clock.now()))
+
+    async def surface(self, cue: Cue) -> Surfacing | Skip:
+        self.note("cue", cue)
+        if "pump" not in f"{cue.text}{cue.args}":
+            return Skip(reason=SkipReason.NO_CANDIDATES)
+        identity = f"s_{len(self.happened):012x}"
+        return Surfacing(id=identity, hits=(HIT,), text=f"[{identity}] Pumps", confidence=0.7)
+
+    async def compacting(self, session: str) -> None:
+        self.note("compacting", session)
+
+    async def turn_ended(
+        self, session: str, written: Sequence[tuple[float, str]], *, over: bool
+    ) -> None:
+        self.note("turn", ([text for _, text in written], over))
+
+    async def remember(self, memories: Sequence[Memory]) -> None:
+        self.note("remember", [one.text for one in memories])
+
+    async def read_documents(self, folder: str) -> None:
+        self.note("documents", folder)
+
+    def commits(self, root: str) -> list[Memory]:
+        return []
+
+    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
+        return [Memory(text=f"learned from {len(events)}", created_at=events[-1].t)]
+
+
+def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[Event]:
+    return [
+        Event(session="s", i=number, t=t, kind=kind, **more)  # type: ignore[arg-type]
+        for number, (kind, t, more) in enumerate(kinds)
+    ]
+
+
+STORY = session(
+    (Kind.START, 10.0, {"text": "startup"}),
+    (Kind.PROMPT, 11.0, {"text": "Why does the pump stall?"}),
+    (Kind.SAY, 12.0, {"text": "I look."}),
+    (Kind.TOOL, 13.0, {"tool": "Read", "args": {"file_path": "pump.py"}, "out": "def"}),
+    (Kind.TOOL, 14.0, {"tool": "Edit", "args": {"file_path": "pump.py"}}),
+    (Kind.COMPACT, 15.0, {}),
+    (Kind.PROMPT, 16.0, {"text": "Thanks"}),
+    (Kind.END, 17.0, {}),
+)
+
+
+async def replayed(
+    tmp_path: Path, events: Iterable[Event], notes: Iterable[Memory] = ()
+) -> tuple[list[Decision], Recorded]:
+    clock = SimulatedClock()
+    world = Recorded(clock)
+    projects = Projects(tmp_path, ENVIRONMENT)
+    replay = Replay(world, clock, projects, frozenset(With), notes)
+    return [one async for one in replay.decisions(events)], world
+
+
+async def test_every_event_that_a_host_tells_is_decided(tmp_path: Path) -> None:
+    decisions, _ = await replayed(tmp_path, STORY)
+    assert [(one.i, one.door, one.moment, one.outcome) for one in decisions] == [
+        (0, "session", "session_start", "no_candidates"),
+        (1, "prompt", "question", "said"),
+        (3, "tool", "file", "said"),
+        (4, "tool", "routine", NO_HOOK),
+        (5, "session", "compaction", "no_candidates"),
+        (6, "prompt", "first_request", "no_candidates"),
+    ]
+
+
+async def test_the_clock_shows_the_time_of_each_event(tmp_path: Path) -> None:
+    _, world = await replayed(tmp_path, STORY)
+    cues = [(one, at) for what, one, at in world.happened if what == "cue"]
+    assert all(isinstance(cue, Cue) and cue.at == at for cue, at in cues)
+    assert [at for _, at in cues] == [10.0, 11.0, 13.0, 15.0, 16.0]
+
+
+async def test_turns_end_with_what_the_agent_wrote(tmp_path: Path) -> None:
+    _, world = await replayed(tmp_path, STORY)
+    turns = [one for what, one, _ in world.happened if what == "turn"]
+    assert turns == [(["I look.", "pump.py", "pump.py"], False), ([], True)]
+    compacting = [at for what, _, at in world.happened if what == "compacting"]
+    assert compacting == [15.0]
+
+
+async def test_notes_arrive_in_their_time_and_lessons_after_the_session(tmp_path: Path) -> None:
+    notes = [Memory(text="old", created_at=1.0), Memory(text="new", created_at=12.5)]
+    notes.append(Memory(text="future", created_at=99.0))
+    _, world = await replayed(tmp_path, STORY, notes)
+    remembered = [(one, at) for what, one, at in world.happened if what == "remember"]
+    assert remembered == [(["old"], 10.0), (["new"], 13.0), (["learned from 8"], 17.0)]
+
+
+async def test_a_decision_as_json(tmp_path: Path) -> None:
+    decisions, _ = await replayed(tmp_path, STORY)
+    told = described(decisions[1], Projects(tmp_path, ENVIRONMENT))
+    assert told == {
+        "session": "s",
+        "i": 1,
+        "t": 11.0,
+        "door": "prompt",
+        "moment": "question",
+        "outcome": "said",
+        "memories": [
+            {
+                "id": "m1",
+                "kind": "note",
+                "source": "",
+                "score": 0.7123,
+                "text": "Pumps stall in winter",
+                "created_at": "1970-01-01T00:00:05Z",
+            }
+        ],
+        "tokens": decisions[2].tokens,
+    }
+    assert told["tokens"] > 0, "and the same for other ids"
+
+
+async def test_the_summary_counts_what_a_host_tells(tmp_path: Path) -> None:
+    decisions, _ = await replayed(tmp_path, STORY)
+    summary = Summary()
+    for decision in decisions:
+        summary.add(decision)
+    tokens = 2 * decisions[1].tokens
+    expected = {"sessions": 1, "events": 6, "said": 2, "memories": 2, "tokens": tokens}
+    assert summary.described() == expected
+
+
+def test_passages_are_named_by_where_they_stand() -> None:
+    assert name_of(Memory(text="x", id="d1", source="docs/a.md", lines=(3, 5))) == "docs/a.md#L3-L5"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("Read", "Read"),
+        ("Edit", ""),
+        ("mcp__linear__get_issue", "linear__get_issue"),
+        ("mcp__upwell__memory_search", ""),
+        ("TodoWrite", ""),
+    ],
+)
+def test_tools_that_hooks_tell_of(name: str, expected: str) -> None:
+    assert surfacing_tool(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "out", "failed", "expected"),
+    [
+        ("Grep", {"pattern": "mooring"}, "No matches found", False, "nothing_found"),
+        ("Grep", {"pattern": "mooring"}, "", False, "nothing_found"),
+        ("Grep", {"pattern": "mooring"}, "src/a.py:1", False, "routine"),
+        ("Read", {"file_path": "a.py"}, "File does not exist.", True, "nothing_found"),
+        ("Read", {"file_path": "a.py"}, "import os", False, "file"),
+        ("Bash", {"command": "make"}, "", False, "routine"),
+        ("Bash", {"command": "make"}, "Error 2", True, "failed"),
+        ("Edit", {"file_path": "a.py"}, "", False, "routine"),
+    ],
+)
+def test_calls_have_the_moments_of_surfacing(
+    tool: str, args: dict[str, str], out: str, failed: bool, expected: str
+) -> None:
+    event = Event(
+        session="s", i=0, t=0, kind=Kind.TOOL, tool=tool, args=args, out=out, failed=failed
+    )
+    assert moment_named(event, cue_of(event, None), 1) == expected
+
+
+def test_a_compaction_takes_the_prompts_away() -> None:
+    prompt = Event(session="s", i=0, t=0, kind=Kind.PROMPT, text="Mend the pump")
+    cue = cue_of(prompt, None)
+    assert moment_named(prompt, cue, 0) == "first_request"
+    assert moment_named(prompt, cue, 1) == "routine"
+
+
+def test_a_cue_carries_the_answer_of_its_tool() -> None:
+    event = Event(session="s", i=0, t=7.0, kind=Kind.TOOL, tool="Bash", out="abc", failed=True)
+    cue = cue_of(event, "/code")
+    assert cue is not None
+    assert (cue.reply_chars, cue.cwd, cue.at, cue.session) == (3, "/code", 7.0, "s")
+    assert cue.answer == ToolAnswer(text="abc", failed=True)

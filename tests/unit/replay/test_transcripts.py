@@ -1,0 +1,290 @@
+"""Every reader, over a small file in its host's own shape."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.unit.replay import samples
+
+from upwell.ground.errors import UsageError
+from upwell.replay.events import Event
+from upwell.replay.transcripts import (
+    FORMATS,
+    format_named,
+    transcripts_at,
+    transcripts_of_user,
+)
+from upwell.replay.transcripts.base import arguments, moment, prompt_in
+
+
+def told(path: Path) -> list[Event]:
+    (transcript,) = transcripts_at([path])
+    return list(transcript.events())
+
+
+def brief(events: list[Event]) -> list[tuple[str, str, bool]]:
+    """Kind, what was said or which tool was called with what, and whether it failed."""
+    return [
+        (str(one.kind), one.text or f"{one.tool} {dict(one.args)}" * bool(one.tool), one.failed)
+        for one in events
+    ]
+
+
+def test_claude_code(tmp_path: Path) -> None:
+    events = told(samples.claude(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "Why does the pump stall?", False),
+        ("say", "I look.", False),
+        ("tool", "Read {'file_path': '/code/harbour/pump.py'}", False),
+        ("tool", "Bash {'command': 'make test'}", True),
+        ("compact", "", False),
+        ("prompt", "/review the pump", False),
+        ("end", "", False),
+    ]
+    assert {one.session for one in events} == {samples.SESSION}
+    assert {one.cwd for one in events} == {"/code/harbour"}
+    assert {one.host for one in events} == {"claude"}
+    assert [one.i for one in events] == list(range(8))
+    assert events[1].t == moment("2026-01-05T10:00:00Z")
+    assert events[3].out == "def pump(): ..."
+
+
+def test_a_call_that_the_user_refused_did_not_happen(tmp_path: Path) -> None:
+    refusal = "The user doesn't want to proceed with this tool use. The tool use was rejected"
+    records = [
+        samples.claude_record("user", "10:00:00", "Delete it"),
+        samples.claude_call("10:00:01", "Bash", command="rm -r pumps"),
+        samples.claude_result("10:00:02", refusal, is_error=True),
+    ]
+    path = samples.lines(tmp_path / f"{samples.SESSION}.jsonl", records)
+    assert [str(one.kind) for one in told(path)] == ["start", "prompt", "end"]
+
+
+def test_a_checkpoint_of_claude_code_is_named_by_its_session(tmp_path: Path) -> None:
+    record = samples.claude_record("user", "10:00:00", "Hello there")
+    events = told(samples.lines(tmp_path / "full.jsonl", [record]))
+    assert events[1].session == samples.SESSION
+
+
+def test_codex(tmp_path: Path) -> None:
+    events = told(samples.codex(tmp_path))
+    assert brief(events)[:3] == [
+        ("start", "startup", False),
+        ("prompt", "Fix the tide table", False),
+        ("tool", "Bash {'command': 'pytest -q'}", True),
+    ]
+    assert events[3].tool == "Edit"
+    assert events[3].args["file_path"] == "src/tide.py"
+    assert [str(one.kind) for one in events[4:]] == ["say", "compact", "end"]
+    assert events[0].session == samples.SESSION
+    assert events[0].cwd == "/code/harbour"
+
+
+def test_codex_without_events_of_prompts(tmp_path: Path) -> None:
+    asked = {"type": "input_text", "text": "Fix the tide table"}
+    records = [
+        {"id": samples.SESSION, "timestamp": "2025-05-01T00:00:00Z", "instructions": None},
+        {"type": "message", "role": "user", "content": [asked]},
+    ]
+    events = told(samples.lines(tmp_path / "rollout-2025-05-01.jsonl", records))
+    assert brief(events)[1] == ("prompt", "Fix the tide table", False)
+
+
+def test_subagents_of_codex_are_left_out(tmp_path: Path) -> None:
+    source = {"subagent": {"thread_spawn": {"parent_thread_id": "x"}}}
+    records = [
+        samples.codex_item("11:00:00", "session_meta", id=samples.SESSION, source=source),
+        samples.codex_item("11:00:01", "event_msg", type="user_message", message="Search"),
+    ]
+    assert told(samples.lines(tmp_path / "rollout-x.jsonl", records)) == []
+
+
+@pytest.mark.parametrize("write", [samples.gemini, samples.gemini_lines])
+def test_gemini_cli(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    events = told(write(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "Where are the buoys?", False),
+        ("say", "I search.", False),
+        ("tool", "Grep {'pattern': 'buoy'}", False),
+        ("end", "", False),
+    ]
+    assert events[3].out == "no buoys"
+    assert events[3].t == moment("2026-01-05T12:00:02Z")
+
+
+def test_gemini_cli_says_where_a_session_ran(tmp_path: Path) -> None:
+    assert told(samples.gemini(tmp_path))[0].cwd == "/code/harbour"
+
+
+def test_copilot_cli(tmp_path: Path) -> None:
+    events = told(samples.copilot(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "Find the mooring", False),
+        ("tool", "Grep {'pattern': 'mooring'}", False),
+        ("tool", "mcp__linear__get_issue {'id': 'H-1'}", True),
+        ("say", "Found.", False),
+        ("compact", "", False),
+        ("end", "", False),
+    ]
+    assert events[2].out == "3 matches"
+    assert events[3].out == "no such issue"
+    assert events[0].cwd == "/code/harbour"
+
+
+@pytest.mark.parametrize("write", [samples.opencode, samples.opencode_database])
+def test_opencode(tmp_path: Path, write: Callable[[Path], Path]) -> None:
+    events = told(write(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "Why does the crane stop?", False),
+        ("tool", "Read {'file_path': '/code/harbour/crane.py'}", True),
+        ("say", "It is gone.", False),
+        ("compact", "", False),
+        ("end", "", False),
+    ]
+    assert events[1].t == 1_767_614_400
+    assert events[2].t == 1_767_614_403
+    assert {one.cwd for one in events} == {"/code/harbour"}
+
+
+def test_reading_a_database_leaves_nothing_beside_it(tmp_path: Path) -> None:
+    path = samples.opencode_database(tmp_path)
+    before = path.read_bytes(), sorted(os.listdir(path.parent))
+    told(path)
+    assert (path.read_bytes(), sorted(os.listdir(path.parent))) == before
+
+
+def test_an_export_of_opencode(tmp_path: Path) -> None:
+    messages = [
+        {"info": one, "parts": samples.OPENCODE_PARTS[str(one["id"])]}
+        for one in samples.OPENCODE_MESSAGES
+    ]
+    value = {"info": samples.OPENCODE_SESSION, "messages": messages}
+    path = samples.whole(tmp_path / "export.json", value)
+    assert brief(told(path)) == brief(told(samples.opencode(tmp_path)))
+
+
+def test_specstory_with_times(tmp_path: Path) -> None:
+    events = told(samples.specstory(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "Which gate leaks?", False),
+        ("say", "I look at the gates.", False),
+        ("tool", "Read {'file_path': './gates.md'}", False),
+        ("tool", "Bash {'command': 'make gates'}", True),
+        ("end", "", False),
+    ]
+    assert "quoted" in events[3].out
+    assert events[4].out == "Exit code 1\ngate 3 leaks"
+    assert events[0].session == samples.SESSION
+    assert events[0].cwd == str(tmp_path / "harbour")
+    assert events[4].t == moment("2026-01-05T14:00:05Z")
+
+
+def test_specstory_without_times(tmp_path: Path) -> None:
+    events = told(samples.specstory_old(tmp_path))
+    assert brief(events) == [
+        ("start", "startup", False),
+        ("prompt", "start task 7", False),
+        ("say", "I'll read it.", False),
+        ("tool", "Read {'file_path': 'tasks/007.md'}", False),
+        ("tool", "Bash {'command': 'make lock'}", False),
+        ("tool", "Grep {'pattern': 'lock gate'}", False),
+        ("say", "That is all.", False),
+        ("end", "", False),
+    ]
+    times = [one.t for one in events]
+    assert times == sorted(times)
+    assert times[0] >= moment("2026-01-05T15:00:00Z")
+
+
+def test_every_format_is_recognised(tmp_path: Path) -> None:
+    expected = {"gemini_lines": "gemini", "opencode_database": "opencode"}
+    expected["specstory_old"] = "specstory"
+    for name, write in samples.WRITERS.items():
+        (found,) = transcripts_at([write(tmp_path / name)])
+        assert found.format.name == expected.get(name, name)
+
+
+def test_a_folder_gives_all_of_them_and_nothing_else(tmp_path: Path) -> None:
+    paths = {write(tmp_path / name) for name, write in samples.WRITERS.items()}
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    (tmp_path / "data.jsonl").write_text('{"a": 1}\n')
+    assert {one.path for one in transcripts_at([tmp_path])} == paths
+
+
+def test_host_limits_what_a_folder_gives(tmp_path: Path) -> None:
+    for name, write in samples.WRITERS.items():
+        write(tmp_path / name)
+    found = transcripts_at([tmp_path], format_named("codex"))
+    assert [one.format.name for one in found] == ["codex"]
+
+
+def test_the_transcripts_of_a_user_are_found_where_hosts_keep_them(tmp_path: Path) -> None:
+    home = tmp_path / "user"
+    for write in (samples.claude, samples.codex, samples.gemini, samples.copilot):
+        write(home)
+    samples.opencode(home)
+    samples.lines(
+        home / ".claude/projects/-code-harbour/agent-1.jsonl",
+        [samples.claude_record("user", "10:00:00", "Look", isSidechain=True)],
+    )
+    history = samples.specstory(tmp_path)
+    found = transcripts_of_user(home, history.parents[2], None)
+    names = sorted(one.format.name for one in found)
+    assert names == ["claude", "codex", "copilot", "gemini", "opencode", "specstory"]
+
+
+def test_a_file_that_is_no_transcript_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "notes.md"
+    path.write_text("# Notes\n")
+    with pytest.raises(UsageError, match=r"notes.md is not a transcript"):
+        transcripts_at([path])
+    with pytest.raises(UsageError, match="does not exist"):
+        transcripts_at([tmp_path / "gone"])
+    with pytest.raises(UsageError, match="is not a host"):
+        format_named("vim")
+
+
+def test_names_of_formats_are_theirs_alone() -> None:
+    assert len({one.name for one in FORMATS}) == len(FORMATS)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (1_767_614_400, 1_767_614_400.0),
+        (1_767_614_400_000, 1_767_614_400.0),
+        ("2026-01-05T12:00:00Z", 1_767_614_400.0),
+        ("2026-01-05T12:00:00", 1_767_614_400.0),
+        ("soon", 0.0),
+        (None, 0.0),
+        (True, 0.0),
+        (-5, 0.0),
+        (float("inf"), 0.0),
+    ],
+)
+def test_moments(value: object, expected: float) -> None:
+    assert moment(value) == expected
+
+
+def test_arguments_have_the_names_of_claude_code() -> None:
+    assert arguments("Read", {"filePath": "a.py", "limit": 5}) == {"file_path": "a.py", "limit": 5}
+    assert arguments("Read", {"path": "a.py"}) == {"file_path": "a.py"}
+    assert arguments("Grep", {"path": "src"}) == {"path": "src"}
+    assert arguments("Bash", {"cmd": "ls"}) == {"command": "ls"}
+    assert arguments("Bash", json.dumps({"command": ["git", "log", "-1"]})) == {
+        "command": "git log -1"
+    }
+    assert arguments("x", "not json") == {"input": "not json"}
+
+
+def test_what_a_host_puts_into_prompts_is_not_the_users() -> None:
+    assert prompt_in("<system-reminder>x</system-reminder>Go on") == "Go on"
+    assert prompt_in("<local-command-stdout>ok</local-command-stdout>") == ""
+    assert prompt_in("Caveat: The messages below were generated") == ""

@@ -1,0 +1,104 @@
+"""The sketch of a session's context: what the agent has is not said again."""
+
+from upwell.ground.types.cue import Cue, Door, ToolAnswer
+from upwell.ground.types.memory import Memory
+from upwell.surface.context_sketch import (
+    MAX_FILES,
+    MAX_SESSIONS,
+    MAX_TERMS,
+    ContextSketch,
+    ContextSketches,
+    exact_names,
+)
+
+TEXT = "The idempotency key belongs to the charge, since a retry of order 1187 sent a new one"
+
+
+def read(path: str, text: str, session: str = "s") -> Cue:
+    answer = ToolAnswer(text=text)
+    return Cue(door=Door.TOOL, tool="Read", args={"path": path}, session=session, answer=answer)
+
+
+def test_words_of_an_answer_are_known() -> None:
+    sketch = ContextSketch()
+    assert sketch.new_share(TEXT) == 1.0
+    sketch.add(read("/r/a.md", TEXT))
+    assert sketch.new_share(TEXT) == 0.0
+    assert sketch.holds(Memory(text=TEXT))
+
+
+def test_a_memory_with_something_new_is_not_known() -> None:
+    sketch = ContextSketch()
+    sketch.add(Cue(door=Door.PROMPT, text="why did the retry of order 1187 fail?", session="s"))
+    assert not sketch.holds(Memory(text=TEXT))
+
+
+def test_a_passage_of_a_file_that_was_opened_is_known() -> None:
+    sketch = ContextSketch()
+    sketch.add(read("/r/docs/pay.md", "the first page only"))
+    assert sketch.holds(Memory(text=TEXT, source="docs/pay.md", lines=(900, 910)))
+    assert not sketch.holds(Memory(text=TEXT, source="docs/other.md", lines=(1, 2)))
+
+
+def test_files_that_hosts_load_by_themselves_are_known() -> None:
+    sketch = ContextSketch()
+    for source in ("CLAUDE.md", "AGENTS.md", "GEMINI.md", "packages/api/CLAUDE.md"):
+        assert sketch.holds(Memory(text=TEXT, source=source, lines=(1, 3))), source
+    assert not sketch.holds(Memory(text=TEXT, source="docs/CLAUDE-guide.md", lines=(1, 3)))
+
+
+def test_sessions_are_apart_and_bounded() -> None:
+    sketches = ContextSketches()
+    sketches.note(read("/r/a.md", TEXT, "one"))
+    assert sketches.of("two").new_share(TEXT) == 1.0
+    assert sketches.of("one").new_share(TEXT) == 0.0
+    for number in range(MAX_SESSIONS):
+        sketches.of(f"other {number}")
+    assert sketches.of("one").new_share(TEXT) == 1.0
+
+
+def test_a_context_that_is_gone_is_forgotten() -> None:
+    sketches = ContextSketches()
+    sketches.note(read("/r/a.md", TEXT))
+    sketches.forget("s")
+    assert sketches.of("s").new_share(TEXT) == 1.0
+    sketches.note(read("/r/a.md", TEXT))
+    sketches.note(Cue(door=Door.SESSION, text="clear", session="s"))
+    assert sketches.of("s").new_share(TEXT) == 1.0
+
+
+def test_a_long_session_costs_bounded_memory() -> None:
+    sketch = ContextSketch()
+    for page in range(200):
+        sketch.add(read("/r/a.md", " ".join(f"word{page}x{n}" for n in range(1_000))))
+    assert len(sketch.terms) < MAX_TERMS + 5_000
+
+
+def test_only_the_latest_opened_files_are_remembered() -> None:
+    sketch = ContextSketch()
+    first, second = (Memory(text=TEXT, source=f"docs/{n}.md", lines=(1, 2)) for n in (0, 1))
+    for number in range(MAX_FILES):
+        sketch.add(read(f"/r/docs/{number}.md", ""))
+    sketch.add(read("/r/docs/0.md", ""))
+    assert sketch.holds(first)
+    assert sketch.holds(second)
+    sketch.add(read("/r/docs/new.md", ""))
+    assert len(sketch.files) == MAX_FILES
+    assert sketch.holds(first), "opened again later"
+    assert not sketch.holds(second)
+
+
+def test_an_exact_thing_that_is_new_is_news() -> None:
+    sketch = ContextSketch()
+    question = "Which port does the tide service listen on?"
+    sketch.add(Cue(door=Door.PROMPT, text=question, session="s"))
+    assert not sketch.holds(Memory(text="The tide service listens on port 7431"))
+    sketch.add(read("/r/tide.toml", "port = 7431"))
+    assert sketch.holds(Memory(text="The tide service listens on port 7431"))
+
+
+def test_names_that_are_exact() -> None:
+    text = (
+        "Run `make test-slow` in src/pay.py: idempotencyKey, max_retries, v1.2 (all else is talk)."
+    )
+    assert exact_names(text) == {"src/pay.py", "idempotencyKey", "max_retries", "v1.2"}

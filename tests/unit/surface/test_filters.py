@@ -1,0 +1,52 @@
+"""In which order: the best of every source first, near-identical texts once."""
+
+from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.surfacing import Intent, IntentKind
+from upwell.surface.filters import distinct, ranked, spread
+from upwell.surface.options import Options, SurfaceOptions
+
+
+def hit(identity: str, score: float, source: str = "", text: str = "") -> Hit:
+    said = text or f"{identity} alone {identity}x {identity}y"
+    lines = (1, 2) if source else None
+    return Hit(memory=Memory(id=identity, text=said, source=source, lines=lines), score=score)
+
+
+def ids(hits: list[Hit]) -> list[str]:
+    return [one.memory.id for one in hits]
+
+
+def test_one_file_does_not_crowd_out_the_others() -> None:
+    hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
+    hits += [hit("b", 0.6, "b.md"), hit("c", 0.55), hit("d", 0.5)]
+    assert ids(ranked(hits, Intent(), Options(), 0.0)) == ["a0", "b", "c", "a1", "d", "a2", "a3"]
+
+
+def test_what_orders_first_is_the_users_to_say() -> None:
+    def of(namespace: str) -> Hit:
+        memory = Memory(id=namespace, text=f"{namespace} alone", namespace=namespace)
+        return Hit(memory=memory, score=0.6)
+
+    hits = [of("blockers"), of("patterns")]
+    howto = Intent(kind=IntentKind.HOWTO, confidence=0.9)
+    assert ids(ranked(hits, howto, Options(), 0.0)) == ["patterns", "blockers"]
+    weights = {IntentKind.HOWTO: {"blockers": 2.0}}
+    options = Options(surface=SurfaceOptions(namespace_weights=weights))
+    assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
+
+
+def test_alone_a_source_has_every_place() -> None:
+    hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
+    assert spread(hits) == hits
+
+
+def test_memories_that_stand_in_no_file_are_not_held_back() -> None:
+    hits = [hit(f"m{n}", 0.9 - n / 100) for n in range(5)]
+    assert spread(hits) == hits
+
+
+def test_near_identical_texts_are_said_once() -> None:
+    one = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
+    two = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
+    other = hit("c", 0.7, text="The cache is cleared at midnight")
+    assert ids(distinct([one, two, other])) == ["a", "c"]
