@@ -139,9 +139,9 @@ def successors(
     """Map each of these memories that was superseded within `scopes` to the newest living memory
     of its chain. Chains are read from the rows each time, so that a memory is current again when
     its successor is deleted or expires."""
-    if not db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone():
-        return {}
     listed = list(dict.fromkeys(ids))
+    if not listed or not _any_superseding(db):
+        return {}
     direct: dict[str, Head] = {}
     pending = listed
     for _ in range(_LONGEST_CHAIN):
@@ -151,6 +151,11 @@ def successors(
         direct |= found
         pending = [head.id for head in found.values()]
     return {old: _last(direct, old) for old in listed if old in direct}
+
+
+def _any_superseding(db: sqlite3.Connection) -> bool:
+    row = db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone()
+    return row is not None
 
 
 def _direct(
