@@ -136,7 +136,7 @@ def _since(since: str | None) -> float:
 
 
 def _print_events(timeline: "Timeline") -> None:
-    from upwell.replay.events import line_of
+    from upwell.episodes.events import line_of
 
     for event in timeline:
         say(line_of(event))

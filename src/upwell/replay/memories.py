@@ -12,10 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from upwell.episodes.events import ROOT, Event
 from upwell.ground.errors import UsageError
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory
-from upwell.replay.events import ROOT, Event
 from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""

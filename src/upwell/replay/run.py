@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.replay.cues import SESSION_START, cue_of, moment_named
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
 
 SAID = "said"

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
-from upwell.replay.events import Event, Kind
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts import Transcript
 

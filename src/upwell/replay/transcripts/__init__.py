@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
-from upwell.replay.events import Event
 from upwell.replay.transcripts import (
     claude,
     codex,

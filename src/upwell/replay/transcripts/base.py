@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.hosts.events import plain_args
-from upwell.replay.events import Event, Kind
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
-from upwell.replay.events import Event, Kind
+from upwell.episodes.events import Event, Kind
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
     Draft,

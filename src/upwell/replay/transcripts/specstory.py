@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from upwell.replay.events import Event
+from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import Draft, Format, Unreadable, closed, folder, tool_name
 
 _HEADING = re.compile(r"_\*\*(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?\*\*_")
