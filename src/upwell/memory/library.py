@@ -122,10 +122,10 @@ class Library:
         Raises:
             RecallError: every place failed.
         """
-        found = await self.find(
+        result = await self.find(
             text, limit=limit, project=project, namespaces=namespaces, seconds=seconds
         )
-        return list(found.hits)
+        return list(result.hits)
 
     async def find(
         self,

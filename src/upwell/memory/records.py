@@ -149,8 +149,8 @@ def moment(value: object) -> float | None:
             datetime.fromtimestamp(value, UTC)
             return float(value)
         if isinstance(value, str):
-            at = datetime.fromisoformat(value.strip())
-            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            time = datetime.fromisoformat(value.strip())
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         pass
     raise UsageError(

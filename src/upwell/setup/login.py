@@ -242,8 +242,8 @@ def _check(address: str, url: str) -> None:
     host = parts.hostname or ""
     encrypted = parts.scheme == "https"
     same = parts.scheme == "http" and parts[:2] == own[:2]
-    here = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
-    if not (encrypted or same or here) or _is_link_local(host):
+    is_local = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
+    if not (encrypted or same or is_local) or _is_link_local(host):
         raise PermissionError(
             f"the server points to {parts.scheme}://{host[:100]}, which is not safe to contact"
         )

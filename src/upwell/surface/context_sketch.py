@@ -50,8 +50,8 @@ class ContextSketch:
 
     def new_share(self, text: str) -> float:
         """The share of the terms of `text` that the context does not hold; 0 for no terms."""
-        found = set(map(hash, terms(text)))
-        return len(found - self.terms) / len(found) if found else 0.0
+        new_terms = set(map(hash, terms(text)))
+        return len(new_terms - self.terms) / len(new_terms) if new_terms else 0.0
 
     def holds(self, memory: Memory) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly

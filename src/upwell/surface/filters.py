@@ -143,12 +143,12 @@ class Pace:
         surface = self._options.beside(cue).surface
         now, asked = self._clock.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
-        for at, words in recent:
-            is_recent = now - at <= surface.cooldown_seconds
+        for time, words in recent:
+            is_recent = now - time <= surface.cooldown_seconds
             if is_recent and jaccard(asked, frozenset(words)) > surface.cooldown_similarity:
                 detail = f"the same within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
-        if sum(now - at < RATE_SECONDS for at, _ in recent) >= surface.rate_per_minute:
+        if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
             return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
         return None
 
@@ -169,8 +169,8 @@ class Pace:
 
 
 def _terms_of(query: Query) -> frozenset[str]:
-    found = {term for text in query.texts for term in terms(text)}
-    return frozenset(found | set(query.paths) | set(query.symbols))
+    text_terms = {term for text in query.texts for term in terms(text)}
+    return frozenset(text_terms | set(query.paths) | set(query.symbols))
 
 
 class PostFilter:
@@ -266,7 +266,12 @@ def spread(hits: Sequence[Hit]) -> list[Hit]:
     places: Counter[str] = Counter()
     while waiting:
         index = next(
-            (at for at, hit in enumerate(waiting) if _may_follow(hit, places, len(placed))), 0
+            (
+                position
+                for position, hit in enumerate(waiting)
+                if _may_follow(hit, places, len(placed))
+            ),
+            0,
         )
         hit = waiting.pop(index)
         places[_source(hit)] += 1

@@ -86,21 +86,21 @@ def gather(
     readings = [lookup.reading for lookup in lookups]
     stems = _stems(readings, joins)
     likeness = _likeness(db, question, corpus, keep, numbers) if question else None
-    found = candidates(db, numbers, stems)
+    gathered = candidates(db, numbers, stems)
     if likeness:
-        found |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
-    turns = [n for n, candidate in found.items() if candidate.speaker]
+        gathered |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
+    turns = [n for n, candidate in gathered.items() if candidate.speaker]
     if turns:
-        found |= candidates(db, neighbours(turns) - found.keys(), stems, keep)
+        gathered |= candidates(db, neighbours(turns) - gathered.keys(), stems, keep)
     return Pool(
-        candidates=found,
+        candidates=gathered,
         joins=joins,
         triggered=triggered,
         readings=readings,
         corpus=corpus,
         null_scores=null_scores.load(db, query.scope, corpus),
         likeness=likeness,
-        successors=_replacements(db, found.values(), corpus, keep),
+        successors=_replacements(db, gathered.values(), corpus, keep),
     )
 
 
@@ -119,10 +119,10 @@ def _likeness(
 
 
 def _replacements(
-    db: sqlite3.Connection, found: Iterable[Candidate], corpus: Corpus, keep: Filter
+    db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
 ) -> dict[str, Successor]:
     """Map each superseded candidate to the memory that replaces it now."""
-    heads = successors(db, [candidate.id for candidate in found], corpus.scopes, keep.now)
+    heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
     if not heads:
         return {}
     loaded = candidates(db, {head.n for head in heads.values()}, (), keep)
@@ -149,18 +149,18 @@ def successors(
     direct: dict[str, Head] = {}
     pending = listed
     for _ in range(_LONGEST_CHAIN):
-        found = _direct(db, [old for old in pending if old not in direct], scopes, now)
-        if not found:
+        heads = _direct(db, [old for old in pending if old not in direct], scopes, now)
+        if not heads:
             break
-        direct |= found
-        pending = [head.id for head in found.values()]
+        direct |= heads
+        pending = [head.id for head in heads.values()]
     return {old: _last(direct, old) for old in listed if old in direct}
 
 
 def _direct(
     db: sqlite3.Connection, ids: Sequence[str], scopes: Sequence[int], now: float
 ) -> dict[str, Head]:
-    found: dict[str, Head] = {}
+    heads: dict[str, Head] = {}
     spans = list(ranges(scopes))
     within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
     for chunk in chunks(ids if spans else ()):
@@ -169,8 +169,8 @@ def _direct(
             f"AND (expires_at IS NULL OR expires_at > ?) AND ({within}) ORDER BY created_at, n",
             (*chunk, now, *(edge for span in spans for edge in span)),
         )
-        found.update((old, Head(new, n)) for old, new, n in rows if old != new)
-    return found
+        heads.update((old, Head(new, n)) for old, new, n in rows if old != new)
+    return heads
 
 
 def _last(direct: Mapping[str, Head], start: str) -> Head:

@@ -335,6 +335,6 @@ def best_bm25(
     db: sqlite3.Connection, reading: Reading, corpus: Corpus, numbers: Sequence[int]
 ) -> float:
     """Return the best BM25 of these memories for a reading, or 0 if there are no memories."""
-    found = candidates(db, numbers, reading.idf.keys()).values()
-    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in found]
+    matches = candidates(db, numbers, reading.idf.keys()).values()
+    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in matches]
     return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)

@@ -155,9 +155,9 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return the ranges of `n` of these scopes, with adjacent ranges joined."""
     start: int | None = None
-    for place, number in enumerate(scopes):
+    for index, number in enumerate(scopes):
         start = number if start is None else start
-        if place + 1 == len(scopes) or scopes[place + 1] != number + 1:
+        if index + 1 == len(scopes) or scopes[index + 1] != number + 1:
             yield start << SEQUENCE_BITS, ((number + 1) << SEQUENCE_BITS) - 1
             start = None
 

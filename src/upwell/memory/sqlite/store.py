@@ -191,11 +191,11 @@ class SqliteStore:
 
     async def get_many(self, ids: Sequence[str]) -> list[Memory]:
         """Return the memories with these ids; deleted and expired memories are left out."""
-        found = await self._database.read(lambda db: by_id(db, self._tenant, ids))
+        memories = await self._database.read(lambda db: by_id(db, self._tenant, ids))
         now = self._clock.now()
         return [
             memory
-            for memory in found.values()
+            for memory in memories.values()
             if memory.expires_at is None or memory.expires_at > now
         ]
 

@@ -42,11 +42,11 @@ def insert(
     memory's text, such as the headings above it, by which searches find it as they do by tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
-    about: list[tuple[int, str]] = []
+    joins: list[tuple[int, str]] = []
     triggers: list[tuple[str, int]] = []
-    latest = {(memory.tenant, memory.id): place for place, memory in enumerate(memories)}
-    for place, memory in enumerate(memories):
-        if latest[memory.tenant, memory.id] != place:
+    latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
+    for index, memory in enumerate(memories):
+        if latest[memory.tenant, memory.id] != index:
             numbers.append(0)
             continue
         n = _number(db, memory)
@@ -54,11 +54,11 @@ def insert(
         parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
         _write(db, n, memory, parts, keys)
         _count(tallies[scope_of(n)], parts, keys, 1)
-        about += [(n, key) for key in keys]
+        joins += [(n, key) for key in keys]
         triggers += [(sound(trigger), n) for trigger in memory.triggers]
     for scope, tally in tallies.items():
         _apply(db, scope, tally)
-    _join(db, about)
+    _join(db, joins)
     db.executemany("INSERT OR IGNORE INTO memory_trigger VALUES (?, ?)", triggers)
     return numbers
 
@@ -152,8 +152,8 @@ def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
     )
 
 
-def _join(db: sqlite3.Connection, about: Iterable[tuple[int, str]]) -> None:
+def _join(db: sqlite3.Connection, joins: Iterable[tuple[int, str]]) -> None:
     db.executemany(
         "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?",
-        [(n, key, scope_of(n)) for n, key in about],
+        [(n, key, scope_of(n)) for n, key in joins],
     )
