@@ -17,6 +17,7 @@ from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (
     Filter,
     by_anchors,
+    by_triggers,
     by_words,
     candidates,
     corpus_seen_by,
@@ -80,6 +81,8 @@ def gather(
     keys = join_keys(query.paths, query.symbols, query.scope.project)
     joins = existing_joins(db, keys, corpus)
     numbers.update(dict.fromkeys(by_anchors(db, joins, corpus, keep)))
+    triggered = by_triggers(db, query.triggers, corpus, keep)
+    numbers.update(dict.fromkeys(triggered))
     readings = [lookup.reading for lookup in lookups]
     stems = _stems(readings, joins)
     likeness = _likeness(db, question, corpus, keep, numbers) if question else None
@@ -92,6 +95,7 @@ def gather(
     return Pool(
         candidates=gathered,
         joins=joins,
+        triggered=triggered,
         readings=readings,
         corpus=corpus,
         null_scores=null_scores.load(db, query.scope, corpus),
