@@ -10,7 +10,6 @@ from upwell.ground.errors import UsageError
 from upwell.setup.callback import Callback
 from upwell.setup.login import LoginRequest, _check, log_in, with_scope
 
-
 OWN = "https://mcp.example.org/mcp"
 
 
