@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from upwell.ground.types.memory import Hit, Query
-from upwell.memory.ranking.calibrate import probability, relevance
+from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
 from upwell.memory.ranking.joins import Join
 from upwell.memory.ranking.null_scores import NullScores
 from upwell.memory.ranking.query import Corpus, Reading
@@ -71,7 +71,7 @@ class Judged:
 def rank(pool: Pool, query: Query) -> list[Hit]:
     """Return the hits of `query`, most probable first, at most `query.limit`."""
     judged = sorted(judge(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
-    hits = scored(judged, pool.readings, query.limit)
+    hits = scored(judged, pool.readings, query)
     return newest_first(hits, pool.successors)[: query.limit]
 
 
@@ -91,12 +91,13 @@ def judge(pool: Pool) -> list[Judged]:
     return judged
 
 
-def scored(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) -> list[Hit]:
+def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) -> list[Hit]:
     """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
     hits: list[Hit] = []
     score = 0.0
-    for entry in reversed(judged[: max(limit, LEAST_JUDGED)]):
-        score = min(1.0, max(score + STEP, probability(entry.signals)))
+    estimate = asked_probability if query.awaited else probability
+    for entry in reversed(judged[: max(query.limit, LEAST_JUDGED)]):
+        score = min(1.0, max(score + STEP, estimate(entry.signals)))
         hits.append(
             Hit(
                 memory=entry.candidate.load(),
@@ -107,7 +108,7 @@ def scored(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) ->
                 ),
             )
         )
-    return hits[::-1][:limit]
+    return hits[::-1][: query.limit]
 
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
