@@ -10,6 +10,7 @@ SRC = Path(__file__).parents[1] / "src" / "upwell"
 
 FLOORS = [
     {"ground"},
+    {"episodes"},
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
     {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "demo"},

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.replay import samples
 
+from upwell.episodes.events import Event, event_of, line_of
 from upwell.ground.errors import UsageError
-from upwell.replay.events import Event, event_of, line_of
 from upwell.replay.transcripts import FORMATS, Transcript, transcripts_at
 
 VALUES = st.recursive(

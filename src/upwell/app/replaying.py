@@ -19,13 +19,13 @@ from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.transcript import proposals_of as proposals_in_session
 from upwell.config import load
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Projects, With
 from upwell.replay.run import Replay, SimulatedClock
 from upwell.replay.timeline import Timeline

@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from upwell.replay.events import Event, Kind
+from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
 """A shorter session may equal another one by chance: `Run the tests`, and they pass."""

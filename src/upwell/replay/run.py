@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.replay.cues import SESSION_START, cue_of, moment_named
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
 
 SAID = "said"
@@ -202,9 +202,9 @@ class Replay:
         return project
 
     async def _decide(self, event: Event, session: _Session) -> Decision:
-        here = session.relocation.event(event) if session.relocation else event
-        cue = cue_of(here, here.cwd)
-        moment = moment_named(here, cue, session.prompts)
+        event_here = session.relocation.event(event) if session.relocation else event
+        cue = cue_of(event_here, event_here.cwd)
+        moment = moment_named(event_here, cue, session.prompts)
         if event.kind is Kind.COMPACT:
             await self._product.compacting(event.session)
         outcome = await self._product.surface(cue) if cue else None

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from upwell.episodes.events import Event, Kind, line_of
 from upwell.replay.copies import MIN_EVENTS, Fingerprint, copied_sessions
-from upwell.replay.events import Event, Kind, line_of
 from upwell.replay.timeline import Timeline
 from upwell.replay.transcripts import transcripts_at
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from tests.unit.replay.repository import ENVIRONMENT, at, commit, git, repository
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.ground.types.memory import Memory
-from upwell.replay.events import Event, Kind
 from upwell.replay.git import MAX_FILE_BYTES, Repository
 from upwell.replay.memories import Arrivals, Checkout, Projects, Relocation
 

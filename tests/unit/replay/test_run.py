@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from tests.unit.replay.repository import ENVIRONMENT
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.replay.cues import cue_of, moment_named, surfacing_tool
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Projects, With
 from upwell.replay.run import NO_HOOK, Decision, Replay, SimulatedClock, Summary, described, name_of
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.unit.replay import samples
 
-from upwell.replay.events import Event, Kind
+from upwell.episodes.events import Event, Kind
 from upwell.replay.merge import Stream, merged
 from upwell.replay.timeline import Timeline, selecting
 from upwell.replay.transcripts import transcripts_at

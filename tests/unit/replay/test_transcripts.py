@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
+from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
-from upwell.replay.events import Event
 from upwell.replay.transcripts import (
     FORMATS,
     format_named,

@@ -57,11 +57,11 @@ class Catalog:
         database = await self._open()
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
-    async def passages(self, query: Query, found: Sequence[Hit]) -> list[Hit]:
+    async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Cut each section of `found`, which other searches returned, to the passage that bears
         on `query`."""
         database = await self._open()
-        return await database.read(lambda db: self._sections.passages(db, query, found))
+        return await database.read(lambda db: self._sections.passages(db, query, hits))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the section or note with this id."""

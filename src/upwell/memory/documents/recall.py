@@ -111,13 +111,13 @@ class Documents:
             return Found()
         try:
             passages = await self.catalog.search(query, deadline)
-            found = await StoreRecall(store).search(query, deadline)
-            others = [hit for hit in found.hits if hit.memory.lines is None or _is_joined(hit)]
+            result = await StoreRecall(store).search(query, deadline)
+            others = [hit for hit in result.hits if hit.memory.lines is None or _is_joined(hit)]
             if others:
                 others = await self.catalog.passages(query, others)
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        return replace(found, hits=tuple(_once([*passages, *others])[: query.limit]))
+        return replace(result, hits=tuple(_once([*passages, *others])[: query.limit]))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the section or note with this id.
@@ -173,14 +173,14 @@ class Documents:
         """
         await _finish(self._start(project), LOOK_SECONDS)
         citation = cited.removeprefix("./")
-        found = await self.catalog.file_cited(citation, project, namespaces)
-        if found is None:
+        located = await self.catalog.file_cited(citation, project, namespaces)
+        if located is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",
                 hint="memory_search cites them; `upwell import` adds a folder",
             )
         try:
-            return await asyncio.to_thread(_lines_of, *found)
+            return await asyncio.to_thread(_lines_of, *located)
         except Unreadable as error:
             raise UsageError(f"cannot read {citation}: {error}") from error
 
@@ -221,13 +221,13 @@ class Documents:
             LOG.warning("cannot check the documents: %s", error)
 
     def _checked_lately(self, project: str | None) -> bool:
-        at, took = self._checked.get(project, (0.0, 0.0))
+        checked_at, took = self._checked.get(project, (0.0, 0.0))
         if self._has_files():
             pause = SHARE * took
         else:
             quiet = self._empty is not None and self._empty == self._sources.stamp()
             pause = QUIET_SECONDS if quiet else PAUSE_SECONDS * bool(took)
-        return self._clock.monotonic() - at < pause
+        return self._clock.monotonic() - checked_at < pause
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
@@ -300,12 +300,12 @@ def _is_there(path: str, known: Known) -> bool:
 def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
     batch: list[FoundFile] = []
     size = 0
-    for found in files:
-        if batch and (len(batch) >= BATCH_FILES or size + found.size > BATCH_BYTES):
+    for file in files:
+        if batch and (len(batch) >= BATCH_FILES or size + file.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(found)
-        size += found.size
+        batch.append(file)
+        size += file.size
     if batch:
         yield batch
 
@@ -315,9 +315,9 @@ def _is_joined(hit: Hit) -> bool:
     return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
 
 
-def _once(found: Sequence[Hit]) -> list[Hit]:
+def _once(hits: Sequence[Hit]) -> list[Hit]:
     """Return the most probable hit for each memory, most probable first."""
     best: dict[str, Hit] = {}
-    for hit in sorted(found, key=lambda hit: -hit.score):
+    for hit in sorted(hits, key=lambda hit: -hit.score):
         best.setdefault(hit.memory.id, hit)
     return list(best.values())

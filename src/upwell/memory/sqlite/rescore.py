@@ -35,7 +35,8 @@ def rescored(
     searches by meaning; those outside 0 to 1 do not count."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        schema.create(db)
+        for migration in schema.MIGRATIONS:
+            migration(db)
         tenant = query.scope.tenant
         memories = [stamped(replace(memory, tenant=tenant), now) for memory in memories]
         insert(db, memories)

@@ -71,14 +71,14 @@ class SectionSearch:
                 return []
             return hits(index, query, self._tenant)
 
-    def passages(self, db: sqlite3.Connection, query: Query, found: Sequence[Hit]) -> list[Hit]:
+    def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
         """Cut each section of `found`, which other searches returned, to the passage that bears
         on the query. Hits that are not sections stay unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, query.scope.namespaces)
             reading = read(index, question_of(query))
             cut = []
-            for hit in found:
+            for hit in hits:
                 number = index.number_of(hit.memory.id)
                 if number is not None:
                     memory = _memory(index, passage(index, number, reading), self._tenant)
@@ -176,14 +176,14 @@ def _judge(source: QuerySource, cited: str) -> Judge:
 def _hits(
     index: Index,
     reading: Reading,
-    found: Sequence[Judged],
+    judged: Sequence[Judged],
     query: Query,
     tenant: str,
 ) -> list[Hit]:
     """Return one hit for each passage; a heading and the section below it may give the same
     passage."""
     made: dict[int, Hit] = {}
-    for ranked, score, signals in found:
+    for ranked, score, signals in judged:
         quoted = passage(index, ranked.number, reading)
         made.setdefault(
             quoted.number,

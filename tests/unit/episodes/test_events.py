@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.replay.events import BadEvent, Event, Kind, event_of, line_of, read_events
+from upwell.episodes.events import BadEvent, Event, Kind, event_of, line_of, read_events
 
 CALL = Event(
     session="s",
