@@ -155,11 +155,11 @@ class Config:
         return dataclasses.replace(self.surface, **scaled)
 
     def _overriding(self, section: str, server: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for pattern, tables in self.overrides.items():
             if pattern == f"server:{server}" or fnmatch.fnmatchcase(name, pattern):
-                found.update(tables.get(section, {}))
-        return found
+                values.update(tables.get(section, {}))
+        return values
 
 
 def load(
@@ -186,16 +186,16 @@ def read(
     """As `load`, with every mistake; the configuration leaves the wrong settings out."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
-    reading = _Reading(files.config_file)
-    with reading.mistakes_noted():
-        reading.take_document(_read_file(files.config_file))
-    reading.take_environment(environment)
-    reading.take_flags(flags or {})
+    reader = _Reading(files.config_file)
+    with reader.mistakes_noted():
+        reader.take_document(_read_file(files.config_file))
+    reader.take_environment(environment)
+    reader.take_flags(flags or {})
     lexicon = shipped()
-    with reading.mistakes_noted():
+    with reader.mistakes_noted():
         lexicon = extended(files.lexicon_file)
-    mistakes = [_with_line(mistake, files.config_file) for mistake in reading.mistakes]
-    return reading.config(files, lexicon, environment), mistakes
+    mistakes = [_with_line(mistake, files.config_file) for mistake in reader.mistakes]
+    return reader.config(files, lexicon, environment), mistakes
 
 
 class _Reading:
@@ -393,11 +393,11 @@ def _fields(kind: type) -> list[str]:
 
 
 def _flat(prefix: str, table: Mapping[str, Any], origin: str) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in table.items():
         key = f"{prefix}.{name}"
         if isinstance(value, Mapping) and name in PER_TOOL:
-            found.update(_flat(key, value, origin))
+            values.update(_flat(key, value, origin))
         else:
-            found[key] = Value(value, origin)
-    return found
+            values[key] = Value(value, origin)
+    return values
