@@ -10,10 +10,10 @@ import fnmatch
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, type] = {
     "hook": HookOptions,
 }
 PER_TOOL = ("compress", "surface")
+MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
 
@@ -121,6 +122,14 @@ class Config:
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` beside one tool (`server__tool`, or the agent's own name for it); None: a
         message. `window` is the agent's context window in tokens, if its cue states one."""
+        return self._surface_options(tool, window)
+
+    @cached_property
+    def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
+        # Every call asks several times.
+        return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
+
+    def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
         surface = self._scaled if window is None else self._scaled_to(window)
         server, separator, _ = (tool or "").partition("__")
         overriding = self._overriding("surface", server if separator else "", tool) if tool else {}
@@ -155,11 +164,11 @@ class Config:
         return dataclasses.replace(self.surface, **scaled)
 
     def _overriding(self, section: str, server: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for pattern, tables in self.overrides.items():
             if pattern == f"server:{server}" or fnmatch.fnmatchcase(name, pattern):
-                found.update(tables.get(section, {}))
-        return found
+                values.update(tables.get(section, {}))
+        return values
 
 
 def load(
@@ -186,16 +195,16 @@ def read(
     """As `load`, with every mistake; the configuration leaves the wrong settings out."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
-    reading = _Reading(files.config_file)
-    with reading.mistakes_noted():
-        reading.take_document(_read_file(files.config_file))
-    reading.take_environment(environment)
-    reading.take_flags(flags or {})
+    reader = _Reading(files.config_file)
+    with reader.mistakes_noted():
+        reader.take_document(_read_file(files.config_file))
+    reader.take_environment(environment)
+    reader.take_flags(flags or {})
     lexicon = shipped()
-    with reading.mistakes_noted():
+    with reader.mistakes_noted():
         lexicon = extended(files.lexicon_file)
-    mistakes = [_with_line(mistake, files.config_file) for mistake in reading.mistakes]
-    return reading.config(files, lexicon, environment), mistakes
+    mistakes = [_with_line(mistake, files.config_file) for mistake in reader.mistakes]
+    return reader.config(files, lexicon, environment), mistakes
 
 
 class _Reading:
@@ -393,11 +402,11 @@ def _fields(kind: type) -> list[str]:
 
 
 def _flat(prefix: str, table: Mapping[str, Any], origin: str) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in table.items():
         key = f"{prefix}.{name}"
         if isinstance(value, Mapping) and name in PER_TOOL:
-            found.update(_flat(key, value, origin))
+            values.update(_flat(key, value, origin))
         else:
-            found[key] = Value(value, origin)
-    return found
+            values[key] = Value(value, origin)
+    return values

@@ -10,7 +10,7 @@ import pytest
 
 from upwell.app import Settings, build
 from upwell.ground.sqlite.backup import Backups
-from upwell.ground.sqlite.database import open_database
+from upwell.ground.sqlite.database import Owner, open_database
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory, Scope
 from upwell.learn.feedback import OWNER as RATINGS
@@ -79,6 +79,23 @@ async def test_a_lost_header_costs_no_row(tmp_path: Path) -> None:
     await filled(path)
     overwrite(path, 0, b"\xa5" * 100)
     assert len(await texts_left(path)) == ROWS
+
+
+async def test_rows_from_before_a_migration_are_read_from_their_pages(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    await filled(path, 20)
+
+    def add_column(db: sqlite3.Connection) -> None:
+        db.execute("ALTER TABLE feedback ADD COLUMN added NOT NULL DEFAULT 7")
+
+    later = Owner("feedback", [*RATINGS.migrations, add_column])
+    overwrite(path, 0, b"\xa5" * 100)
+    database = open_database(path, [OWNER, SOURCES, later], synchronous="FULL")
+    rows = await database.read(
+        lambda db: db.execute("SELECT surfacing, added FROM feedback").fetchall()
+    )
+    await database.aclose()
+    assert rows == [("s", 7)]
 
 
 async def test_a_lost_first_page_costs_no_row(tmp_path: Path) -> None:

@@ -71,11 +71,13 @@ def _servers(gateway: Gateway) -> list[dict[str, str]]:
     """The servers behind the gateway, with the state of each."""
     return [
         {
-            "name": one.name,
-            "state": str(one.state),
-            "trouble": one.failure.message if one.failure and one.state is State.FAILED else "",
+            "name": upstream.name,
+            "state": str(upstream.state),
+            "trouble": upstream.failure.message
+            if upstream.failure and upstream.state is State.FAILED
+            else "",
         }
-        for one in gateway.upstreams
+        for upstream in gateway.upstreams
     ]
 
 
@@ -86,7 +88,7 @@ def _health(gateway: Gateway) -> list[BaseRoute]:
         return {"version": __version__, "servers": len(gateway.upstreams)}
 
     async def metrics() -> Iterable[Metric]:
-        ready = [one for one in gateway.upstreams if one.state is State.READY]
+        ready = [upstream for upstream in gateway.upstreams if upstream.state is State.READY]
         return [
             gauge("upwell_upstreams", "Servers behind the gateway", len(gateway.upstreams)),
             gauge("upwell_upstreams_ready", "Servers that can be called", len(ready)),

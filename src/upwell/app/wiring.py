@@ -315,8 +315,8 @@ class App:
     async def forget_notes(self) -> None:
         """Move notes to the trash that nobody has read for `stm.retention_days`."""
         try:
-            if gone := await asyncio.to_thread(self.notes.clear):
-                LOG.info("%d notes expired", gone)
+            if removed := await asyncio.to_thread(self.notes.clear):
+                LOG.info("%d notes expired", removed)
         except StoreError as error:
             LOG.warning("expired notes cannot be cleared: %s", error)
 

@@ -60,10 +60,10 @@ def command_findings(entries: Sequence[Entry], project: str | None) -> Iterator[
 def _replacements(runs: Sequence[_Run]) -> Iterator[Finding]:
     """Commands that succeeded after another one for the same purpose had failed, with no edit
     between them."""
-    for place, failed in enumerate(runs):
+    for index, failed in enumerate(runs):
         if not failed.failed:
             continue
-        for later in runs[place + 1 : place + 1 + MAX_DISTANCE]:
+        for later in runs[index + 1 : index + 1 + MAX_DISTANCE]:
             if later.edits != failed.edits:
                 break
             if not later.failed and _have_same_purpose(failed.command, later.command):

@@ -135,15 +135,15 @@ async def _listed(
     from upwell.memory.ranking.judge import SUPERSEDED
 
     if trash:
-        found = await app.memory.store.trash(limit=limit)
+        memories = await app.memory.store.trash(limit=limit)
     elif pinned:
-        found = await app.memory.store.pinned(Scope(namespaces=namespaces), limit=limit)
+        memories = await app.memory.store.pinned(Scope(namespaces=namespaces), limit=limit)
     else:
-        found = await app.memory.list(namespaces=namespaces, limit=limit)
-    old = await app.memory.store.superseded([memory.id for memory in found])
+        memories = await app.memory.list(namespaces=namespaces, limit=limit)
+    old = await app.memory.store.superseded([memory.id for memory in memories])
     return [
         Hit(memory=memory, score=0.0, signals={SUPERSEDED: 1.0} if memory.id in old else {})
-        for memory in found
+        for memory in memories
     ]
 
 
@@ -156,10 +156,10 @@ async def _recall(
     except StoreError as error:
         note(f"upwell: the document index is out of date: {error}")
     await app.embeddings.load()
-    found = await app.memory.find(query, limit=limit, namespaces=names)
-    for source in found.missing:
+    result = await app.memory.find(query, limit=limit, namespaces=names)
+    for source in result.missing:
         note(f"upwell: could not search {source}")
-    return list(found.hits)
+    return list(result.hits)
 
 
 def _row(hit: Hit) -> dict[str, str]:
@@ -220,13 +220,13 @@ def topics(as_json: Json = False) -> None:
         await app.documents.refresh()
         return await app.topics.all()
 
-    found = with_app(work)
+    topics = with_app(work)
     if as_json:
-        say_json({"count": len(found), "topics": [described(topic) for topic in found]})
+        say_json({"count": len(topics), "topics": [described(topic) for topic in topics]})
         return
     rows = [
         {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
-        for t in found
+        for t in topics
     ]
     table(("topic", "memories", "namespaces"), rows, "No memories yet.")
 

@@ -238,7 +238,7 @@ def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
         _offer(fitted(labels), len(labels))
 
 
-def _answer(saying: "Saying", report: "Report", place: str) -> "Label | None":
+def _answer(saying: "Saying", report: "Report", progress: str) -> "Label | None":
     """A person's answer, None to stop. The score would sway them and is not shown."""
     from upwell.replay.labels import Label
 
@@ -246,7 +246,7 @@ def _answer(saying: "Saying", report: "Report", place: str) -> "Label | None":
     for line in report.saying(saying.decision, saying.hit):
         say(line)
     while True:
-        sys.stdout.write(f"{place} [y/n/?/q] ")
+        sys.stdout.write(f"{progress} [y/n/?/q] ")
         sys.stdout.flush()
         typed = sys.stdin.readline()
         answer = typed.strip().lower()

@@ -58,10 +58,10 @@ def bring_in(
             with_app(lambda app: _take(app, named, form, show, done))
     finally:
         if as_json:
-            say_json({"imported": [asdict(one) for one in done]})
+            say_json({"imported": [asdict(imported) for imported in done]})
         else:
-            for one in done:
-                _report(one)
+            for imported in done:
+                _report(imported)
 
 
 def export(
@@ -100,24 +100,24 @@ async def _remove(app: "App", paths: list[Path]) -> None:
 
 def _show(sources: "list[Source]", as_json: bool) -> None:
     if as_json:
-        say_json({"sources": [asdict(one) for one in sources]})
+        say_json({"sources": [asdict(imported) for imported in sources]})
         return
     rows = [
-        {"path": one.path, "cited": one.cited or ".", "project": one.project or ""}
-        for one in sources
+        {"path": imported.path, "cited": imported.cited or ".", "project": imported.project or ""}
+        for imported in sources
     ]
     table(("path", "cited", "project"), rows, "No imports.")
 
 
-def _report(one: "Imported") -> None:
-    for problem in one.problems[:MAX_SHOWN]:
+def _report(imported: "Imported") -> None:
+    for problem in imported.problems[:MAX_SHOWN]:
         note(f"upwell: skipped {problem.path}: {problem.why}")
-    if len(one.problems) > MAX_SHOWN:
-        note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json lists them")
-    for rule, count in one.redacted.items():
+    if len(imported.problems) > MAX_SHOWN:
+        note(f"upwell: and {len(imported.problems) - MAX_SHOWN} more; --json lists them")
+    for rule, count in imported.redacted.items():
         note(f"upwell: masked {counted(count, 'secret')} before storing ({rule})")
-    if one.format == "markdown":
-        summary = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
-        say(f"{one.path}: {summary}; indexed in place")
+    if imported.format == "markdown":
+        summary = f"{counted(imported.files, 'file')}, {counted(imported.chunks, 'chunk')}"
+        say(f"{imported.path}: {summary}; indexed in place")
     else:
-        say(f"{one.path}: {counted(one.kept, 'memory', 'memories')} stored")
+        say(f"{imported.path}: {counted(imported.kept, 'memory', 'memories')} stored")

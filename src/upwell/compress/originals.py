@@ -90,7 +90,7 @@ class Originals:
         """Store `text`; `name` (a path, URL or tool) is returned with it later."""
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
-        parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
+        parts = [text[start : start + PART_CHARS] for start in range(0, len(text), PART_CHARS)]
         original = StoredOriginal(key, len(text), len(parts), name, private=private)
         if not private:
             try:

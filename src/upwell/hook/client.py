@@ -124,7 +124,7 @@ def _write(answer: bytes) -> None:
         return
 
 
-def _set_deadline(until: float) -> None:
+def _set_deadline(deadline: float) -> None:
     """Give the neutral answer at this time, and end."""
 
     def give_up(*_: object) -> None:
@@ -133,7 +133,7 @@ def _set_deadline(until: float) -> None:
 
     _signal.signal(_signal.SIGALRM, give_up)
     _signal.signal(_signal.SIGTERM, give_up)
-    _signal.setitimer(_signal.ITIMER_REAL, max(0.001, until - time.monotonic()))
+    _signal.setitimer(_signal.ITIMER_REAL, max(0.001, deadline - time.monotonic()))
 
 
 def _clear_deadline() -> None:
@@ -152,10 +152,10 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
     if not _is_eligible(host, name, event):
         return NEUTRAL, False
     is_prompt = name in PROMPTS
-    until = began + (_seconds("PROMPT_MS", PROMPT_SECONDS) if is_prompt else tool_seconds)
-    _set_deadline(until)
+    deadline = began + (_seconds("PROMPT_MS", PROMPT_SECONDS) if is_prompt else tool_seconds)
+    _set_deadline(deadline)
     place = Place(default_home())
-    answer = _ask(place, host, name, event, until - MARGIN_SECONDS)
+    answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
     if answer is not None:
         return answer or NEUTRAL, False
     if is_prompt or name in SESSIONS:
@@ -163,11 +163,11 @@ def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
     return NEUTRAL, True
 
 
-def _read(until: float) -> bytes:
+def _read(deadline: float) -> bytes:
     """The event on stdin, empty when it is too long or late."""
     chunks: list[bytes] = []
     size = 0
-    while size <= MAX_EVENT_BYTES and (left := until - time.monotonic()) > 0:
+    while size <= MAX_EVENT_BYTES and (left := deadline - time.monotonic()) > 0:
         if not select.select([0], [], [], left)[0]:
             return b""
         chunk = os.read(0, 1_048_576)
@@ -182,10 +182,10 @@ def _peek(event: bytes, key: bytes) -> str:
     """The text under the first such key, found without parsing; "" for anything but a plain
     string."""
     head = event[:PEEKED_BYTES]
-    at = head.find(b'"' + key + b'"')
-    if at < 0:
+    index = head.find(b'"' + key + b'"')
+    if index < 0:
         return ""
-    rest = head[at + len(key) + 2 :].lstrip(b" \t\r\n")
+    rest = head[index + len(key) + 2 :].lstrip(b" \t\r\n")
     if not rest.startswith(b":"):
         return ""
     value = rest[1:].lstrip(b" \t\r\n")
@@ -208,9 +208,9 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
     return tool not in IGNORED_TOOLS and not tool.startswith(OWN_TOOLS)
 
 
-def _ask(place: Place, host: str, name: str, event: bytes, until: float) -> bytes | None:
+def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
     """The daemon's answer to the event, None where no daemon gives one."""
-    left = until - time.monotonic()
+    left = deadline - time.monotonic()
     if left <= 0 or not is_private(place.folder):
         return None
     return ask(place, (host, name, f"{left * 1000:.0f}", str(os.getppid())), event, left)
@@ -256,15 +256,15 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     if is_prompt:
         configured = configured_cold_seconds(place.home)
         default = COLD_SECONDS if configured is None else configured
-        until = began + _seconds("COLD_MS", default)
+        deadline = began + _seconds("COLD_MS", default)
     else:
-        until = began + STARTING_SECONDS
-    _set_deadline(until)
-    while until - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
+        deadline = began + STARTING_SECONDS
+    _set_deadline(deadline)
+    while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
         # Decided before the question: a daemon that listens removes its mark of starting.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
-        answer = _ask(place, host, name, event, until - MARGIN_SECONDS)
+        answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:
             return answer or NEUTRAL
         ended, status = os.waitpid(daemon, os.WNOHANG) if daemon else (0, 0)
@@ -272,7 +272,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
         if is_prompt and (status or not is_coming):
             return NEUTRAL
         if not is_prompt and not daemon:
-            until = began + SESSION_SECONDS
+            deadline = began + SESSION_SECONDS
     return NEUTRAL
 
 

@@ -101,15 +101,15 @@ class HookDoor:
 
     async def _answer(self, host: Host, event: Event, left_ms: int | None) -> bytes:
         """Surface memories and shorten the tool's answer, both until the same deadline."""
-        until = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
+        deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event)
         if self._is_unannounced(event):
             self._surfacer.missed(cue)
         shortening = self._shortening(host, event, cue)
-        outcome = await self._outcome_in_time(cue, event.name, until)
+        outcome = await self._outcome_in_time(cue, event.name, deadline)
         self.outcomes[host.name, _outcome_name(outcome)] += 1
         context = self._context(host, event, outcome) if isinstance(outcome, Surfacing) else {}
-        replacement = await self._output_in_time(shortening, until) if shortening else {}
+        replacement = await self._output_in_time(shortening, deadline) if shortening else {}
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
@@ -148,10 +148,10 @@ class HookDoor:
         return self._tasks.start(self._shortened(host, event))
 
     async def _output_in_time(
-        self, shortening: "asyncio.Task[Mapping[str, Any]]", until: float
+        self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
         """The output with the shortened answer; empty when it is late: the tool's own stays."""
-        left = until - asyncio.get_running_loop().time()
+        left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
         if done:
             return await shortening
@@ -166,9 +166,9 @@ class HookDoor:
             LOG.exception("a tool's answer was not shortened")
             return {}
 
-    async def _outcome_in_time(self, cue: Cue, name: str, until: float) -> Outcome | None:
+    async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
         """The decision; None when it is late, and it is then offered at the session's next call."""
-        left = until - asyncio.get_running_loop().time()
+        left = deadline - asyncio.get_running_loop().time()
         surfacing = self._tasks.start(self._surfacer.surface(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if done:
@@ -303,7 +303,7 @@ def _within(text: str, max_bytes: int) -> tuple[str, int]:
     """`text` without as many of its last entries as exceed the limit, and how many those are; ""
     where not a single entry fits."""
     lines = text.split("\n")
-    entries = [place for place, line in enumerate(lines) if line.startswith(_ENTRY)]
+    entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]
     omitted = 0
     while len("\n".join(lines).encode("utf-8", "replace")) > max_bytes:
         if not entries:

@@ -116,16 +116,16 @@ class Installer:
 
     def installed(self) -> dict[str, str]:
         """The agents whose files hold our entries, with the paths of the files."""
-        found: dict[str, str] = {}
+        paths: dict[str, str] = {}
         for agent, file in self._files.items():
             path = _resolved(file.path(self._installation))
             try:
                 text = _read(path)
                 if text is not None and file.without_ours(text) != text:
-                    found[agent] = str(path)
+                    paths[agent] = str(path)
             except ConfigError:
                 continue
-        return found
+        return paths
 
     def present(self) -> list[str]:
         """The agents that are installed on this machine."""

@@ -92,7 +92,11 @@ class ServerFile:
     def with_ours(self, text: str, installation: Installation) -> str:
         entries = self._entries(text)
         moved = {
-            table: [entry.name for place, entry, _ in entries if place == table and entry.table]
+            table: [
+                entry.name
+                for table_path, entry, _ in entries
+                if table_path == table and entry.table
+            ]
             for table in self.tables
         }
         if self.project and not any(moved.values()):
@@ -116,7 +120,9 @@ class ServerFile:
                 text = self.format.without(text, table, [entry.name])
         for backup in backups:
             for table, entry, raw in self._entries(backup):
-                present = [e.name for place, e, _ in self._entries(text) if place == table]
+                present = [
+                    e.name for table_path, e, _ in self._entries(text) if table_path == table
+                ]
                 if entry.table and entry.name not in present:
                     text = self.format.put(text, table, entry.name, raw)
         remaining = self.format.value(text)

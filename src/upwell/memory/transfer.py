@@ -335,6 +335,8 @@ def to_line(memory: Memory) -> str:
         "tags": memory.tags,
         "paths": memory.paths,
         "symbols": memory.symbols,
+        "triggers": memory.triggers,
+        "occurrences": memory.occurrences,
         "project": memory.project,
         "source": memory.source,
         "created_at": memory.created_at,
@@ -344,7 +346,7 @@ def to_line(memory: Memory) -> str:
 
 def to_markdown(memory: Memory) -> str:
     """The memory as Markdown for people to read."""
-    about = [
+    details = [
         f"- {name}: {value}"
         for name, value in (
             ("namespace", memory.namespace),
@@ -358,7 +360,7 @@ def to_markdown(memory: Memory) -> str:
         )
         if value
     ]
-    return "\n".join((f"## {memory.id}", "", memory.text.strip(), "", *about, ""))
+    return "\n".join((f"## {memory.id}", "", memory.text.strip(), "", *details, ""))
 
 
 def _day(at: float | None) -> str:

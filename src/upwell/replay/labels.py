@@ -65,8 +65,8 @@ class Sample:
             self._offered += 1
             if len(self._drawn) < self._size:
                 self._drawn.append(Saying(decision, hit))
-            elif (place := self._random.randrange(self._offered)) < self._size:
-                self._drawn[place] = Saying(decision, hit)
+            elif (index := self._random.randrange(self._offered)) < self._size:
+                self._drawn[index] = Saying(decision, hit)
 
     def sayings(self) -> Sequence[Saying]:
         """The sample, in order of time."""

@@ -202,9 +202,9 @@ class Replay:
         return project
 
     async def _decide(self, event: Event, session: _Session) -> Decision:
-        here = session.relocation.event(event) if session.relocation else event
-        cue = cue_of(here, here.cwd)
-        moment = moment_named(here, cue, session.prompts)
+        event_here = session.relocation.event(event) if session.relocation else event
+        cue = cue_of(event_here, event_here.cwd)
+        moment = moment_named(event_here, cue, session.prompts)
         if event.kind is Kind.COMPACT:
             await self._product.compacting(event.session)
         outcome = await self._product.surface(cue) if cue else None

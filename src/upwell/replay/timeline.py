@@ -169,7 +169,7 @@ class Timeline:
                 yield event
 
 
-def _boundary(event: Event, kind: Kind, place: int) -> Event:
+def _boundary(event: Event, kind: Kind, number: int) -> Event:
     """The start or the end of the session that this event belongs to."""
     text = "startup" if kind is Kind.START else ""
-    return replace(event, kind=kind, i=place, text=text, tool="", args={}, out="", failed=False)
+    return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

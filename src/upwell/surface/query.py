@@ -82,16 +82,16 @@ class Messages:
         original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
         persona = self.names(original)
         keywords = self._keywords(original, persona)
-        found = [original] if original else []
+        queries = [original] if original else []
         if keywords and keywords != original.lower():
-            found.append(keywords)
-        if persona and (joined := " ".join(persona)) not in found:
-            found.append(joined)
-        return tuple(found)
+            queries.append(keywords)
+        if persona and (joined := " ".join(persona)) not in queries:
+            queries.append(joined)
+        return tuple(queries)
 
     def names(self, message: str) -> list[str]:
         """Words that look like names: capitalised, or a short word in capitals."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for token in message.split():
             name = _EDGES.sub("", token).removesuffix("'s").removesuffix("’s")
             if not name or not name[0].isupper() or fold(name) in self._not_names:
@@ -100,8 +100,8 @@ class Messages:
                 continue
             if name.isupper() and not 2 <= len(name) <= MAX_ACRONYM:
                 continue
-            found.setdefault(name)
-        return list(found)
+            names.setdefault(name)
+        return list(names)
 
     def _is_command(self, text: str) -> bool:
         """Does the text begin with a slash command? A root folder is not one, nor is a word before

@@ -45,14 +45,14 @@ class Tokens:
     def principal_of(self, token: str) -> Principal | None:
         """The principal of a token. Takes the same time for every token, known or not."""
         self._refresh()
-        digest, found = _digest(token), None
+        digest, owner = _digest(token), None
         for known, principal in (
             (self._owner, OWNER),
             *((issued.digest, issued.principal) for issued in self._issued),
         ):
             if secrets.compare_digest(digest, known):
-                found = principal
-        return found
+                owner = principal
+        return owner
 
     def _refresh(self) -> None:
         """Read the file again if it changed. An unreadable file opens nothing to others."""

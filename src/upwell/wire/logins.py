@@ -71,8 +71,8 @@ class Login:
             return "too narrow: log in again"
         if self.is_renewable or self.expires_at is None:
             return "renewed by itself" if self.is_renewable else "yes"
-        until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
-        return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
+        expiry = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
+        return f"until {expiry.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 
     def wider(self, scope: str) -> "Login":
         """The login with the note that the server demands `scope` as well."""

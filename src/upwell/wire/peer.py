@@ -264,10 +264,10 @@ class Peer:
             self._lose(line)
         elif line.oversize:
             self._refuse(line)
-            if self._answers_malformed and (found := _ID.search(line.data)):
+            if self._answers_malformed and (match := _ID.search(line.data)):
                 why = f"a line of {line.oversize:,} bytes or more is over the limit"
                 body = error_body(INVALID_REQUEST, why)
-                await self.answer(found.group(1), Reply(error=body))
+                await self.answer(match.group(1), Reply(error=body))
         else:
             await self._open(line)
 
@@ -312,9 +312,9 @@ class Peer:
     def _refuse(self, line: Line) -> None:
         """Fail the request that a line over the cap answers, or all requests if its id is
         unknown."""
-        found = _ID.search(line.data)
-        is_known = found is not None and found.group(1) in self._waiting
-        failed = [found.group(1)] if found is not None and is_known else list(self._waiting)
+        match = _ID.search(line.data)
+        is_known = match is not None and match.group(1) in self._waiting
+        failed = [match.group(1)] if match is not None and is_known else list(self._waiting)
         for identity in failed:
             future = self._waiting[identity]
             if not future.done():

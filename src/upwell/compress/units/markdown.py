@@ -56,26 +56,26 @@ def _add_block(
         _add_table(units, text, marks, block, needs)
     else:
         early = _EARLY * (1.0 - block.start / len(text))
-        for place, (start, end) in enumerate(_sentences(text, block)):
-            bonus = lift if place == 0 else 0.0
+        for index, (start, end) in enumerate(_sentences(text, block)):
+            bonus = lift if index == 0 else 0.0
             worth = marks.worth(start, end) if end - start < _SENTENCE_CHARS else 0.0
             if _LINK_ONLY.match(text, start, end):
                 worth = _LINK
-            units.add(start, end, worth + bonus + early - 0.2 * min(place, 5), needs)
+            units.add(start, end, worth + bonus + early - 0.2 * min(index, 5), needs)
 
 
 def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     if block.end - block.start <= _LONG:
         return [(block.start, block.end)]
-    found: list[tuple[int, int]] = []
-    at = block.start
+    sentences: list[tuple[int, int]] = []
+    offset = block.start
     for match in SENTENCE_END.finditer(text, block.start, block.end):
-        if match.end() - at >= 40:
-            found.extend(pieces(text, at, match.end()))
-            at = match.end()
-    if at < block.end:
-        found.extend(pieces(text, at, block.end))
-    return found
+        if match.end() - offset >= 40:
+            sentences.extend(pieces(text, offset, match.end()))
+            offset = match.end()
+    if offset < block.end:
+        sentences.extend(pieces(text, offset, block.end))
+    return sentences
 
 
 def _add_fence(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
@@ -86,21 +86,21 @@ def _add_fence(units: Units, text: str, marks: Marks, block: Block, needs: tuple
         return
     first_unit = len(units)
     ends = (*needs, first_unit, first_unit + len(spans) - 1)
-    for place, (start, end) in enumerate(spans):
-        if place in (0, len(spans) - 1):
+    for index, (start, end) in enumerate(spans):
+        if index in (0, len(spans) - 1):
             units.add(start, end, -4.0, ends)
         else:
-            units.add(start, end, marks.worth(start, end) - 0.5 - 0.1 * min(place, 10), ends)
+            units.add(start, end, marks.worth(start, end) - 0.5 - 0.1 * min(index, 10), ends)
 
 
 def _add_table(units: Units, text: str, marks: Marks, block: Block, needs: tuple[int, ...]) -> None:
     """Add the rows of a table; each needs the head of the table."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
-    for place, (start, end) in enumerate(spans):
+    for index, (start, end) in enumerate(spans):
         row_needs = (*needs, *head)
         unit = units.add(
-            start, end, marks.worth(start, end) + (1.0 if place < 2 else 0.0), row_needs
+            start, end, marks.worth(start, end) + (1.0 if index < 2 else 0.0), row_needs
         )
-        if place < 2 and len(spans) > 2:
+        if index < 2 and len(spans) > 2:
             head = (*head, unit)

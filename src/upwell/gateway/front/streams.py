@@ -257,7 +257,7 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
         body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
     while True:
         fresh, ended = outbox.after(number), outbox.ended
-        body += b"".join(event(line, outbox.identity(place)) for place, line in fresh)
+        body += b"".join(event(line, outbox.identity(position)) for position, line in fresh)
         number = fresh[-1][0] if fresh else number
         await send({"type": "http.response.body", "body": body, "more_body": not ended})
         if ended:

@@ -32,18 +32,21 @@ _MAX_DEPTH = 64
 class Table:
     """A table of the schema that the file should have.
 
-    `columns`: name, declared type and NOT NULL of each. `alias`: the position of the column that is
-    the row number, -1 if there is none. `has_rowid`: False for a WITHOUT ROWID table.
+    `columns`: name, declared type and NOT NULL of each. `least`: the number of columns that every
+    row has; a row from before a migration lacks the columns that it added. `alias`: the position
+    of the column that is the row number, -1 if there is none. `has_rowid`: False for a WITHOUT
+    ROWID table.
     """
 
     name: str
     columns: tuple[tuple[str, str, bool], ...]
+    least: int
     alias: int
     has_rowid: bool
 
     def fits(self, row: Row) -> bool:
         """Tell whether a stored row could belong to this table."""
-        if len(row) != len(self.columns):
+        if not self.least <= len(row) <= len(self.columns):
             return False
         return all(
             index == self.alias or _fits(value, kind, required)
@@ -73,10 +76,11 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
             continue
         rows = db.execute(f'PRAGMA table_info("{name}")').fetchall()
         columns = tuple((row[1], row[2].upper(), bool(row[3])) for row in rows)
+        least = max((row[0] + 1 for row in rows if row[4] is None), default=0)
         has_rowid = "WITHOUT ROWID" not in sql.upper()
         keys = [row[0] for row in rows if row[5]]
         is_alias = has_rowid and len(keys) == 1 and columns[keys[0]][1] == "INTEGER"
-        found.append(Table(name, columns, keys[0] if is_alias else -1, has_rowid))
+        found.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
     return found
 
 

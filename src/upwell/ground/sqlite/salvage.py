@@ -279,8 +279,9 @@ def _read_pages(db: sqlite3.Connection, path: Path) -> None:
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table, row in rows_by_table(path, tables_of(db)):
         if not table.name.startswith((*derived, "sqlite_", "schema_version")):
+            names = ",".join(name for name, _, _ in table.columns[: len(row)])
             marks = ",".join("?" * len(row))
-            insert_row(db, partial(_insert, db, f"{table.name} VALUES ({marks})", row))
+            insert_row(db, partial(_insert, db, f"{table.name} ({names}) VALUES ({marks})", row))
 
 
 def _insert(db: sqlite3.Connection, into: str, row: Sequence[object]) -> int:

@@ -255,8 +255,8 @@ def _ranked(notes: list[Raw], query: str) -> list[Raw]:
 
 
 def _was_created_on(raw: Raw, day: date) -> bool:
-    at = _time(raw, "created_at")
-    return at is not None and datetime.fromtimestamp(at, UTC).date() == day
+    time = _time(raw, "created_at")
+    return time is not None and datetime.fromtimestamp(time, UTC).date() == day
 
 
 def _is_forgotten(raw: Raw, horizon: float) -> bool:
@@ -271,10 +271,10 @@ def _time(raw: object, key: str) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        at = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _day(text: str) -> date:

@@ -192,11 +192,11 @@ class SqliteStore:
 
     async def get_many(self, ids: Sequence[str]) -> list[Memory]:
         """Return the memories with these ids; deleted and expired memories are left out."""
-        found = await self._database.read(lambda db: by_id(db, self._tenant, ids))
+        memories = await self._database.read(lambda db: by_id(db, self._tenant, ids))
         now = self._clock.now()
         return [
             memory
-            for memory in found.values()
+            for memory in memories.values()
             if memory.expires_at is None or memory.expires_at > now
         ]
 
@@ -335,11 +335,22 @@ def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
         return len(insert(fresh, [memory]))
 
     saved = 0
-    for row in rows_left(damaged, "memory", COLUMNS, key="n"):
+    for row in rows_left(damaged, "memory", _columns_in(damaged), key="n"):
         saved += insert_row(fresh, partial(copy, row[1:]))
     copy_table(damaged, fresh, "trash")
     return saved
 
 
-OWNER = Owner("memory", [schema.create], _salvage)
+def _columns_in(db: sqlite3.Connection) -> str:
+    """Return `COLUMNS` as SQL for a file that may be older than some of them."""
+    present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
+    return ", ".join(
+        schema.ADDED_COLUMNS[column]
+        if column in schema.ADDED_COLUMNS and column not in present
+        else column
+        for column in COLUMNS.split(", ")
+    )
+
+
+OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
 """The tables of memories in a database file."""

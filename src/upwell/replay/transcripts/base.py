@@ -141,10 +141,10 @@ def closed(events: Iterable[Event]) -> Iterator[Event]:
     """The events of one session, numbered, between its start and its end; nothing without
     events."""
     last: Event | None = None
-    for place, event in enumerate(events, start=1):
+    for number, event in enumerate(events, start=1):
         if last is None:
             yield replace(event, i=0, kind=Kind.START, text="startup", **_BLANK)
-        last = replace(event, i=place)
+        last = replace(event, i=number)
         yield last
     if last is not None:
         yield replace(last, i=last.i + 1, kind=Kind.END, text="", **_BLANK)
@@ -173,12 +173,12 @@ def document(path: Path) -> dict[str, Any]:
         Unreadable: the file holds none.
     """
     try:
-        whole = orjson.loads(path.read_bytes())
+        document = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise Unreadable(f"not JSON: {error}") from error
-    if not isinstance(whole, dict):
+    if not isinstance(document, dict):
         raise Unreadable("not a JSON object")
-    return whole
+    return document
 
 
 def table(value: Any) -> dict[str, Any]:
@@ -263,14 +263,14 @@ def _dumped(value: Mapping[str, Any]) -> str:
 def prompt_in(message: str) -> str:
     """The user's own words in a message: a slash command as it was typed, and no text that the host
     inserted; "" where nothing is left."""
-    whole = message.strip()
-    command = _COMMAND.search(whole[:HEAD_BYTES])
+    document = message.strip()
+    command = _COMMAND.search(document[:HEAD_BYTES])
     if command:
-        args = _COMMAND_ARGS.search(whole)
-        whole = f"{command[1]} {args[1].strip() if args else ''}".strip()
-    if whole.startswith(_SYNTHETIC):
+        args = _COMMAND_ARGS.search(document)
+        document = f"{command[1]} {args[1].strip() if args else ''}".strip()
+    if document.startswith(_SYNTHETIC):
         return ""
-    return _INSERTED.sub("", whole).strip()[:MAX_TEXT_CHARS]
+    return _INSERTED.sub("", document).strip()[:MAX_TEXT_CHARS]
 
 
 def tool_name(name: Any) -> str:

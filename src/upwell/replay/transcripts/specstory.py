@@ -221,17 +221,17 @@ def _fences(text: str) -> list[tuple[str, str]]:
 def _old_style(draft: Draft, words: str, at: float, *, marked: bool) -> Iterator[Event]:
     """The calls of an older history, and the words between them."""
     calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
-    place = 0
+    offset = 0
     for number, call in enumerate(calls):
-        yield from draft.say(_plain(words[place : call.start()]), at)
+        yield from draft.say(_plain(words[offset : call.start()]), at)
         end = calls[number + 1].start() if number + 1 < len(calls) else len(words)
-        out, place = _answer(call, words, end)
+        out, offset = _answer(call, words, end)
         tool_and_args = _old_call(call, words[call.end() : end])
         if tool_and_args is not None:
             at = draft.at + CALL_SECONDS
             failed = bool(_FAILED.search(out[:2_000]))
             yield draft.tool(*tool_and_args, out, failed=failed, at=at)
-    yield from draft.say(_plain(words[place:]), at)
+    yield from draft.say(_plain(words[offset:]), at)
 
 
 def _plain(words: str) -> str:
