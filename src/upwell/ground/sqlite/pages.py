@@ -51,7 +51,7 @@ class Table:
         return all(
             index == self.alias or _fits(value, kind, required)
             for index, (value, (_, kind, required)) in enumerate(
-                zip(row, self.columns, strict=True)
+                zip(row, self.columns, strict=False)
             )
         )
 
