@@ -276,6 +276,8 @@ class LibraryReader:
     documents: Documents | None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
+        if query.triggers and not (query.texts or query.paths or query.symbols):
+            return await StoreRecall(self.library.store).search(query, deadline)
         return await self.library.recall.search(query, deadline)
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:

@@ -163,6 +163,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "intent": [str(outcome.intent.kind), outcome.intent.confidence, outcome.intent.source],
         "memories": [_scored(hit) for hit in hits],
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
+        "triggers": {hit.memory.id: hit.trigger for hit in hits if hit.trigger},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
         "took_ms": round(decision.took_ms, 2),
     }
@@ -171,7 +172,14 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
 def _decoded(item: Item) -> dict[str, Any]:
     # Earlier versions wrote fewer fields.
     decision: dict[str, Any] = orjson.loads(item.value)
-    return {"id": item.key, "late": False, "queries": [], "evidence": {}, **decision}
+    return {
+        "id": item.key,
+        "late": False,
+        "queries": [],
+        "evidence": {},
+        "triggers": {},
+        **decision,
+    }
 
 
 def _is_readable(item: Item) -> bool:

@@ -50,6 +50,7 @@ class SkipReason(StrEnum):
     ROUTINE = "routine"
     UNSUITED = "unsuited"
     ALREADY_KNOWN = "already_known"
+    STALE = "stale"
     PROGRESSIVE = "progressive"
     COOLDOWN = "cooldown"
     RATE = "rate"
