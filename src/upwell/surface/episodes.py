@@ -7,24 +7,44 @@ its own project, while its files exist and still hold the identifiers that it na
 import asyncio
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import failure_of
 from upwell.episodes.triggers import triggers_of
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
 from upwell.ground.types.memory import Hit, Memory
+from upwell.memory.places import PLACE
 
 CHECK_SECONDS = 0.1
 """A slow disk costs the episode, not the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
+MAX_SHOWN_CHARS = 160
+SITUATIONS: Mapping[str, str] = {
+    "file": "the missing file",
+    "below": "the missing file",
+    "symbol": "a search in vain for",
+    "ticket": "the ticket",
+}
+"""The kinds of triggers in words."""
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
     """The triggers of an automatic cue."""
     return triggers_of(event_of(cue)) if cue.door in AUTOMATIC_DOORS else ()
+
+
+def situation_of(cue: Cue, trigger: str) -> str:
+    """The situation of a cue that has this trigger, as a person would name it."""
+    kind, _, value = trigger.partition(":")
+    failure = failure_of(event_of(cue)) if kind == "fails" else None
+    if failure is not None:
+        step = failure.step.text[:MAX_SHOWN_CHARS]
+        return f'the error "{failure.message[:MAX_SHOWN_CHARS]}" of `{step}`'
+    return f"{SITUATIONS.get(kind, kind)} {value[:MAX_SHOWN_CHARS]}"
 
 
 def event_of(cue: Cue) -> Event:
@@ -44,39 +64,46 @@ def event_of(cue: Cue) -> Event:
     )
 
 
-def latest(hits: Sequence[Hit]) -> list[Hit]:
-    """`hits` without episodes that no trigger found, and with the newest episode of each trigger:
-    a later session knows better."""
-    newest: dict[str, Hit] = {}
-    for hit in hits:
-        known = newest.get(hit.trigger)
-        if hit.trigger and (known is None or _age(hit.memory) > _age(known.memory)):
-            newest[hit.trigger] = hit
-    chosen = {hit.memory.id for hit in newest.values()}
-    return [hit for hit in hits if hit.memory.id in chosen or not hit.memory.triggers]
+async def applicable(
+    hits: Sequence[Hit], triggers: Sequence[str], project: str | None
+) -> tuple[list[Hit], str]:
+    """`hits` with at most one episode, in front, and what the others lack.
+
+    The episode is that of the first of `triggers` for which one holds in `project` now: of the
+    conclusions the newest, since a later session knows better, and a place if it is the only one.
+    Episodes that cannot be checked in time are left out.
+    """
+    episodes = [hit for hit in hits if hit.trigger]
+    if not episodes:
+        return list(hits), ""
+    lacks: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            lacks = await asyncio.to_thread(_lacks, [hit.memory for hit in episodes], project)
+    except TimeoutError:
+        LOG.info("the files of an episode were not checked in time")
+    others = [hit for hit in hits if not hit.trigger]
+    for trigger in triggers:
+        of_trigger = [hit for hit in episodes if hit.trigger == trigger]
+        if chosen := _chosen(of_trigger, lacks):
+            return [chosen, *others], ""
+    return others, next(filter(None, lacks.values()), "not one place, but several")
 
 
-async def holding(hits: Sequence[Hit], project: str | None) -> tuple[list[Hit], str]:
-    """`hits` without episodes that do not hold in `project` now, and what the last of these lacks.
-    An episode that cannot be checked in time is left out."""
-    lacks = {hit.memory.id: "" for hit in hits}
-    episodes = [hit.memory for hit in hits if hit.trigger]
-    if episodes:
-        try:
-            async with asyncio.timeout(CHECK_SECONDS):
-                lacks |= await asyncio.to_thread(_lacking, episodes, project)
-        except TimeoutError:
-            LOG.info("the files of an episode were not checked in time")
-            lacks |= dict.fromkeys((memory.id for memory in episodes), "no time to check its files")
-    reasons = [lack for lack in lacks.values() if lack]
-    return [hit for hit in hits if not lacks[hit.memory.id]], reasons[-1] if reasons else ""
+def _chosen(hits: Sequence[Hit], lacks: Mapping[str, str]) -> Hit | None:
+    conclusions = [hit for hit in hits if PLACE not in hit.signals]
+    newest = max(conclusions, key=lambda hit: _age(hit.memory), default=None)
+    if newest is not None and lacks.get(newest.memory.id) == "":
+        return newest
+    places = [hit for hit in hits if PLACE in hit.signals and lacks.get(hit.memory.id) == ""]
+    return places[0] if len(places) == 1 else None
 
 
 def _age(memory: Memory) -> float:
     return memory.updated_at or memory.created_at or 0.0
 
 
-def _lacking(memories: Iterable[Memory], project: str | None) -> dict[str, str]:
+def _lacks(memories: Iterable[Memory], project: str | None) -> dict[str, str]:
     return {memory.id: lack_of(memory, project) for memory in memories}
 
 

@@ -51,6 +51,7 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
         omitted = list(outcome.held_back)
     else:
         lines = [_headline(outcome, min_score), *_evidence(outcome)]
+        lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
 
@@ -63,8 +64,7 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
         text = texts.get(memory_id)
         shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
         lines.append(f"  {score:.2f} {shown}")
-        if trigger := decision["triggers"].get(memory_id):
-            lines.append(f"       an earlier session met {trigger_in_words(trigger)}")
+    lines += _situation(decision["situation"])
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
     return [*lines, *_queries(readable)]
 
@@ -121,30 +121,18 @@ def _search(outcome: Surfacing | Skip) -> Iterator[str]:
         yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
 
 
+def _situation(situation: str) -> list[str]:
+    return [f"  an earlier session met {situation}"] if situation else []
+
+
 def _queries(texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"  searched for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
 
 
-TRIGGERS: Mapping[str, str] = {
-    "error": "the error",
-    "missing": "the missing file",
-    "ticket": "the ticket",
-    "request": "the request",
-    "search": "the search for",
-}
-"""Kinds of triggers, as a person would call the situation."""
-
-
-def trigger_in_words(trigger: str) -> str:
-    """A trigger as a person would name the situation."""
-    kind, _, value = trigger.partition(":")
-    return f"{TRIGGERS.get(kind, kind)} {preview(value, (), SHOWN_CHARS)}"
-
-
 def _reasons(hit: Hit) -> str:
     if hit.trigger:
-        return f"an earlier session met {trigger_in_words(hit.trigger)}"
+        return "an episode for exactly this situation"
     return in_words(hit.signals)
 
 

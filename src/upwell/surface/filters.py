@@ -17,7 +17,7 @@ from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.episodes import holding, latest
+from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
 from upwell.surface.moments import Moment, suited
 from upwell.surface.options import InjectionMode, Options
@@ -207,22 +207,25 @@ class PostFilter:
             best = max(hit.score for hit in hits)
             detail = f"best {best:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
+        options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
-            return _comparable(ordered)
-        current = latest(ordered)
-        if not current:
-            return _held_back(SkipReason.UNSUITED, "no trigger of an episode", ordered)
-        ordered = current
+            return _comparable(ranked(probable, intent, options, now))
+        episodes = [hit for hit in probable if hit.trigger]
+        others = [hit for hit in probable if not hit.memory.triggers]
+        related = [*episodes, *ranked(others, intent, options, now)]
         if moment is not None:
-            helpful = self._helpful(cue, moment, ordered)
-            if isinstance(helpful, Skip):
-                return helpful
-            ordered = helpful
-        applicable, lack = await holding(ordered, project_of(cue.cwd))
-        if not applicable:
-            return _held_back(SkipReason.STALE, lack, ordered)
-        ordered = applicable
+            related = suited(cue, moment, related)
+        if not related:
+            return _held_back(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
+        ordered, lack = await applicable(related, triggers_in(cue), project_of(cue.cwd))
+        if not ordered:
+            return _held_back(SkipReason.STALE, lack, related)
+        if moment is not None:
+            sketch = self._sketches.of(cue.session)
+            new = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
+            if not new:
+                return _held_back(SkipReason.ALREADY_KNOWN, f"{len(ordered)} known", ordered)
+            ordered = new[:MAX_SAID]
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(
@@ -234,18 +237,6 @@ class PostFilter:
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome
-
-    def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The few hits that can help at this moment and are new to the agent's context."""
-        of_kind = suited(cue, moment, hits)
-        if not of_kind:
-            return _held_back(SkipReason.UNSUITED, str(moment), hits)
-        sketch = self._sketches.of(cue.session)
-        new = [hit for hit in of_kind if not sketch.holds(hit.memory, cue)]
-        if not new:
-            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
-        new.sort(key=lambda hit: not hit.trigger)
-        return new[:MAX_SAID]
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

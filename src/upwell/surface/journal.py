@@ -125,7 +125,8 @@ class Journal:
     ) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """The entries to write by id: the decisions, and their query texts."""
         entries = {
-            key: orjson.dumps(_described(key, decision)) for key, decision in pending.items()
+            key: orjson.dumps(_described(key, decision) | self._situation(decision))
+            for key, decision in pending.items()
         }
         queries = {
             key: orjson.dumps(self._query_texts(decision))
@@ -133,6 +134,13 @@ class Journal:
             if decision.outcome.queries
         }
         return entries, queries
+
+    def _situation(self, decision: _Decision) -> dict[str, str]:
+        """The situation of an episode, which holds words of the cue."""
+        outcome = decision.outcome
+        if isinstance(outcome, Skip) or not self._may_persist(decision.cue.tool):
+            return {"situation": ""}
+        return {"situation": _masked(outcome.situation).encode(errors="replace").decode()}
 
     def _query_texts(self, decision: _Decision) -> list[str]:
         texts = decision.outcome.queries
@@ -163,7 +171,6 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "intent": [str(outcome.intent.kind), outcome.intent.confidence, outcome.intent.source],
         "memories": [_scored(hit) for hit in hits],
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
-        "triggers": {hit.memory.id: hit.trigger for hit in hits if hit.trigger},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
         "took_ms": round(decision.took_ms, 2),
     }
@@ -177,7 +184,7 @@ def _decoded(item: Item) -> dict[str, Any]:
         "late": False,
         "queries": [],
         "evidence": {},
-        "triggers": {},
+        "situation": "",
         **decision,
     }
 

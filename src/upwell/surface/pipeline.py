@@ -28,7 +28,7 @@ from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.judge import SUPERSEDED
 from upwell.surface.background import BackgroundWork, LateHits
 from upwell.surface.context_sketch import ContextSketches
-from upwell.surface.episodes import triggers_in
+from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
@@ -354,6 +354,7 @@ class Surfacer:
             confidence=best.score,
             signals=best.signals,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+            situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
         await self._record(question, surfacing)
         return question.answered(surfacing)

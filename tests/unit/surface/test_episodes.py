@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from upwell.episodes.triggers import missing_file
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
-from upwell.surface.episodes import holding, latest, triggers_in
-from upwell.surface.explain import account_of
+from upwell.memory.places import PLACE
+from upwell.surface.episodes import applicable, situation_of, triggers_in
+from upwell.surface.explain import account_of, account_of_past
 from upwell.surface.options import Options, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
 from upwell.testing import FakeRecall, ManualClock
 
-TRIGGER = missing_file("settings.toml")
+TRIGGER = "file:/settings.toml"
+OTHER_TRIGGER = "below:/settings.toml"
 TEXT = "`settings.toml` is at `config/settings.toml`; `settings.toml` in the root does not exist."
 
 
@@ -102,19 +103,46 @@ async def test_an_episode_that_does_not_hold_is_stale(project: Path, fields, det
     assert await silence(outcome) == (SkipReason.STALE, detail)
 
 
-async def test_conditions_that_hold_cost_nothing(project: Path) -> None:
-    hits = [met(episode(project, symbols=("retry_limit",))), met(replace(NOTE, id="n"))]
-    assert await holding(hits, str(project)) == (hits, "")
+NOTE = Hit(memory=Memory(text="A note", id="note"), score=0.7)
 
 
-NOTE = Memory(text="Everywhere", triggers=(TRIGGER,))
+async def said(project: Path, *hits: Hit) -> list[str]:
+    kept, _ = await applicable(hits, (TRIGGER, OTHER_TRIGGER), str(project))
+    return [hit.memory.id for hit in kept]
 
 
-def test_the_newest_episode_of_a_trigger_wins(project: Path) -> None:
+async def test_conditions_that_hold_let_it_through(project: Path) -> None:
+    hit = met(episode(project, symbols=("retry_limit",)))
+    assert await applicable([NOTE, hit], (TRIGGER,), str(project)) == ([hit, NOTE], "")
+
+
+async def test_the_newest_conclusion_of_a_trigger_wins(project: Path) -> None:
     old = met(episode(project, id="old", updated_at=1.0))
     new = met(episode(project, id="new", updated_at=2.0))
-    other = Hit(memory=Memory(text="A note", id="note"), score=0.7)
-    assert [hit.memory.id for hit in latest([old, other, new])] == ["note", "new"]
+    assert await said(project, old, NOTE, new) == ["new", "note"]
+
+
+async def test_a_newer_conclusion_that_no_longer_holds_revives_no_older_one(project: Path) -> None:
+    old = met(episode(project, id="old", updated_at=1.0))
+    new = met(episode(project, id="new", updated_at=2.0, paths=("gone.py",)))
+    assert await said(project, old, NOTE, new) == ["note"]
+
+
+async def test_the_first_trigger_with_an_episode_decides(project: Path) -> None:
+    first = met(episode(project, id="first"))
+    second = replace(met(episode(project, id="second")), trigger=OTHER_TRIGGER)
+    assert await said(project, second, first) == ["first"]
+
+
+async def test_a_place_is_said_if_it_is_the_only_one_that_exists(project: Path) -> None:
+    (project / "other.toml").touch()
+    signals = {"trigger": 1.0, PLACE: 1.0}
+    here, there, nowhere = (
+        replace(met(episode(project, id=name, paths=(path,))), signals=signals)
+        for name, path in (("h", "config/settings.toml"), ("t", "other.toml"), ("n", "gone"))
+    )
+    assert await said(project, here, nowhere) == ["h"]
+    assert await said(project, here, there) == []
 
 
 async def test_a_place_that_the_context_shows_is_already_known(project: Path) -> None:
@@ -144,16 +172,27 @@ async def test_a_command_that_the_session_ran_is_already_known(
     assert isinstance(outcome, Skip) is is_known
 
 
-async def test_explain_names_the_trigger(project: Path) -> None:
+async def test_explain_names_the_situation(project: Path) -> None:
     spoken, _ = surfacer([met(episode(project))])
     outcome = await spoken.surface(failed_read(project))
-    assert "an earlier session met the missing file settings.toml" in "\n".join(
-        account_of(outcome, 0.5, Door.TOOL)
+    words = "  an earlier session met the missing file /settings.toml"
+    assert words in account_of(outcome, 0.5, Door.TOOL)
+    (decision,) = await spoken.journal.recent()
+    assert words in account_of_past(decision, {})
+
+
+def test_an_error_is_named_with_its_command() -> None:
+    cue = Cue(
+        door=Door.TOOL,
+        tool="Bash",
+        args={"command": "cd kitchen && bake --warm"},
+        answer=ToolAnswer(text="error: unknown option '--warm'", failed=True),
     )
-    decisions = await spoken.journal.recent()
-    assert decisions[-1]["triggers"] == {"e1": TRIGGER}
+    (trigger,) = triggers_in(cue)
+    words = "the error \"error: unknown option '--warm'\" of `bake --warm`"
+    assert situation_of(cue, trigger) == words
 
 
 async def test_an_explicit_request_has_no_triggers(project: Path) -> None:
     assert triggers_in(replace(failed_read(project), door=Door.ASK)) == ()
-    assert triggers_in(failed_read(project)) == (TRIGGER,)
+    assert TRIGGER in triggers_in(failed_read(project))
