@@ -273,6 +273,12 @@ def test_an_option_that_wants_a_number_says_so(upwell: Upwell, args: tuple[str, 
     assert WRONG_NUMBERS[args] in complaint(upwell(*args), 2)
 
 
+def test_no_line_of_a_list_of_commands_is_cut_off(upwell: Upwell) -> None:
+    for group in ((), ("stm",), ("hook",), ("daemon",), ("inbox",), ("learn",), ("token",)):
+        listing = upwell(*group, "--help", env={"COLUMNS": "80"}).out.split("Commands:")[1]
+        assert "..." not in listing, listing
+
+
 def test_help_speaks_of_what_to_type(upwell: Upwell) -> None:
     said = upwell("recall", "--help").out
     assert "recall [OPTIONS] [QUERY]..." in said

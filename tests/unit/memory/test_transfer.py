@@ -13,7 +13,7 @@ from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory import transfer
 from upwell.memory.library import Library
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.memory.transfer import bring_in, exported, format_of, to_line, to_markdown
+from upwell.memory.transfer import copy_memories, exported, format_of, to_line, to_markdown
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -26,7 +26,7 @@ async def library(tmp_path: Path) -> AsyncIterator[Library]:
 
 
 async def take(library: Library, path: Path, form: str = "jsonl") -> transfer.Copied:
-    return await bring_in(library, path, form, lambda done, total: None)
+    return await copy_memories(library, path, form, lambda done, total: None)
 
 
 async def everything(library: Library) -> list[Memory]:
@@ -69,7 +69,7 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
     path = file(tmp_path, *map(to_line, before))
     fresh_database = open_database(tmp_path / "fresh.db", [OWNER], synchronous="NORMAL")
     fresh = Library(SqliteStore(fresh_database))
-    assert (await take(fresh, path)).kept == 2
+    assert (await take(fresh, path)).stored == 2
     assert await everything(fresh) == before
     await take(fresh, path)
     assert await everything(fresh) == before
@@ -78,7 +78,7 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
 
 async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path):
     path = file(tmp_path, {"text": "no id and no time"}, "", {"text": "other", "tags": ["x"]})
-    assert (await take(library, path)).kept == 2
+    assert (await take(library, path)).stored == 2
     before = await everything(library)
     await take(library, path)
     assert await everything(library) == before
@@ -155,7 +155,7 @@ async def test_an_stm_json_of_elsewhere_becomes_memories(library: Library, tmp_p
     ]
     path = tmp_path / "stm.json"
     path.write_text(json.dumps(notes, indent=1))
-    assert (await take(library, path, "stm")).kept == 2
+    assert (await take(library, path, "stm")).stored == 2
     first, second = await everything(library)
     assert (first.id, first.text, first.created_at) == ("n1", "kettle", 1753012800.0)
     assert first.viewed_at == 1753099200.0

@@ -21,7 +21,7 @@ def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
         sample = Sample(10)
         for number in range(1_000):
             sample.offer(decision(number))
-        drawn.append([one.decision.i for one in sample.sayings()])
+        drawn.append([one.decision.i for one in sample.sampled_hits()])
     assert drawn[0] == drawn[1] == sorted(drawn[0])
     assert len(drawn[0]) == 10
     assert max(drawn[0]) > 500
@@ -31,7 +31,7 @@ def test_a_small_replay_is_sampled_whole() -> None:
     sample = Sample(10)
     for number in range(3):
         sample.offer(decision(number))
-    assert len(sample.sayings()) == 3
+    assert len(sample.sampled_hits()) == 3
 
 
 @pytest.mark.parametrize(

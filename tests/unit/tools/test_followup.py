@@ -136,7 +136,7 @@ async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
 async def test_coming_back_is_counted_once_a_delivery(app, key):
     for _ in range(3):
         await call(app, "read_more", key=key)
-    await app.keep_house()
+    await app.run_housekeeping()
     counts = {item.key: item.number for item in await app._ttl_store.scan("compression_feedback")}
     assert counts == {"fs__read|served": 1, "fs__read|came_back": 1}
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.ground.clock import Clock, Deadline
-from upwell.ground.files import is_there
+from upwell.ground.files import file_exists
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.memory.base import Store
@@ -43,7 +43,7 @@ class Catalog:
 
     @property
     def exists(self) -> bool:
-        return is_there(self._path)
+        return file_exists(self._path)
 
     async def store(self) -> SqliteStore | None:
         """Return the store of the index's memories, or None if no index exists."""
@@ -58,8 +58,8 @@ class Catalog:
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `found`, which other searches returned, to the passage that bears
-        on `query`."""
+        """Cut each section of `hits`, which other searches returned, to the passage that bears on
+        `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 

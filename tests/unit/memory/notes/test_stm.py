@@ -226,7 +226,7 @@ def test_a_folder_that_cannot_be_written_costs_the_viewing_and_not_the_answer(
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("upwell.memory.notes.file.write_whole", refuse)
+    monkeypatch.setattr("upwell.memory.notes.file.write_atomically", refuse)
     assert [entry.content for entry in notes.search(query="apple")] == ["apple"]
     with pytest.raises(StoreUnwritable):
         notes.add("pear")
