@@ -49,13 +49,13 @@ class Gate:
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The first check that fails, or None when the search may go ahead."""
-        return self.silencing(cue) or self._check_query(query) or self._check_intent(cue, intent)
-
     def silencing(self, cue: Cue) -> Skip | None:
         """The reason to say nothing at all beside this cue, not even the standing rules."""
         return self._check_cue(cue) or self._check_tool(cue)
+
+    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
+        """Why this query of a cue that is not silenced may not be searched, or None."""
+        return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue) -> Skip | None:
         if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):

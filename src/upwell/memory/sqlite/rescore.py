@@ -24,7 +24,8 @@ def rescored(memories: Sequence[Memory], query: Query, now: float, deadline: Dea
     outside the query's scope are left out."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        schema.create(db)
+        for migration in schema.MIGRATIONS:
+            migration(db)
         tenant = query.scope.tenant
         memories = [stamped(replace(memory, tenant=tenant), now) for memory in memories]
         insert(db, memories)
