@@ -1,4 +1,4 @@
-"""A transcript whose history was written anew."""
+"""A transcript whose history was rewritten."""
 
 from pathlib import Path
 
@@ -28,13 +28,15 @@ KEPT = '{"$set":{"messages":[{"type":"user","content":[{"text":"RULES: be kind"}
         ("", False),
     ],
 )
-def test_what_is_no_longer_in_the_history(tmp_path: Path, text: str, forgotten: bool) -> None:
+def test_memories_that_are_no_longer_in_the_history(
+    tmp_path: Path, text: str, forgotten: bool
+) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text(text)
     assert has_lost_marks(str(chat), ("RULES", "NOTES")) is forgotten
 
 
-def test_a_file_that_is_no_transcript_of_ours_says_nothing(tmp_path: Path) -> None:
+def test_a_file_that_is_not_the_users_transcript_gives_nothing(tmp_path: Path) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text(BEGUN + TOLD + ANEW)
     link = tmp_path / "link.jsonl"

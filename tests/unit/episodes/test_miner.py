@@ -22,7 +22,7 @@ def call(i: int, tool: str, out: str = "", *, failed: bool = False, **args: Any)
     )
 
 
-def test_a_file_that_was_elsewhere_speaks_where_it_is_missed_again() -> None:
+def test_a_moved_file_is_reported_where_it_is_missed_again() -> None:
     missed = call(1, "Read", "Error: File does not exist.", failed=True, file_path="/p/store.ts")
     miner = EpisodeMiner()
     assert miner.feed(missed) == ()

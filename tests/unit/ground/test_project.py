@@ -47,5 +47,5 @@ def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) ->
     assert tracks(str(tmp_path / "tree"), ".upwell/stm.json")
 
 
-def test_no_repository_brings_nothing(tmp_path: Path) -> None:
+def test_without_a_repository_nothing_is_tracked(tmp_path: Path) -> None:
     assert not tracks(str(tmp_path), ".upwell/stm.json")

@@ -34,7 +34,7 @@ def report(tmp_path: Path, *decisions: Decision) -> Report:
     return made
 
 
-def test_sessions_with_something_said_are_told_in_order(tmp_path: Path) -> None:
+def test_sessions_with_memories_are_reported_in_order(tmp_path: Path) -> None:
     silent = decision("quiet", 50.0, "no_candidates")
     made = report(tmp_path, decision("late", 7200.0), decision("early", 0.0), silent)
     assert list(made.sessions()) == [

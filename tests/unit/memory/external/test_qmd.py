@@ -1,4 +1,4 @@
-"""`qmd` as a place to recall from: over a stand-in that speaks as the program does."""
+"""`qmd` as a place to recall from: over a stand-in with the output of the program."""
 
 import json
 import sys
@@ -80,13 +80,13 @@ async def test_a_query_is_words_and_never_an_option(make: Make, root: Path, text
             assert args[-1].replace(" ", "").isalnum()
 
 
-async def test_by_meaning_the_text_goes_as_it_is_in_one_line(make: Make, root: Path) -> None:
+async def test_a_search_by_meaning_sends_the_text_in_one_line(make: Make, root: Path) -> None:
     hits = await found(make(mode="vsearch"), "settlement\n  midnight")
     assert hits
     assert ["vsearch", "--json", "-n", "40", "--", "settlement midnight"] in asked(root)
 
 
-async def test_what_has_nothing_in_common_comes_last_without_a_score(
+async def test_a_hit_without_shared_words_comes_last_with_score_0(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recall = make(mode="vsearch")
@@ -101,7 +101,7 @@ async def test_what_has_nothing_in_common_comes_last_without_a_score(
     assert (hit.score, dict(hit.signals)) == (0.0, {})
 
 
-async def test_it_runs_in_the_home_without_our_secrets(
+async def test_qmd_runs_in_the_home_without_our_secrets(
     make: Make, root: Path, tmp_path: Path
 ) -> None:
     await found(make(), "settlement")
@@ -128,7 +128,7 @@ async def test_a_passage_is_read_again_by_its_id(make: Make, root: Path) -> None
     ("how", "said"),
     [("crash", "malformed"), ("rubbish", "not JSON"), ("object", "not a list"), ("flood", "bytes")],
 )
-async def test_what_goes_wrong_is_said(make: Make, how: str, said: str) -> None:
+async def test_failures_are_reported(make: Make, how: str, said: str) -> None:
     with pytest.raises(RecallUnavailable, match=said):
         await found(make(how=how), "settlement")
     assert (await make(how="crash").ping()).ok is False
