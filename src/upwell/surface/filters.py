@@ -124,6 +124,8 @@ def writes(cue: Cue) -> str:
 PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third was never useful."""
+LEAST_SHARE_ASKED = 0.2
+"""Whoever asks gets no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
 
@@ -204,7 +206,7 @@ class PostFilter:
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
         ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
         if cue.door not in AUTOMATIC_DOORS:
-            return ordered
+            return _comparable(ordered)
         if moment is not None:
             helpful = self._helpful(cue, moment, ordered)
             if isinstance(helpful, Skip):
@@ -232,6 +234,12 @@ class PostFilter:
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
         return new[:MAX_SAID]
+
+
+def _comparable(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that are not far less probable than the best."""
+    best = max(hit.score for hit in hits)
+    return [hit for hit in hits if hit.score >= LEAST_SHARE_ASKED * best]
 
 
 def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from upwell.ground.types.memory import Hit, Query
-from upwell.memory.ranking.calibrate import probability, relevance
+from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
 from upwell.memory.ranking.joins import Join
 from upwell.memory.ranking.null_scores import NullScores
 from upwell.memory.ranking.precision import precision_of
@@ -79,7 +79,7 @@ def rank(pool: Pool, query: Query) -> list[Hit]:
     judged = sorted(judge(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
     related = [entry for entry in judged if not entry.trigger]
     triggered = [entry for entry in judged if entry.trigger]
-    hits = [*_triggered(triggered, pool.readings), *scored(related, pool.readings, query.limit)]
+    hits = [*_triggered(triggered, pool.readings), *scored(related, pool.readings, query)]
     hits.sort(key=lambda hit: -hit.score)
     return newest_first(hits, pool.successors)[: query.limit]
 
@@ -102,14 +102,15 @@ def judge(pool: Pool) -> list[Judged]:
     return judged
 
 
-def scored(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) -> list[Hit]:
+def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) -> list[Hit]:
     """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
     hits: list[Hit] = []
     score = 0.0
-    for entry in reversed(judged[: max(limit, LEAST_JUDGED)]):
-        score = min(1.0, max(score + STEP, probability(entry.signals)))
+    estimate = asked_probability if query.awaited else probability
+    for entry in reversed(judged[: max(query.limit, LEAST_JUDGED)]):
+        score = min(1.0, max(score + STEP, estimate(entry.signals)))
         hits.append(_hit(entry, score, readings))
-    return hits[::-1][:limit]
+    return hits[::-1][: query.limit]
 
 
 def _triggered(judged: Sequence[Judged], readings: Sequence[Reading]) -> list[Hit]:
