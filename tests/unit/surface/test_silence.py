@@ -109,7 +109,7 @@ async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
     assert heard >= {gold for row in CUES if row["class"] == "repeat" for gold in row["gold"]}
 
 
-async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
+async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> None:
     """Whatever a search finds unasked above `min_score`, the same words as a prompt bring up."""
     least = harbour.config.surface.min_score
     reader, deadline = harbour.memory.reader, Deadline.after(10)

@@ -188,7 +188,7 @@ async def test_an_empty_result_is_not_a_failure(name: str) -> None:
     assert await found(Server(tools, lambda _: answer)) == []
 
 
-async def test_unasked_its_score_is_one_signal_and_decides_nothing() -> None:
+async def test_at_automatic_doors_the_servers_score_is_only_one_signal() -> None:
     server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     unasked = replace(query(QUESTION), awaited=False)
     hits = (await LtmRecall(server, LtmOptions()).search(unasked, Deadline.after(30))).hits
@@ -196,13 +196,13 @@ async def test_unasked_its_score_is_one_signal_and_decides_nothing() -> None:
     assert [hit.score == 0 for hit in hits] == [False, True]
 
 
-async def test_whoever_asks_sees_its_score_where_our_words_show_nothing() -> None:
+async def test_an_explicit_search_shows_the_servers_score_where_our_words_show_nothing() -> None:
     hits = await found(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
     assert hits[0].score > 0.5
     assert hits[1].score == 0.0312
 
 
-async def test_a_server_that_looks_for_the_very_text_is_asked_word_by_word() -> None:
+async def test_a_server_with_literal_search_is_asked_word_by_word() -> None:
     server = Server({"search_nodes": ["query"]}, lambda _: text(json.dumps(GRAPH)))
     assert FACT in (await found(server, "what of the settlement and refunds?"))[0].memory.text
     assert [arguments["query"] for _, arguments in server.asked] == ["settlement", "refunds"]

@@ -90,7 +90,7 @@ async def test_a_search_by_meaning_sends_the_text_in_one_line(make: Make, root: 
     ("awaited", "own", "expected"),
     [(False, {"score": 0.7}, 0.0), (True, {"score": 0.7}, 0.7), (True, {}, 0.2)],
 )
-async def test_a_passage_found_by_meaning_has_its_own_score_for_whoever_asks(
+async def test_a_passage_found_by_meaning_keeps_its_own_score_in_explicit_searches(
     make: Make,
     monkeypatch: pytest.MonkeyPatch,
     awaited: bool,
