@@ -1,8 +1,9 @@
 """The log of delivered memories, shared by every door and process of a home.
 
 An entry is keyed by memory id and content hash, so an edited memory counts as new, and by its
-audience: a principal, a subagent, or one session at its start. Automatic doors read and write the
-log; explicit requests only write it.
+audience: a principal, a subagent, or one session at its start. An episode goes to one session: the
+next one that meets its trigger has not heard it. Automatic doors read and write the log; explicit
+requests only write it.
 """
 
 from collections.abc import Sequence
@@ -82,7 +83,7 @@ class SeenLog:
 
 
 def _key(memory: Memory, session: str, principal: str) -> str:
-    if is_subagents(session):
+    if is_subagents(session) or memory.triggers:
         return _session_key(_content_key(memory), session)
     content_key = _content_key(memory)
     return f"{content_key}@{principal}" if principal else content_key
