@@ -193,7 +193,7 @@ async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
         raise RuntimeError("a fault of ours")
 
     for shorten in (slow, broken):
-        door = shortening_door(shorten, tool_ms=400)
+        door = shortening_door(shorten, tool_ms=2_000)
         said = json.loads(await door.answer("claude", "", bash()))
         (output,) = said.values()
         assert set(output) == {"hookEventName", "additionalContext"}
