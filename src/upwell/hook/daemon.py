@@ -33,7 +33,7 @@ CONTROL = "daemon"
 
 
 class Service(Protocol):
-    """What the daemon serves."""
+    """The work behind the daemon's socket."""
 
     async def answer(
         self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
@@ -42,7 +42,7 @@ class Service(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Take up what has changed. Called every two seconds."""
+        """Apply changes of the configuration. Called every two seconds."""
         ...
 
     def state(self) -> Mapping[str, Any]:
