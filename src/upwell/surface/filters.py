@@ -220,10 +220,10 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome
+        return welcome if moment is None else welcome[:MAX_SAID]
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The few hits that can help at this moment and are new to the agent's context."""
+        """The hits that can help at this moment and are new to the agent's context."""
         of_kind = suited(cue, moment, hits)
         if not of_kind:
             return _held_back(SkipReason.UNSUITED, str(moment), hits)
@@ -231,7 +231,7 @@ class PostFilter:
         new = [hit for hit in of_kind if not sketch.holds(hit.memory)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
-        return new[:MAX_SAID]
+        return new
 
 
 def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:

@@ -89,7 +89,7 @@ async def test_another_session_is_left_alone_and_what_is_gone_stays_gone() -> No
     stage = Session(OLD)
     assert await stage.read("s2") == ["old"]
     await stage.surfacer.compacting("s")
-    assert await stage.read("s") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
+    assert await stage.read("s2") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
     await stage.surfacer.compacting("s2")
     stage.memories = ()
     assert ids(await stage.begin("compact", session="s2")) == ["rule"]
