@@ -63,6 +63,8 @@ async def test_everything_about_a_memory_comes_back(store: Store, clock: ManualC
         tags=("a", "b"),
         paths=("src/app.py",),
         symbols=("App.run",),
+        triggers=("error:1f0c",),
+        occurrences=3,
         project="/home/x/repo",
         source="memory/2026-04-09.md",
         lines=(3, 5),

@@ -66,9 +66,10 @@ class Library:
         """Store memories, all or none, in one transaction. Returns the results in the same order.
 
         Items are `Memory` objects or mappings {"id"?, "text", "namespace"?, "tags"?, "paths"?,
-        "symbols"?, "project"?, "source"?, "created_at"? (epoch seconds or ISO 8601)}. A memory
-        replaces an earlier one with the same id. Secrets are masked; `Added.redacted` names the
-        rules. Mappings get `trust`, and `default_project` unless they name a project.
+        "symbols"?, "triggers"?, "occurrences"?, "project"?, "source"?, "created_at"? (epoch
+        seconds or ISO 8601)}. A memory replaces an earlier one with the same id. Secrets are
+        masked; `Added.redacted` names the rules. Mappings get `trust`, and `default_project` unless
+        they name a project.
 
         Raises:
             UsageError: an item is malformed or its text is empty; the message names its position.
@@ -307,5 +308,6 @@ def masked(memory: Memory) -> tuple[Memory, tuple[str, ...]]:
         tags=tuple(map(clean, memory.tags)),
         paths=tuple(map(clean, memory.paths)),
         symbols=tuple(map(clean, memory.symbols)),
+        triggers=tuple(map(clean, memory.triggers)),
     )
     return clean_memory, tuple(sorted(fired))

@@ -335,6 +335,8 @@ def to_line(memory: Memory) -> str:
         "tags": memory.tags,
         "paths": memory.paths,
         "symbols": memory.symbols,
+        "triggers": memory.triggers,
+        "occurrences": memory.occurrences,
         "project": memory.project,
         "source": memory.source,
         "created_at": memory.created_at,

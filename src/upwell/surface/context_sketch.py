@@ -1,7 +1,8 @@
 """A sketch of what a session's context already holds, so that upwell does not repeat it.
 
-The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, and
-the paths of the latest opened files, both within a bound, until the context is compacted.
+The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, the
+latest of those texts until their terms are needed, and the paths of the latest opened files, all
+within bounds, until the context is compacted.
 """
 
 from collections import OrderedDict
@@ -22,6 +23,8 @@ MAX_FILES = 2_000
 """The paths of opened files in one sketch; the one opened longest ago is dropped first."""
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read; hosts cut longer answers anyway."""
+MAX_PENDING_CHARS = 50_000
+"""How many characters of a session's texts wait, at most, to be split into terms."""
 MIN_NEW_SHARE = 0.35
 """The least share of a memory's terms that must be new to the context, unless the memory names
 something exact that is new: a number, a path, an identifier."""
@@ -34,8 +37,12 @@ class ContextSketch:
     """The terms and files of one session's context."""
 
     prompts: int = 0
-    terms: set[int] = field(default_factory=set)
     files: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _terms: set[int] = field(default_factory=set)
+    # Splitting a text costs more than the rest of a small call, and most calls find nothing to
+    # compare it with. So texts wait here until a memory asks.
+    _pending: dict[str, None] = field(default_factory=dict)
+    _pending_chars: int = 0
 
     def add(self, cue: Cue) -> None:
         """Add a cue: its words, and the answer of its tool."""
@@ -44,14 +51,23 @@ class ContextSketch:
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
-            if len(self.terms) < MAX_TERMS:
-                self.terms.update(map(hash, terms(text[:MAX_READ_CHARS])))
-                self.terms.update(map(hash, exact_names(text[:MAX_READ_CHARS])))
+            self._add_text(text[:MAX_READ_CHARS])
+
+    def terms(self) -> set[int]:
+        """The hashes of the terms and of the exact names in the context."""
+        for text in self._pending:
+            if len(self._terms) >= MAX_TERMS:
+                break
+            self._terms.update(map(hash, terms(text)))
+            self._terms.update(map(hash, exact_names(text)))
+        self._pending.clear()
+        self._pending_chars = 0
+        return self._terms
 
     def new_share(self, text: str) -> float:
         """The share of the terms of `text` that the context does not hold; 0 for no terms."""
         new_terms = set(map(hash, terms(text)))
-        return len(new_terms - self.terms) / len(new_terms) if new_terms else 0.0
+        return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
     def holds(self, memory: Memory) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly
@@ -60,7 +76,15 @@ class ContextSketch:
             return True
         if self.new_share(memory.text) >= MIN_NEW_SHARE:
             return False
-        return all(hash(name) in self.terms for name in exact_names(memory.text))
+        return all(hash(name) in self.terms() for name in exact_names(memory.text))
+
+    def _add_text(self, text: str) -> None:
+        if text in self._pending:
+            return
+        self._pending[text] = None
+        self._pending_chars += len(text)
+        if self._pending_chars > MAX_PENDING_CHARS:
+            self.terms()
 
     def _add_file(self, file: str) -> None:
         self.files[file] = None

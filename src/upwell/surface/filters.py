@@ -49,13 +49,13 @@ class Gate:
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The first check that fails, or None when the search may go ahead."""
-        return self.silencing(cue) or self._check_query(query) or self._check_intent(cue, intent)
-
     def silencing(self, cue: Cue) -> Skip | None:
         """Why nothing at all may be said beside this cue, not even the standing rules."""
         return self._check_cue(cue) or self._check_tool(cue)
+
+    def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
+        """Why this query of a cue that is not silenced may not be searched, or None."""
+        return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue) -> Skip | None:
         if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
@@ -124,6 +124,8 @@ def writes(cue: Cue) -> str:
 PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third was never useful."""
+LEAST_SHARE_ASKED = 0.2
+"""Whoever asks gets no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
 
@@ -204,7 +206,7 @@ class PostFilter:
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
         ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
         if cue.door not in AUTOMATIC_DOORS:
-            return ordered
+            return _comparable(ordered)
         if moment is not None:
             helpful = self._helpful(cue, moment, ordered)
             if isinstance(helpful, Skip):
@@ -232,6 +234,12 @@ class PostFilter:
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
         return new
+
+
+def _comparable(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that are not far less probable than the best."""
+    best = max(hit.score for hit in hits)
+    return [hit for hit in hits if hit.score >= LEAST_SHARE_ASKED * best]
 
 
 def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:

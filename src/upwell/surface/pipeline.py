@@ -262,6 +262,8 @@ class Surfacer:
     async def _question(self, cue: Cue, moment: Moment | None) -> _Question | Skip:
         """The query and the intent of a cue that may look something up, or why it may not."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
+        if silence := self._gate.silencing(cue):
+            return replace(silence, intent=intent)
         query = self._query(cue, intent)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:

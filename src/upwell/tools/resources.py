@@ -150,6 +150,8 @@ class Resources:
             "tags": list(memory.tags),
             "paths": list(memory.paths),
             "symbols": list(memory.symbols),
+            "triggers": list(memory.triggers),
+            "occurrences": memory.occurrences,
             "project": memory.project,
             "source": memory.source,
             "lines": list(memory.lines) if memory.lines else None,

@@ -50,6 +50,8 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
                 tags=("a", "b"),
                 paths=("src/a.py",),
                 symbols=("App.run",),
+                triggers=("error:1f0c",),
+                occurrences=2,
                 project="/home/x/repo",
                 source="memory/a.md",
                 lines=(3, 5),

@@ -1,12 +1,16 @@
 """The way back from the browser, and what a server may have us ask."""
 
 import asyncio
+import sys
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from upwell.ground.errors import UsageError
 from upwell.setup.callback import Callback
-from upwell.setup.login import _check, with_scope
+from upwell.setup.login import LoginRequest, _check, log_in, with_scope
+
+OWN = "https://mcp.example.org/mcp"
 
 
 async def ask(callback: Callback, request: str) -> bytes:
@@ -18,6 +22,15 @@ async def ask(callback: Callback, request: str) -> bytes:
     writer.close()
     await writer.wait_closed()
     return answer.split(b"\r\n")[0]
+
+
+async def test_a_missing_sdk_is_one_line_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    with pytest.raises(UsageError, match="SDK") as missing:
+        await log_in(LoginRequest(server="s", url=OWN))
+    assert missing.value.hint == "pip install 'upwell[login]'"
 
 
 async def test_only_the_login_under_way_comes_back() -> None:
@@ -40,9 +53,6 @@ async def test_only_the_login_under_way_comes_back() -> None:
         await ask(callback, again)
         assert await coming == {"code": "c/1", "state": "s3cret", "iss": "i"}
     assert b"400" in early
-
-
-OWN = "https://mcp.example.org/mcp"
 
 
 @pytest.mark.parametrize(

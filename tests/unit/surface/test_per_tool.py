@@ -162,7 +162,8 @@ def test_the_window_of_a_cue_counts_before_that_of_all(tmp_path):
 def test_learning_begins_at_the_threshold_of_the_tool():
     limits = Limits(min_score=0.5, of_tool=lambda tool: 0.8)
     assert limits.base("fs__read") == 0.8
-    assert [limits.base(door) for door in Door] == [0.5] * len(Door)
+    assert limits.base(Door.ASK) == 0.02
+    assert [limits.base(door) for door in Door if door is not Door.ASK] == [0.5] * (len(Door) - 1)
 
 
 def test_sizes_scale_with_the_window_where_a_tool_says_nothing(tmp_path):

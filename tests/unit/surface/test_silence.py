@@ -9,6 +9,9 @@ import pytest
 
 from upwell import Cue, Surfacing
 from upwell.app import App, Settings, build
+from upwell.ground.clock import Deadline
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types.memory import Query
 from upwell.ground.types.surfacing import Skip, SkipReason
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "own"
@@ -33,6 +36,11 @@ def cue_of(row: dict, place: int = 0) -> Cue:
     if "prompt" in row:
         return Cue(door="prompt", text=row["prompt"], session=session)
     return Cue(door="tool", tool=row["tool"], args=row["args"], session=session)
+
+
+def unasked(text: str) -> Query:
+    """The query of an automatic door for these words."""
+    return Query(texts=(text,), paths=paths_in(text), symbols=symbols_in(text), awaited=False)
 
 
 @pytest.fixture
@@ -101,13 +109,15 @@ async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
 
 
 async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
-    """Whatever explicit search finds above `min_score`, the same words as a prompt bring up."""
+    """Whatever a search finds unasked above `min_score`, the same words as a prompt bring up."""
     least = harbour.config.surface.min_score
+    reader, deadline = harbour.memory.reader, Deadline.after(10)
     texts = [row["prompt"] for row in CUES if "prompt" in row]
     texts += [memory["text"] for memory in lines("memories.jsonl")]
     found = 0
     for text in texts:
-        hits = await harbour.memory.search(text)
+        query = unasked(text)
+        hits = (await reader.search(query, deadline)).hits
         if not hits or hits[0].score < least:
             continue
         outcome = await harbour.surfacer.surface(Cue(door="prompt", text=text, session=text))
@@ -124,7 +134,9 @@ async def test_what_recall_finds_for_a_call_is_said_beside_it(harbour: App) -> N
     found = 0
     for place, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):
         outcome = await harbour.surfacer.surface(cue_of(row, place))
-        hits = [hit for text in outcome.queries for hit in await harbour.memory.search(text)]
+        queries = map(unasked, outcome.queries)
+        found_for = [await harbour.memory.reader.search(q, Deadline.after(10)) for q in queries]
+        hits = [hit for one in found_for for hit in one.hits]
         if any(hit.score >= least for hit in hits):
             assert isinstance(outcome, Surfacing), row
             found += 1

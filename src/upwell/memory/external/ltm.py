@@ -1,8 +1,8 @@
 """Recall over another memory server that speaks MCP (seed 000).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text and adds the
-server's score as one more signal.
+scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. Somebody who
+asks gets the server's own score where that is higher; it is also one of the signals.
 
 The server may hang, crash or send rubbish. A search waits for part of its deadline, and a breaker
 skips the server for a while after several failures in a row. An answer that arrives too late for an
@@ -343,7 +343,7 @@ class LtmRecall:
             replace(hit, signals={**hit.signals, SIGNAL: scores[hit.memory.id]})
             if hit.memory.id in scores
             else hit
-            for hit in rescored(first_memories, query, self._clock.now(), deadline)
+            for hit in rescored(first_memories, query, self._clock.now(), deadline, scores)
         ]
 
     def _dialect(self, tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:

@@ -17,6 +17,7 @@ from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (
     Filter,
     by_anchors,
+    by_triggers,
     by_words,
     candidates,
     corpus_seen_by,
@@ -80,6 +81,8 @@ def gather(
     keys = join_keys(query.paths, query.symbols, query.scope.project)
     joins = existing_joins(db, keys, corpus)
     numbers.update(dict.fromkeys(by_anchors(db, joins, corpus, keep)))
+    triggered = by_triggers(db, query.triggers, corpus, keep)
+    numbers.update(dict.fromkeys(triggered))
     readings = [lookup.reading for lookup in lookups]
     stems = _stems(readings, joins)
     likeness = _likeness(db, question, corpus, keep, numbers) if question else None
@@ -92,6 +95,7 @@ def gather(
     return Pool(
         candidates=gathered,
         joins=joins,
+        triggered=triggered,
         readings=readings,
         corpus=corpus,
         null_scores=null_scores.load(db, query.scope, corpus),
@@ -139,9 +143,9 @@ def successors(
     """Map each of these memories that was superseded within `scopes` to the newest living memory
     of its chain. Chains are read from the rows each time, so that a memory is current again when
     its successor is deleted or expires."""
-    if not db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone():
-        return {}
     listed = list(dict.fromkeys(ids))
+    if not listed or not _any_superseding(db):
+        return {}
     direct: dict[str, Head] = {}
     pending = listed
     for _ in range(_LONGEST_CHAIN):
@@ -151,6 +155,11 @@ def successors(
         direct |= heads
         pending = [head.id for head in heads.values()]
     return {old: _last(direct, old) for old in listed if old in direct}
+
+
+def _any_superseding(db: sqlite3.Connection) -> bool:
+    row = db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone()
+    return row is not None
 
 
 def _direct(

@@ -18,7 +18,7 @@ from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
 COLUMNS = (
     "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
     "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
-    "created_at, updated_at, viewed_at"
+    "created_at, updated_at, viewed_at, triggers, occurrences"
 )
 
 
@@ -50,6 +50,8 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
         memory.created_at,
         memory.updated_at,
         memory.viewed_at,
+        json.dumps(memory.triggers),
+        memory.occurrences,
     )
 
 
@@ -75,6 +77,8 @@ def from_row(row: Sequence[Any]) -> Memory:
         created_at=row[20],
         updated_at=row[21],
         viewed_at=row[22],
+        triggers=_names(row[23]),
+        occurrences=row[24],
     )
 
 
@@ -102,7 +106,7 @@ def to_json(memory: Memory) -> str:
 def from_json(text: str) -> Memory:
     """Decode a memory that `to_json` encoded."""
     raw = json.loads(text)
-    lists = {name: tuple(raw[name]) for name in ("tags", "paths", "symbols")}
+    lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
     return Memory(
         **(
             raw

@@ -328,11 +328,22 @@ def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     from upwell.ground.sqlite.salvage import copy_table, rows_left
 
     saved = 0
-    for row in rows_left(damaged, "memory", COLUMNS, key="n"):
+    for row in rows_left(damaged, "memory", _columns_in(damaged), key="n"):
         saved += len(insert(fresh, [from_row(row[1:])]))
     copy_table(damaged, fresh, "trash")
     return saved
 
 
-OWNER = Owner("memory", [schema.create], _salvage)
+def _columns_in(db: sqlite3.Connection) -> str:
+    """Return `COLUMNS` as SQL for a file that may be older than some of them."""
+    present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
+    return ", ".join(
+        schema.ADDED_COLUMNS[column]
+        if column in schema.ADDED_COLUMNS and column not in present
+        else column
+        for column in COLUMNS.split(", ")
+    )
+
+
+OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
 """The tables of memories in a database file."""

@@ -1,5 +1,6 @@
 """Write a memory's row and everything derived from it, in the caller's transaction."""
 
+import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,6 +43,7 @@ def insert(
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
     joins: list[tuple[int, str]] = []
+    triggers: list[tuple[str, int]] = []
     latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
     for index, memory in enumerate(memories):
         if latest[memory.tenant, memory.id] != index:
@@ -53,16 +55,18 @@ def insert(
         _write(db, n, memory, parts, keys)
         _count(tallies[scope_of(n)], parts, keys, 1)
         joins += [(n, key) for key in keys]
+        triggers += [(sound(trigger), n) for trigger in memory.triggers]
     for scope, tally in tallies.items():
         _apply(db, scope, tally)
     _join(db, joins)
+    db.executemany("INSERT OR IGNORE INTO memory_trigger VALUES (?, ?)", triggers)
     return numbers
 
 
 def remove(db: sqlite3.Connection, n: int) -> None:
     """Remove a memory's row and its entries in every index."""
-    text, extra, key_lines = db.execute(
-        "SELECT text, extra, keys FROM memory WHERE n = ?", (n,)
+    text, extra, key_lines, triggers = db.execute(
+        "SELECT text, extra, keys, triggers FROM memory WHERE n = ?", (n,)
     ).fetchone()
     parts = Indexed(sound(text_of(text)), extra)
     keys = key_lines.split("\n") if key_lines else []
@@ -75,6 +79,10 @@ def remove(db: sqlite3.Connection, n: int) -> None:
         "DELETE FROM about WHERE n = ? AND anchor = "
         "(SELECT no FROM anchor WHERE key = ? AND scope = ?)",
         [(n, key, scope) for key in keys],
+    )
+    db.executemany(
+        "DELETE FROM memory_trigger WHERE trigger = ? AND n = ?",
+        [(sound(trigger), n) for trigger in json.loads(triggers)],
     )
     db.execute("DELETE FROM memory WHERE n = ?", (n,))
     tally = Tally()

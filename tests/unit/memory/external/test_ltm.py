@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -187,10 +188,18 @@ async def test_nothing_found_is_no_failure(name: str) -> None:
     assert await found(Server(tools, lambda _: answer)) == []
 
 
-async def test_its_score_is_one_signal_and_decides_nothing() -> None:
-    hits = await found(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
+async def test_unasked_its_score_is_one_signal_and_decides_nothing() -> None:
+    server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
+    unasked = replace(query(QUESTION), awaited=False)
+    hits = (await LtmRecall(server, LtmOptions()).search(unasked, Deadline.after(30))).hits
     assert [hit.signals["ltm"] for hit in hits] == [0.0161, 0.0312]
     assert [hit.score == 0 for hit in hits] == [False, True]
+
+
+async def test_whoever_asks_sees_its_score_where_our_words_show_nothing() -> None:
+    hits = await found(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
+    assert hits[0].score > 0.5
+    assert hits[1].score == 0.0312
 
 
 async def test_a_server_that_looks_for_the_very_text_is_asked_word_by_word() -> None:

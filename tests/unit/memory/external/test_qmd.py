@@ -86,19 +86,27 @@ async def test_by_meaning_the_text_goes_as_it_is_in_one_line(make: Make, root: P
     assert ["vsearch", "--json", "-n", "40", "--", "settlement midnight"] in asked(root)
 
 
-async def test_what_has_nothing_in_common_comes_last_without_a_score(
-    make: Make, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("awaited", "own", "expected"),
+    [(False, {"score": 0.7}, 0.0), (True, {"score": 0.7}, 0.7), (True, {}, 0.2)],
+)
+async def test_a_passage_found_by_meaning_has_its_own_score_for_whoever_asks(
+    make: Make,
+    monkeypatch: pytest.MonkeyPatch,
+    awaited: bool,
+    own: dict[str, float],
+    expected: float,
 ) -> None:
     recall = make(mode="vsearch")
-    query = Query(texts=("done",), scope=Scope())
-    item = {"file": "qmd://notes/garden.md", "line": 1, "snippet": "Tulips bloom in May"}
+    query = Query(texts=("done",), scope=Scope(), awaited=awaited)
+    item = {"file": "qmd://notes/garden.md", "line": 1, "snippet": "Tulips bloom in May", **own}
 
     async def answer(*_: object) -> list[dict[str, object]]:
         return [item, {"file": 5}, {"file": "x", "snippet": " "}]
 
     monkeypatch.setattr(recall, "_results", answer)
     (hit,) = (await recall.search(query, Deadline.after(20.0))).hits
-    assert (hit.score, dict(hit.signals)) == (0.0, {})
+    assert (hit.score, dict(hit.signals)) == (expected, {})
 
 
 async def test_it_runs_in_the_home_without_our_secrets(

@@ -25,6 +25,7 @@ from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
 from upwell.memory.documents.sections.question import PATH_BREAKS, Question
 from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
 from upwell.memory.documents.sections.terms import terms
+from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot
 
 PASSAGE = "passage"
@@ -128,6 +129,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     signals = signals_of(index, reading, ranked)
     judge = _judge(query.source, _cited(index, ranked[0].number))
     probability = judge.probability(signals)
+    if query.awaited:
+        probability = max(probability, ASKED_SHARE * signals["covered"])
     most = query.limit if query.awaited else min(query.limit, UNASKED_PASSAGES)
     naming = _naming(index, ranked, query)
     judged_sections: list[Judged] = []
