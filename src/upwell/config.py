@@ -10,10 +10,10 @@ import fnmatch
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, type] = {
     "hook": HookOptions,
 }
 PER_TOOL = ("compress", "surface")
+MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
 
@@ -121,6 +122,14 @@ class Config:
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` beside one tool (`server__tool`, or the agent's own name for it); None: a
         message. `window` is the agent's context window in tokens, if its cue states one."""
+        return self._surface_options(tool, window)
+
+    @cached_property
+    def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
+        # Every call asks several times.
+        return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
+
+    def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
         surface = self._scaled if window is None else self._scaled_to(window)
         server, separator, _ = (tool or "").partition("__")
         overriding = self._overriding("surface", server if separator else "", tool) if tool else {}

@@ -8,15 +8,16 @@ from pathlib import Path
 import pytest
 from tests.unit.replay import samples
 
-from upwell.episodes.events import Event
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
+from upwell.hosts import HOSTS
 from upwell.replay.transcripts import (
     FORMATS,
     format_named,
     transcripts_at,
     transcripts_of_user,
 )
-from upwell.replay.transcripts.base import arguments, moment, prompt_in
+from upwell.replay.transcripts.base import Format, arguments, moment, prompt_in
 
 
 def told(path: Path) -> list[Event]:
@@ -253,6 +254,28 @@ def test_a_file_that_is_no_transcript_is_named(tmp_path: Path) -> None:
 
 def test_names_of_formats_are_theirs_alone() -> None:
     assert len({one.name for one in FORMATS}) == len(FORMATS)
+
+
+def test_every_host_that_records_sessions_has_a_reader() -> None:
+    recorded = {host.transcripts.format for host in HOSTS.values() if host.transcripts}
+    unread = recorded - {one.name for one in FORMATS}
+    assert unread == set(), "add their FORMAT to FORMATS in replay/transcripts/__init__.py"
+
+
+SAMPLES = {"events": samples.neutral}
+"""The sample of each format; by default the function in `samples.py` with the format's name."""
+
+
+@pytest.mark.parametrize("reader", [pytest.param(one, id=one.name) for one in FORMATS])
+def test_every_reader_recognises_its_own_sample_and_finds_its_events(
+    reader: Format, tmp_path: Path
+) -> None:
+    write = SAMPLES.get(reader.name) or getattr(samples, reader.name, None)
+    assert write, f"write `{reader.name}` in tests/unit/replay/samples.py"
+    (found,) = transcripts_at([write(tmp_path)])
+    assert found.format is reader, "a format before it in FORMATS takes its files"
+    kinds = {event.kind for event in found.events()}
+    assert {Kind.PROMPT, Kind.TOOL} <= kinds
 
 
 @pytest.mark.parametrize(

@@ -100,12 +100,17 @@ class Race:
     async def outcome(self) -> Outcome | None:
         """The outcome of the search if it is ready in time. A late search runs on to its own
         deadline."""
-        remaining = max(0.0, self._deadline - self._clock.monotonic())
-        done, _ = await asyncio.wait({self.search}, timeout=remaining)
-        self.is_late = not done
-        if not done or self.search.cancelled() or self.search.exception():
-            return None
-        return self.search.result()[0]
+        if not self.search.done():
+            remaining = max(0.0, self._deadline - self._clock.monotonic())
+            await asyncio.wait({self.search}, timeout=remaining)
+        self.is_late = not self.search.done()
+        return None if self.is_late or _failed(self.search) else self.search.result()[0]
+
+    def found_nothing(self) -> bool:
+        """Has the search ended without anything to deliver?"""
+        if not self.search.done():
+            return False
+        return _failed(self.search) or isinstance(self.search.result()[0], Skip)
 
 
 class CallSurfacing:
@@ -151,7 +156,7 @@ class CallSurfacing:
         finally:
             if race.is_injected:
                 client.receipt.when_settled(lambda delivered: self._settle(search, delivered))
-            else:
+            elif not race.found_nothing():
                 self.returns.start(self._take_back(search, late=race.is_late))
 
     def injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> RawObject:
@@ -193,7 +198,7 @@ class CallSurfacing:
 
     async def _take_back(self, search: "asyncio.Task[tuple[Outcome, Cue]]", *, late: bool) -> None:
         await asyncio.wait({search})
-        if search.cancelled() or search.exception():
+        if _failed(search):
             return
         outcome, cue = search.result()
         if isinstance(outcome, Surfacing):
@@ -253,6 +258,10 @@ class Pipeline:
         except UpstreamError as error:
             LOG.warning("%s", error)
             return failure(error)
+
+
+def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
+    return search.cancelled() or search.exception() is not None
 
 
 def _idempotent(call: ToolCall) -> bool:
