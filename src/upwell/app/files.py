@@ -36,6 +36,8 @@ from upwell.memory.library import Library
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.options import Backend
+from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
+from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
 from upwell.memory.sources import NoSources, Sources
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
@@ -96,13 +98,14 @@ def open_store(
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """All parts of the memory: the library, short notes, imported documents, external places, and
-    ratings."""
+    """All parts of the memory: the library, short notes, imported documents, the places of past
+    sessions, external places, and ratings."""
 
     library: Library
     notes: ShortTerm
     documents: Documents
     imports: Imports
+    places: Places
     qmd: QmdRecall | None
     ltm: "LtmRecall | None"
     recalls: Recalls
@@ -112,6 +115,7 @@ class Memories:
 def open_memory(
     config: Config,
     files: Files,
+    ttl_store: TtlStore,
     cwd: str | None,
     embedder: Embedder | None,
     *,
@@ -130,12 +134,19 @@ def open_memory(
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
     ltm = _open_ltm(config)
-    places = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
-    recalls = Recalls([*places, *([ltm] if ltm else [])])
-    passages = [place for place in (qmd, ltm) if place]
-    library = Library(store, recall=recalls, documents=documents, passages=passages, clock=clock)
+    searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
+    recalls = Recalls([*searched, *([ltm] if ltm else [])])
+    places = Places(ttl_store)
+    library = Library(
+        store,
+        recall=recalls,
+        documents=documents,
+        passages=[place for place in (qmd, ltm, places) if place],
+        places=places,
+        clock=clock,
+    )
     imports = Imports(library, documents, sources)
-    return Memories(library, notes, documents, imports, qmd, ltm, recalls, ratings)
+    return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
 def _open_ltm(config: Config) -> "LtmRecall | None":
@@ -180,6 +191,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             Kind.DECISION: _JOURNAL_BYTES,
             Kind.RESPONSE: config.cache.max_bytes,
             Kind.QUERY: _QUERIES_BYTES,
+            Kind.PLACE: _PLACES_BYTES,
             Kind.USE: _USES_BYTES,
             Kind.COMPRESSION_REMARK: _REMARKS_BYTES,
         }

@@ -365,6 +365,7 @@ async def build(settings: Settings | None = None) -> App:
     memory = open_memory(
         config,
         files,
+        ttl_store,
         settings.cwd,
         embedder,
         tolerant=settings.tolerant,

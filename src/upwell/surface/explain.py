@@ -26,6 +26,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
     SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
+    SkipReason.STALE: "what an earlier session found out no longer holds",
     SkipReason.PROGRESSIVE: "a memory in front would shift the offsets of a progressive read",
     SkipReason.COOLDOWN: "the same question came moments ago",
     SkipReason.RATE: "this session has reached surface.rate_per_minute",
@@ -51,6 +52,7 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
         omitted = list(outcome.held_back)
     else:
         lines = [_headline(outcome, min_score), *_evidence(outcome)]
+        lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
 
@@ -63,6 +65,7 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
         text = texts.get(memory_id)
         shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
         lines.append(f"  {score:.2f} {shown}")
+    lines += _situation(decision["situation"])
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
     return [*lines, *_queries(readable)]
 
@@ -101,7 +104,7 @@ def _evidence(surfacing: Surfacing) -> Iterator[str]:
             yield f"  {number}. a standing rule"
         else:
             is_note = "kind" in hit.signals
-            reasons = _note_in_words(hit.signals) if is_note else in_words(hit.signals)
+            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit)
             yield f"  {number}. {hit.score:.2f}: {reasons}"
 
 
@@ -110,7 +113,7 @@ def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
         relation = "below" if hit.score < min_score else "above"
         text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
         yield f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}"
-        yield f"     [{citation(hit.memory)}] {in_words(hit.signals)}"
+        yield f"     [{citation(hit.memory)}] {_reasons(hit)}"
 
 
 def _search(outcome: Surfacing | Skip) -> Iterator[str]:
@@ -120,9 +123,19 @@ def _search(outcome: Surfacing | Skip) -> Iterator[str]:
         yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
 
 
+def _situation(situation: str) -> list[str]:
+    return [f"  an earlier session met {situation}"] if situation else []
+
+
 def _queries(texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"  searched for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
+
+
+def _reasons(hit: Hit) -> str:
+    if hit.trigger:
+        return "an episode for exactly this situation"
+    return in_words(hit.signals)
 
 
 def in_words(signals: Mapping[str, float]) -> str:

@@ -28,6 +28,7 @@ from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.judge import SUPERSEDED
 from upwell.surface.background import BackgroundWork, LateHits
 from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
@@ -44,6 +45,8 @@ Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
 _OPENING = frozenset({"pinned", "kind", "told"})
 """Signals of rules and of a session's opening, which have records of their own."""
+MAX_EPISODES = 16
+"""How many memories are looked up by triggers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,10 +222,11 @@ class Surfacer:
         await self._background.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        moment = self._moment(cue)
+        triggers = triggers_in(cue)
+        moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
-        outcome = await self._decide(cue, moment)
+        outcome = await self._decide(cue, moment, triggers)
         outcome = await self._session_start.join(cue, outcome, self._clock.now())
         return await self._rules.join(cue, outcome)
 
@@ -233,19 +237,19 @@ class Surfacer:
             return Skip(reason=SkipReason.PAUSED)
         return await self._session_start.begin(cue, self._clock.now())
 
-    def _moment(self, cue: Cue) -> Moment | None:
+    def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
         """The moment of an automatic cue, where moments decide; the cue becomes context."""
         if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
             return None
-        moment = moment_of(cue, self._sketches.of(cue.session).prompts)
+        moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
         self._sketches.note(cue)
         return moment
 
-    async def _decide(self, cue: Cue, moment: Moment | None) -> Outcome:
+    async def _decide(self, cue: Cue, moment: Moment | None, triggers: Sequence[str]) -> Outcome:
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
-        question = await self._question(cue, moment)
+        question = await self._question(cue, moment, triggers)
         if isinstance(question, Skip):
             return question
         late_hits = await self._take_late_hits(question)
@@ -259,12 +263,14 @@ class Surfacer:
             return question.answered(chosen)
         return await self._speak(question, chosen, hits)
 
-    async def _question(self, cue: Cue, moment: Moment | None) -> _Question | Skip:
+    async def _question(
+        self, cue: Cue, moment: Moment | None, triggers: Sequence[str]
+    ) -> _Question | Skip:
         """The query and the intent of a cue that may look something up, or why it may not."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
-        if silence := self._gate.silencing(cue):
+        if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
-        query = self._query(cue, intent)
+        query = self._triggered_query(cue, intent, moment, triggers)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, self._timeout(cue))
@@ -275,6 +281,17 @@ class Surfacer:
             return replace(refusal, intent=intent)
         assert query is not None
         return _Question(cue, query, intent, moment)
+
+    def _triggered_query(
+        self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
+    ) -> Query | None:
+        """The query of a cue, for its triggers too; at `Moment.TRIGGER` for these alone."""
+        query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
+        if not triggers:
+            return query
+        if query is None:
+            return self._cue_reader.exact(cue, MAX_EPISODES, triggers)
+        return replace(query, triggers=tuple(triggers))
 
     def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, self._options.beside(cue)).items
@@ -358,6 +375,7 @@ class Surfacer:
             confidence=best.score,
             signals=best.signals,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+            situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
         await self._record(question, surfacing)
         return question.answered(surfacing)

@@ -6,7 +6,7 @@ work they identify the subject better than words do.
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -256,6 +256,11 @@ class CueReader:
         )
         joined = paths or symbols
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
+
+    def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
+        """The query that asks for nothing but the memories with these triggers."""
+        scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
+        return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None

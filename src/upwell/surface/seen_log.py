@@ -2,8 +2,9 @@
 
 A context window is told a memory once: the log has an entry for each session and memory until the
 session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
-and makes repeats in other sessions rank lower. Keys hold the content hash, so an edited memory
-counts as new. Automatic doors read and write the log; explicit requests only write it.
+and makes repeats in other sessions rank lower; an episode, which answers an exact trigger, is as
+good as new there. Keys hold the content hash, so an edited memory counts as new. Automatic doors
+read and write the log; explicit requests only write it.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -57,7 +58,11 @@ class SeenLog:
                 continue
             if shared is None or shared.value == _value(session) or is_subagents(session):
                 new.append(hit)
-            elif shared.value != KNOWN and not await self._ignored(hit.memory.id):
+            elif shared.value == KNOWN or await self._ignored(hit.memory.id):
+                continue
+            elif hit.memory.triggers:
+                new.append(hit)
+            else:
                 repeated.append(hit)
         return [*new, *repeated]
 

@@ -10,6 +10,7 @@ from upwell.app.ltm import server_of
 from upwell.config import Config, load
 from upwell.gateway.options import Transport
 from upwell.ground.errors import ConfigError
+from upwell.ground.ttl_store import MemoryTtlStore
 
 
 def config(home: Path, **keys: str) -> Config:
@@ -22,7 +23,9 @@ def config(home: Path, **keys: str) -> Config:
 async def test_without_a_key_there_is_none_and_with_any_there_is(tmp_path: Path) -> None:
     for keys, expected in (({}, False), ({"COMMAND": "memtomem-server"}, True)):
         files = Files()
-        memories = open_memory(config(tmp_path, **keys), files, None, None, tolerant=False)
+        memories = open_memory(
+            config(tmp_path, **keys), files, MemoryTtlStore(), None, None, tolerant=False
+        )
         assert (memories.ltm is not None) is expected
         assert len(memories.recalls.places) == 2 + expected
         await memories.documents.aclose()

@@ -79,12 +79,14 @@ async def test_the_reply_arrives_as_it_was_sent(surfacer):
 async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file():
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
-    surfacing = CallSurfacing(surfacer, hurried)
+    race_ms = [20]
+    surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(race_ms=race_ms[-1]))
     pipeline = pipeline_of(surfacing)
     call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
     first = await pipeline.call(call, Upstream(), Somebody())
     assert first.result == ANSWER
     await surfacing.returns.drain()
+    race_ms.append(20_000)
     second = await pipeline.call(call, Upstream(), Somebody())
     assert b"SIGHUP" in second.result
     assert len(recall.asked) == 1

@@ -219,7 +219,7 @@ async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> 
         raise RuntimeError("a fault of ours")
 
     for shorten in (slow, broken):
-        door = shortening_door(shorten, tool_ms=400)
+        door = shortening_door(shorten, tool_ms=2_000)
         said = json.loads(await door.answer("claude", "", bash()))
         (output,) = said.values()
         assert set(output) == {"hookEventName", "additionalContext"}

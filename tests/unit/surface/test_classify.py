@@ -17,7 +17,7 @@ from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
 from upwell.surface.intent import MAX_PROMPT_CHARS, Classifier, merged, parsed, question
-from upwell.surface.options import IntentOptions, Options
+from upwell.surface.options import IntentOptions, Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.testing import FakeRecall
 
@@ -71,14 +71,13 @@ class Moods(BaseHTTPRequestHandler):
         self.wfile.write(b'{"choices": [')
 
     def slow(self) -> None:
-        time.sleep(1.0)
-        self._say(GOOD)
+        time.sleep(30)
 
     def drips(self) -> None:
         self.send_response(200)
         self.end_headers()
         with suppress(OSError):
-            for _ in range(20):
+            for _ in range(600):
                 self.wfile.write(b" ")
                 self.wfile.flush()
                 time.sleep(0.05)
@@ -101,9 +100,9 @@ def chat(address: str, mood: str) -> OpenAIChat:
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
     """What a classifier makes of `KEYWORD`, and what it counted."""
     ttl_store = MemoryTtlStore()
-    chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 3000} | options))
+    chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 30_000} | options))
     asking = Classifier(chat(address, mood), ttl_store, chosen)
-    intent = await asking.refined("why does it reload?", KEYWORD, 3.0)
+    intent = await asking.refined("why does it reload?", KEYWORD, 30.0)
     asking.close()
     return intent, {item.key: item.number for item in await ttl_store.scan(Kind.INTENT)}
 
@@ -132,17 +131,17 @@ async def test_nobody_waits_longer_than_the_timeout(
 ) -> None:
     began = time.monotonic()
     assert await settled(address, mood, llm_timeout_ms=100) == (KEYWORD, {"timeout": 1})
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 15
     assert "intent by the language model" in caplog.text
 
 
 async def test_the_door_may_leave_less_time(address: str) -> None:
     ttl_store = MemoryTtlStore()
-    options = IntentOptions(use_llm=True, llm_timeout_ms=10_000)
+    options = IntentOptions(use_llm=True, llm_timeout_ms=60_000)
     asking = Classifier(chat(address, "slow"), ttl_store, options)
     began = time.monotonic()
     assert await asking.refined("why does it reload?", KEYWORD, 0.1) == KEYWORD
-    assert time.monotonic() - began < 0.8
+    assert time.monotonic() - began < 15
     asking.close()
 
 
@@ -252,7 +251,10 @@ def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: objec
     return Surfacer(
         FakeRecall([Hit(memory=memory, score=0.9)]),
         ttl_store,
-        Options(intent=IntentOptions(use_llm=True, llm_timeout_ms=2000, **intent)),
+        Options(
+            surface=SurfaceOptions(timeout_seconds=30),
+            intent=IntentOptions(use_llm=True, llm_timeout_ms=30_000, **intent),
+        ),
         chat=chat(address, mood),
     )
 

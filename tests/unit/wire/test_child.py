@@ -19,7 +19,9 @@ async def test_who_waits_for_the_last_words_is_told_though_it_is_stopped_meanwhi
     command = Command(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
     child = await start(command, os.environ)
     waiting = asyncio.create_task(child.exit_reason(20.0))
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(30):
+        while child._process.returncode is None or not child._stderr_tail():
+            await asyncio.sleep(0.01)
     await child.stop()
     assert await waiting == "it ended with exit code 3; its stderr ended: oh"
 

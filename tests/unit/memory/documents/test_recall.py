@@ -321,7 +321,10 @@ async def test_an_automatic_door_does_not_wait_for_a_large_import(house: House):
     assert len(await house.find("part")) == 10
 
 
-async def test_an_automatic_door_sees_a_small_change_at_once(house: House):
+async def test_an_automatic_door_sees_a_small_change_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("upwell.memory.documents.recall.RACE_SECONDS", 20.0)
     house.write("a.md", "the kettle\n")
     await house.take("a.md")
     await house.find("kettle")
