@@ -28,7 +28,7 @@ SLOW_DOORS = frozenset(
 
 @dataclass(frozen=True)
 class Done:
-    """What a finished command left behind."""
+    """The output and exit status of a finished command."""
 
     code: int
     out: str
@@ -75,7 +75,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path, home: Path) -> Mapping[str, str]:
-    """A clean environment: nothing of the person who runs the tests gets in."""
+    """A clean environment, without any variable of the person who runs the tests."""
     user = tmp_path / "user"
     user.mkdir()
     return {

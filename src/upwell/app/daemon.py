@@ -63,7 +63,7 @@ class Warm:
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
-        self._tasks.start(self._keep_house())
+        self._tasks.start(self._run_housekeeping())
 
     async def answer(
         self,
@@ -94,7 +94,7 @@ class Warm:
         self._app, self._door = fresh, fresh.hooks()
         await old_door.aclose()
         await old_app.aclose()
-        LOG.info("the changed configuration was taken up")
+        LOG.info("the changed configuration is in effect")
         await self.serve_http()
 
     async def serve_http(self) -> None:
@@ -127,7 +127,7 @@ class Warm:
             await asyncio.wait({self._http})
             self._http = None
 
-    async def _keep_house(self) -> None:
+    async def _run_housekeeping(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
         await self.serve_http()
         if self.app.config.hook.compress:
@@ -136,7 +136,7 @@ class Warm:
             try:
                 await self.app.documents.refresh()
                 await self.app.forget_notes()
-                await self.app.keep_house()
+                await self.app.run_housekeeping()
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)
@@ -189,8 +189,8 @@ def run_or_replace() -> bool:
 
 
 def main() -> int:
-    """The daemon that a hook starts, detached from what the agent has open. Returns the exit
-    status."""
+    """The daemon that a hook starts, detached from the agent's terminal and open files. Returns the
+    exit status."""
     os.chdir("/")
     os.closerange(3, 256)
     try:

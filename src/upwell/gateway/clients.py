@@ -131,7 +131,7 @@ def offers(capabilities: bytes, method: str) -> bool:
     return bool({"extensions", "experimental"} & set(declared))
 
 
-def loud_enough(level: object, minimum: str) -> bool:
+def reaches_level(level: object, minimum: str) -> bool:
     """Should a client with this minimum level receive a log message of `level`?"""
     if minimum not in LEVELS or level not in LEVELS:
         return True
@@ -373,7 +373,7 @@ class Audience:
         for client in receivers:
             if client.modern and not client.log_level:
                 continue
-            if loud_enough(params.value("level"), client.log_level):
+            if reaches_level(params.value("level"), client.log_level):
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:

@@ -35,7 +35,7 @@ STARTING_SECONDS = 5.0
 """The deadlines of a session's start that finds no daemon: nothing else is going on then. The
 longer one holds while the daemon that it started is on its way."""
 MARGIN_SECONDS = 0.02
-"""The daemon has that much less time, so that its answer arrives before the deadline."""
+"""The daemon has this much less time, so that its answer arrives before the deadline."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000

@@ -38,7 +38,7 @@ CONTROL = "daemon"
 
 
 class Service(Protocol):
-    """What the daemon serves."""
+    """The work behind the daemon's socket."""
 
     async def answer(
         self,
@@ -54,7 +54,7 @@ class Service(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Take up what has changed. Called every two seconds."""
+        """Apply changes of the configuration. Called every two seconds."""
         ...
 
     def state(self) -> Mapping[str, Any]:

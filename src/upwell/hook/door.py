@@ -281,7 +281,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """What is the same under every host's name, unlike sessions and names of events."""
+    """The parts of an event that are equal under every host's name, unlike its session and its
+    name."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]

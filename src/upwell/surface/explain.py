@@ -36,7 +36,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.FAULT: "memory failed; the log has the details",
     SkipReason.NO_CANDIDATES: "no memory shares a specific word, file or name with it",
     SkipReason.BELOW_MIN_SCORE: "the best match is too unlikely to be relevant",
-    SkipReason.REPEATED: "every relevant memory was already given",
+    SkipReason.REPEATED: "every relevant memory was delivered before",
     SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",

@@ -170,8 +170,8 @@ class Learning:
             self._watching.opened(session, memory_id)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
-        """The agent finished a turn in which it wrote this, or the session ended: conclude what
-        became of its memories."""
+        """The agent finished a turn with this text, or the session ended: decide which of its
+        memories were used."""
         if self._watching:
             self._watching.wrote(session, written)
             if ended:

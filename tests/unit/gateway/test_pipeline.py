@@ -69,14 +69,14 @@ def hurried(server, tool):
 
 
 @pytest.mark.parametrize("surfacer", [Broken(), Stuck()])
-async def test_the_reply_arrives_as_it_was_sent(surfacer):
+async def test_the_reply_arrives_unchanged(surfacer):
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried))
     async with asyncio.timeout(5):
         reply = await pipeline.call(CALL, Upstream(), NOBODY)
     assert reply.result == ANSWER
 
 
-async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file():
+async def test_a_late_memory_comes_with_the_next_reply_about_the_same_file():
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
     race_ms = [20]
@@ -98,7 +98,7 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
 @pytest.mark.parametrize(
     ("mode", "said"), [("prepend", False), ("append", True), ("section", True)]
 )
-async def test_nothing_is_put_before_what_is_read_on_by_offsets(mode: str, said: bool) -> None:
+async def test_no_memory_precedes_a_reply_that_is_read_by_offsets(mode: str, said: bool) -> None:
     surface = SurfaceOptions(moments="all", race_ms=5_000, injection_mode=InjectionMode(mode))
     surfacer = Surfacer(SlowRecall(), MemoryTtlStore(), Options(surface=surface))
     surfacing = CallSurfacing(
@@ -124,8 +124,8 @@ class OutOfReach:
         await asyncio.Event().wait()
 
 
-async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
-    """Nor does it let a later call overtake: each is with its server before anything is awaited."""
+async def test_a_failing_session_lookup_delays_no_call():
+    """No later call overtakes: each reaches its server before anything is awaited."""
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried, sessions=OutOfReach()))
@@ -145,8 +145,8 @@ async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
 
 
 @pytest.mark.parametrize("size", [10, HEAVY_BYTES])
-async def test_what_goes_wrong_in_fitting_never_costs_the_result(size):
-    """The server has done the call by then."""
+async def test_a_fault_in_fitting_never_costs_the_result(size):
+    """The server has already executed the call."""
 
     async def broken(call, result):
         raise UsageError("no compression strategy is called 'fast'")

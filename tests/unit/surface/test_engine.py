@@ -45,7 +45,7 @@ async def reason(surfacer, cue):
     return outcome.reason
 
 
-async def test_it_says_what_it_found_with_its_reasons():
+async def test_a_surfacing_has_its_hits_and_their_signals():
     outcome = await Stage(hit(), hit("m2", 0.2, "unrelated")).surfacer().surface(read())
     assert isinstance(outcome, Surfacing)
     assert [memory.id for memory in outcome.memories] == ["m1"]
@@ -99,7 +99,7 @@ async def test_disabled_and_excluded():
     assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
 
 
-async def test_what_a_tool_said_is_never_surfaced():
+async def test_memories_written_by_tools_are_never_surfaced():
     from_tool = hit("m2")
     from_tool = replace(from_tool, memory=replace(from_tool.memory, trust=Trust.TOOL))
     asked = Cue(door="ask", text="how does the cache reload?", session="s")
@@ -142,7 +142,7 @@ async def test_a_new_session_has_been_told_nothing_and_repeats_come_last():
     assert [memory.id for memory in third.memories] == ["m1", "m2"]
 
 
-async def test_what_one_principal_was_told_is_new_to_another():
+async def test_memories_are_new_to_another_principal():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     ada = Principal("ada", ("decisions",))
@@ -165,7 +165,7 @@ async def test_an_edited_memory_is_new_again():
     assert isinstance(await surfacer.surface(read("src/other.py")), Surfacing)
 
 
-async def test_what_did_not_arrive_may_be_said_again():
+async def test_an_undelivered_memory_may_be_said_again():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     outcome = await surfacer.surface(read())
@@ -194,7 +194,7 @@ async def test_the_rate_is_per_session_across_tools():
     assert isinstance(await surfacer.surface(other), Surfacing)
 
 
-async def test_a_surfacing_that_did_not_arrive_counts_neither_for_rate_nor_for_cooldown():
+async def test_an_undelivered_surfacing_counts_neither_for_rate_nor_for_cooldown():
     stage = Stage(hit(), rate_per_minute=1)
     surfacer = stage.surfacer()
     first = await surfacer.surface(read())
@@ -253,7 +253,7 @@ class FullTtlStore(MemoryTtlStore):
         raise StoreUnwritable("no room", hint="free some disk space")
 
 
-async def test_a_ledger_that_cannot_be_written_is_a_reason_and_no_fault_of_the_call():
+async def test_an_unwritable_ledger_gives_a_reason_and_never_fails_the_call():
     surfacer = Surfacer(FakeRecall([hit()]), FullTtlStore(), EVERY_MOMENT)
     assert await reason(surfacer, read()) is SkipReason.FAULT
     await surfacer.aclose()

@@ -111,7 +111,7 @@ async def test_taking_back_one_memory_leaves_those_whose_ids_it_begins(log: Seen
     assert await log.fresh([Hit(memory=longer, score=1.0)], "s") == []
 
 
-async def test_a_compaction_forgets_what_its_session_received_and_no_more(log: SeenLog) -> None:
+async def test_a_compaction_forgets_only_its_own_sessions_deliveries(log: SeenLog) -> None:
     await log.record([MEMORY], "s")
     await log.record([OTHER], "t")
     await log.record_at_start([OTHER], "s")

@@ -37,7 +37,7 @@ NO_INTENT = Intent()
 
 
 class SkipReason(StrEnum):
-    """Why nothing was surfaced, in the order of the gates."""
+    """The reasons for surfacing nothing, in the order of the gates."""
 
     DISABLED = "disabled"
     PAUSED = "paused"
