@@ -15,6 +15,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
@@ -65,9 +66,18 @@ class Warm:
         self._tasks.start(self._run_housekeeping())
 
     async def answer(
-        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+        self,
+        host: str,
+        name: str,
+        body: bytes,
+        *,
+        left_ms: int | None = None,
+        parent: int = 0,
+        receipt: Receipt | None = None,
     ) -> bytes:
-        return await self.door.answer(host, name, body, left_ms=left_ms, parent=parent)
+        return await self.door.answer(
+            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+        )
 
     async def refresh(self) -> None:
         """Take up a changed configuration."""
@@ -223,9 +233,9 @@ def _routes(warm: Warm) -> list[Any]:
             gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
         ]
 
-    async def answer(host: str, name: str, body: bytes) -> bytes:
+    async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body)
+        return await warm.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),
