@@ -161,13 +161,20 @@ def kind_of(memory: Memory) -> Kind:
 
 
 def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
-    """Those of `hits` that can help at this moment."""
-    admitted = _ADMITTED[moment]
+    """Those of `hits` that can help at this moment and are probable enough for their kind."""
+    return [
+        hit
+        for hit in admitted(cue, moment, hits)
+        if hit.score >= _LEAST_SCORES.get(kind_of(hit.memory), 0.0)
+    ]
+
+
+def admitted(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
+    """Those of `hits` whose kind can help at this moment, however probable they are."""
     return [
         hit
         for hit in hits
-        if (kind := kind_of(hit.memory)) in admitted
-        and hit.score >= _LEAST_SCORES.get(kind, 0.0)
+        if (kind := kind_of(hit.memory)) in _ADMITTED[moment]
         and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 
