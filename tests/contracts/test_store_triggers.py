@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
 from tests.contracts.test_store_contract import STORES, search
+
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Store
 from upwell.memory.ranking.precision import precision_of
