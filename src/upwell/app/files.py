@@ -28,6 +28,7 @@ from upwell.ground.ttl_store import Kind, MemoryTtlStore, SqliteTtlStore, TtlSto
 from upwell.learn.feedback import OWNER as FEEDBACK_OWNER
 from upwell.learn.feedback import Ratings
 from upwell.memory.base import Store, UnavailableStore
+from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import Questions
 from upwell.memory.external.qmd import QmdRecall
@@ -123,16 +124,10 @@ def open_memory(
         config.home, files, questions, tolerant=tolerant, clock=clock
     )
     notes = open_notes(config, cwd)
-    index = config.home.index_db
-    documents = Documents(
-        index,
-        sources,
-        notes=notes,
-        opened=files.indexed.append,
-        questions=questions,
-        clock=clock,
-        watches=watches,
+    catalog = Catalog(
+        config.home.index_db, opened=files.indexed.append, questions=questions, clock=clock
     )
+    documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
     ltm = _open_ltm(config)
     places = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]

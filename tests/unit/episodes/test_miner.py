@@ -22,11 +22,25 @@ def call(i: int, tool: str, out: str = "", *, failed: bool = False, **args: Any)
     )
 
 
-def test_a_file_that_was_elsewhere_speaks_where_it_is_missed_again() -> None:
-    missed = call(1, "Read", "Error: File does not exist.", failed=True, file_path="/p/store.ts")
+def test_a_file_speaks_where_it_is_missed() -> None:
     miner = EpisodeMiner()
-    assert miner.feed(missed) == ()
-    (episode,) = miner.feed(call(2, "Read", "export", file_path="/p/src/store.ts"))
+    assert miner.feed(call(1, "Read", "export", file_path="/p/src/domain/session-store.ts")) == ()
+    (episode,) = miner.end()
+    missed = call(2, "Read", "File does not exist.", failed=True, file_path="/p/session-store.ts")
     assert episode.kind is EpisodeKind.PLACE
-    assert episode.paths == ("/p/src/store.ts",)
+    assert episode.text == "`session-store.ts` is at `src/domain/session-store.ts`."
+    assert episode.paths == ("src/domain/session-store.ts",)
     assert set(episode.triggers) & set(triggers_of(missed))
+
+
+def test_a_command_that_worked_speaks_where_the_other_fails_again() -> None:
+    error = "Error: Either --session or --path must be provided"
+    miner = EpisodeMiner()
+    failed = call(1, "Bash", error, failed=True, command="cd /p && kiln git pr 2>&1")
+    assert miner.feed(failed) == ()
+    (episode,) = miner.feed(call(2, "Bash", "# Pull request", command="kiln git pr --path ."))
+    assert episode.kind is EpisodeKind.COMMAND
+    assert episode.text == f'`kiln git pr` fails with "{error}"; `kiln git pr --path .` works.'
+    assert episode.evidence == (1, 2)
+    again = call(9, "Bash", error, failed=True, command="kiln git pr > pr.md")
+    assert episode.triggers == triggers_of(again)

@@ -9,7 +9,6 @@ import asyncio
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
@@ -18,9 +17,8 @@ from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
-from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query
+from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import Store
 from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.reading import Notes, Reader
 from upwell.memory.documents.scan import (
@@ -33,7 +31,6 @@ from upwell.memory.documents.scan import (
     scan,
     text_of,
 )
-from upwell.memory.embedding.questions import Questions
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sources import Form, Source, Sources
 
@@ -66,30 +63,27 @@ class State:
 
 
 class Documents:
-    """`Recall` over the files of `sources` and over `notes`.
+    """`Recall` over the files of `sources` and over `notes`, indexed in `catalog`.
 
-    `opened` is called with the store of the index when it is first opened. Without `watches` only
-    `refresh` looks at files.
+    Without `watches` only `refresh` looks at files.
     """
 
     name = "documents"
 
     def __init__(
         self,
-        path: Path,
+        catalog: Catalog,
         sources: Sources,
         *,
         notes: Notes | None = None,
-        opened: Callable[[Store], None] = lambda _: None,
-        questions: Questions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         watches: bool = True,
     ) -> None:
         self._watches = watches
         self._sources = sources
-        self._reader = Reader(DEFAULT_TENANT, notes, embeds=questions is not None)
+        self._reader = Reader(catalog.tenant, notes, embeds=catalog.embeds)
         self._clock = clock
-        self.catalog = Catalog(path, DEFAULT_TENANT, clock, opened, questions)
+        self.catalog = catalog
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._checked: dict[str | None, tuple[float, float]] = {}

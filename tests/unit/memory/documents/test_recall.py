@@ -12,6 +12,7 @@ from upwell.ground.clock import Deadline
 from upwell.ground.errors import UsageError
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Hit, Query, Scope, Trust
+from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.reading import Reader
 from upwell.memory.documents.recall import Documents
 from upwell.memory.documents.scan import FoundFile, Known
@@ -36,7 +37,7 @@ class House:
         self.documents = self.opened()
 
     def opened(self) -> Documents:
-        return Documents(self.home / "index.db", self.sources, notes=self.notes)
+        return Documents(Catalog(self.home / "index.db"), self.sources, notes=self.notes)
 
     def write(self, name: str, text: str) -> Path:
         path = self.work / name
@@ -367,7 +368,8 @@ class CountedSources(SqliteSources):
 async def test_with_nothing_imported_events_look_at_files_times_only(house: House):
     clock = ManualClock(1_000.0)
     sources = CountedSources(house.database)
-    documents = Documents(house.home / "index.db", sources, notes=house.notes, clock=clock)
+    catalog = Catalog(house.home / "index.db", clock=clock)
+    documents = Documents(catalog, sources, notes=house.notes, clock=clock)
     query = Query(texts=("kettle",), scope=Scope(), awaited=False)
     for _ in range(20):
         clock.advance(2)
