@@ -21,6 +21,7 @@ from upwell.surface.moments import Moment, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
+from upwell.surface.worth import lack_of
 
 WRITE_PATTERNS = (
     "*write*",
@@ -230,6 +231,10 @@ class PostFilter:
         if not of_kind:
             return _held_back(SkipReason.UNSUITED, str(moment), hits)
         sketch = self._sketches.of(cue.session)
+        lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in of_kind]
+        of_kind = [hit for hit, lack in zip(of_kind, lacks, strict=True) if not lack]
+        if not of_kind:
+            return _held_back(SkipReason.UNWORTHY, lacks[0], hits)
         new = [hit for hit in of_kind if not sketch.holds(hit.memory)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
