@@ -17,7 +17,7 @@ DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks cli_compress cli_entries cli_memory documents faults hook_faults hook_setup
+    attacks cli_compress cli_entries cli_memory delivery documents faults hook_faults hook_setup
     hostile_client hostile_memory hostile_server http_behind learning life login ltm memory_faults
     notes odd_exchanges real_servers reload replay same_decision slow_start start supervision
     surface whose_question
@@ -28,7 +28,7 @@ SLOW_DOORS = frozenset(
 
 @dataclass(frozen=True)
 class Done:
-    """What a finished command left behind."""
+    """The output and exit status of a finished command."""
 
     code: int
     out: str
@@ -75,7 +75,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path, home: Path) -> Mapping[str, str]:
-    """A clean environment: nothing of the person who runs the tests gets in."""
+    """A clean environment, without any variable of the person who runs the tests."""
     user = tmp_path / "user"
     user.mkdir()
     return {

@@ -23,7 +23,7 @@ from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, 
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import read_whole
+from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.settings import checked, masked, unknown
@@ -373,7 +373,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
     """The same mistake with the line of its key in the file, or of the table around it."""
     if not error.key or error.origin != str(path):
         return error
-    text = read_whole(path).decode("utf-8")
+    text = read_regular_file(path).decode("utf-8")
     key = error.key
     while key and (line := line_of(text, key)) is None:
         key = key.rpartition(".")[0]
@@ -383,7 +383,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_whole(path).decode("utf-8"))
+        return tomllib.loads(read_regular_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -16,10 +16,10 @@ from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
 from upwell.ground.errors import ConfigError, StoreError
-from upwell.ground.files import make_once, read_whole
+from upwell.ground.files import create_once, read_regular_file
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.project import brings, project_of
+from upwell.ground.project import project_of, tracks
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
@@ -184,7 +184,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
     theirs = open_at(folder / notes.path.name, root=project)
-    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
+    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
         return theirs
     LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
     notes.ignored = theirs.path
@@ -256,8 +256,8 @@ def secret_of(home: Home) -> bytes:
     """The per-home secret behind keys: created once, atomically, mode 0600."""
     path = home.secret_file
     try:
-        make_once(path, secrets.token_bytes(32))
-        return read_whole(path)
+        create_once(path, secrets.token_bytes(32))
+        return read_regular_file(path)
     except OSError as error:
         LOG.warning("the secret in %s cannot be used: %s", path, error)
         return secrets.token_bytes(32)

@@ -54,7 +54,7 @@ async def serve(
     tell_mistakes(app, say)
     export_spans(app.config.environment)
     gateway = app.gateway(own_parent())
-    async with looked_after(app, gateway):
+    async with housekeeping(app, gateway):
         await gateway.serve(lines, sink, hello)
 
 
@@ -65,13 +65,13 @@ def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
 
 
 @asynccontextmanager
-async def looked_after(app: App, gateway: Gateway) -> AsyncIterator[None]:
+async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     """Run housekeeping and apply configuration changes while a gateway runs; then close the app."""
     await app.budgets.load_learned()
     await app.forget_notes()
     # Not a TaskGroup: a failing task must not end the gateway.
     tasks = [
-        asyncio.create_task(keep_house(app)),
+        asyncio.create_task(run_housekeeping(app)),
         asyncio.create_task(follow_config(app, gateway)),
     ]
     try:
@@ -83,7 +83,7 @@ async def looked_after(app: App, gateway: Gateway) -> AsyncIterator[None]:
         await app.aclose()
 
 
-async def keep_house(app: App) -> None:
+async def run_housekeeping(app: App) -> None:
     """Adopt learned values every minute, and run housekeeping every hour."""
     await asyncio.sleep(WARM_AFTER_SECONDS)
     with contained("preparing workers and indexes"):
@@ -96,7 +96,7 @@ async def keep_house(app: App) -> None:
         if minute % HOUSEKEEPING_MINUTES == 0:
             with contained("housekeeping"):
                 await app.forget_notes()
-                await app.keep_house()
+                await app.run_housekeeping()
         await asyncio.sleep(60.0)
 
 

@@ -203,9 +203,9 @@ class App:
         shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
         return Toolbox(
             [
-                read_more_tool(originals, self._follow_up.came_back),
-                select_tool(originals, self._follow_up.came_back),
-                search_original_tool(originals, self._follow_up.came_back),
+                read_more_tool(originals, self._follow_up.on_follow_up),
+                select_tool(originals, self._follow_up.on_follow_up),
+                search_original_tool(originals, self._follow_up.on_follow_up),
                 compression_feedback_tool(self.budgets.report),
                 feedback_tool(self.surfacer.rate),
                 context_tool(
@@ -303,7 +303,7 @@ class App:
             ),
         }
 
-    async def keep_house(self) -> None:
+    async def run_housekeeping(self) -> None:
         """Remove expired data, and make the daily backup."""
         journal, learned = self.surfacer.journal, self.learning.learned
         learning = partial(tidy, self.config, self._ttl_store, journal, learned)

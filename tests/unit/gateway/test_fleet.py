@@ -1,4 +1,4 @@
-"""Servers are exchanged while calls go on, and no call is lost."""
+"""Servers are replaced while calls run, and no call is lost."""
 
 import asyncio
 from dataclasses import replace
@@ -66,7 +66,7 @@ async def test_a_hundred_exchanges_under_load():
     assert all(one.ended for one in fleet.upstreams)
 
 
-async def test_what_is_gone_finishes_its_calls():
+async def test_a_removed_server_finishes_its_calls():
     fleet = Fleet([UP, OTHER], Server)
     async with fleet.running():
         up = fleet.upstreams[0]

@@ -1,4 +1,4 @@
-"""The language model beside the keywords: in every mood of an endpoint, and never in the way."""
+"""The language model beside the keywords: every behaviour of an endpoint, and no delay."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ KEYWORD = Intent(kind=IntentKind.HOWTO, confidence=0.6, topics=("reload",))
 
 
 class Moods(BaseHTTPRequestHandler):
-    """The first part of the path says how to behave; what was asked is kept."""
+    """The first part of the path selects a behaviour; requests are recorded."""
 
     asked: ClassVar[list[str]] = []
 
@@ -98,7 +98,7 @@ def chat(address: str, mood: str) -> OpenAIChat:
 
 
 async def settled(address: str, mood: str, **options: object) -> tuple[Intent, dict[str, int]]:
-    """What a classifier makes of `KEYWORD`, and what it counted."""
+    """The result of a classifier for `KEYWORD`, and its counts."""
     ttl_store = MemoryTtlStore()
     chosen = IntentOptions(**({"use_llm": True, "llm_timeout_ms": 30_000} | options))
     asking = Classifier(chat(address, mood), ttl_store, chosen)
@@ -126,7 +126,7 @@ async def test_anything_else_leaves_the_keywords(address: str, mood: str, counte
 
 
 @pytest.mark.parametrize("mood", ["slow", "drips"])
-async def test_nobody_waits_longer_than_the_timeout(
+async def test_no_cue_waits_longer_than_the_timeout(
     address: str, mood: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = time.monotonic()
@@ -145,7 +145,7 @@ async def test_the_door_may_leave_less_time(address: str) -> None:
     asking.close()
 
 
-async def test_off_asks_nobody(address: str) -> None:
+async def test_when_off_no_model_is_asked(address: str) -> None:
     before = len(Moods.asked)
     assert await settled(address, "good", use_llm=False) == (KEYWORD, {})
     assert len(Moods.asked) == before
@@ -208,7 +208,7 @@ def test_answers_are_read_generously(
         '{"a":' * 5_000,
     ],
 )
-def test_what_names_no_intent_is_none(answer: str) -> None:
+def test_an_answer_without_an_intent_is_ignored(answer: str) -> None:
     assert parsed(answer) is None
 
 
@@ -286,7 +286,7 @@ async def test_a_required_intent_may_come_from_the_model(address: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["thanks!", "/status", "ok"])
-async def test_nobody_is_asked_about_a_greeting(address: str, text: str) -> None:
+async def test_no_model_is_asked_about_a_greeting(address: str, text: str) -> None:
     before = len(Moods.asked)
     await surfacer(address, "good", MemoryTtlStore()).surface(Cue(door="prompt", text=text))
     assert len(Moods.asked) == before

@@ -140,7 +140,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     if version:
         _copy_before(db, owner, version, path)
 
-    def bring_up(connection: sqlite3.Connection) -> None:
+    def migrate_owner(connection: sqlite3.Connection) -> None:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS schema_version "
             "(owner TEXT PRIMARY KEY, version INTEGER NOT NULL)"
@@ -153,7 +153,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
             (owner.name, len(owner.migrations)),
         )
 
-    in_transaction(db, bring_up)
+    in_transaction(db, migrate_owner)
 
 
 def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:

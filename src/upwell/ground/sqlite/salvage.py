@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from upwell.ground.files import read_whole, write_whole
+from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.sqlite.file import CORRUPT, Plan, connect, migrate
 from upwell.ground.trace import LOG
 
@@ -59,7 +59,7 @@ def last_salvage(path: Path) -> Salvage | None:
     Once the user has removed or moved that file, they know about the damage.
     """
     try:
-        record = json.loads(read_whole(_record_path(path)))
+        record = json.loads(read_regular_file(_record_path(path)))
         quarantined = path.with_name(str(record["aside"]))
         salvage = Salvage(quarantined, int(record["rows"]), float(record["at"]))
     except (OSError, ValueError, TypeError, KeyError):
@@ -75,7 +75,7 @@ def _write_record(path: Path, aside: Path, rows: int) -> None:
     """Record the salvage for `last_salvage`. A failure only loses the record."""
     record = json.dumps({"aside": aside.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
-        write_whole(_record_path(path), record + "\n")
+        write_atomically(_record_path(path), record + "\n")
 
 
 def is_sound(db: sqlite3.Connection) -> bool:

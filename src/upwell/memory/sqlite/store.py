@@ -149,7 +149,7 @@ class SqliteStore:
         """Restore a memory from the trash. Returns False if the trash does not contain it or its
         id is in use."""
 
-        def bring_back(db: sqlite3.Connection) -> bool:
+        def restore_row(db: sqlite3.Connection) -> bool:
             row = db.execute(
                 "SELECT memory FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
             ).fetchone()
@@ -159,7 +159,7 @@ class SqliteStore:
             db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id))
             return True
 
-        return await self._database.write(bring_back)
+        return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Delete permanently: one memory, in the trash or not, or, without an id, everything
