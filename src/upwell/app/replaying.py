@@ -98,7 +98,7 @@ class _AppProduct:
     async def read_documents(self, folder: str) -> None:
         path = Path(folder)
         try:
-            await self.app.imports.take(path, path, "markdown", lambda done, total: None)
+            await self.app.imports.add(path, path, "markdown", lambda done, total: None)
         except UsageError:
             await self.app.documents.refresh(folder)
 
@@ -125,7 +125,8 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 
 
 def _entries(events: Iterable[Event]) -> Iterator[Entry]:
-    """A session as capture reads it. Of a tool's answer that is only whether the call failed."""
+    """A session as capture reads it. Of a tool's answer, capture reads only whether the call
+    failed."""
     for event in events:
         if event.kind is Kind.PROMPT:
             yield Message(at=event.t, role="user", text=event.text)

@@ -19,7 +19,7 @@ WHY_INSTEAD = "command that worked"
 WHY_CHECKS = "command run again and again"
 MAX_CHARS = 160
 MAX_DISTANCE = 4
-"""A command replaces a failed one only within so many commands after it."""
+"""A command replaces a failed one only within this many commands after it."""
 MIN_RUNS = 3
 MIN_SHARED_WORDS = 0.5
 """The least share of words that two commands for the same purpose have in common."""
@@ -37,7 +37,8 @@ _PROGRAMS = frozenset(
     eslint vitest jest deno docker terraform
     """.split()
 )
-"""Programs that build and check a project; looking around (`ls`, `git log`) is no memory."""
+"""Programs that build and check a project. Commands that only look around (`ls`, `git log`)
+are not worth a memory."""
 _TEMPORARY = re.compile(r"/tmp/|/var/folders/|\$\(|<<|`|\b(?:sleep|kill|sudo|rm)\b")
 
 

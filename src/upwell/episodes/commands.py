@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
-from upwell.episodes.failures import Failure, Fault, failure_of, real_steps, succeeded
+from upwell.episodes.failures import (
+    Failure,
+    Fault,
+    asks_help,
+    failure_of,
+    real_steps,
+    succeeded,
+)
 from upwell.episodes.signatures import Step, command_of
 from upwell.episodes.triggers import of_failure
 
@@ -17,8 +24,8 @@ MAX_DISTANCE = 5
 MAX_SHOWN_CHARS = 160
 MAX_QUOTE_CHARS = 120
 MIN_SHARED = 0.5
+_WORDS = re.compile(r"[a-z0-9]+")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
-_OPTION = re.compile(r"(?<![\w-])--?[A-Za-z][\w-]*")
 _STARTS = frozenset("up start serve restart open boot daemon run dev".split())
 _RISKY = re.compile(
     r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|\bkill(?:all)?\b|-f\b"
@@ -67,13 +74,16 @@ class CommandMiner:
             self._open.append(_Open(event, failure, []))
 
     def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
-        for waiting in list(self._open):
-            for step in steps:
-                text = _conclusion(waiting, step)
-                if text:
-                    self._open.remove(waiting)
-                    yield _episode(waiting, event, text)
-                    break
+        for waiting in reversed(list(self._open)):
+            text = next(filter(None, (_conclusion(waiting, step) for step in steps)), "")
+            if text and waiting in self._open:
+                self._forget(waiting.failure)
+                yield _episode(waiting, event, text)
+
+    def _forget(self, failure: Failure) -> None:
+        """The same failure teaches once."""
+        others = [each for each in self._open if each.failure.signature != failure.signature]
+        self._open = deque(others, maxlen=MAX_OPEN)
 
 
 def _episode(waiting: _Open, event: Event, text: str) -> Episode:
@@ -95,45 +105,77 @@ def _conclusion(waiting: _Open, worked: Step) -> str:
     failed, fault = waiting.failure.step, waiting.failure.fault
     if not _can_be_said(worked.text) or _RISKY.search(worked.text):
         return ""
-    quote = _quoted(waiting.failure.message)
+    root, quote = waiting.event.cwd, _quoted(waiting.failure.message)
     if worked.text == failed.text:
         start = _service(waiting.others) if fault is Fault.SERVICE else ""
-        return f"`{failed.text}` fails with {quote} until `{start}` has run." if start else ""
+        shown = _shown(failed.text, root)
+        return (
+            f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
+        )
     if not _replaces(failed, worked, waiting.failure):
         return ""
-    return f"`{failed.text}` fails with {quote}; `{worked.text}` works."
+    return f"`{_shown(failed.text, root)}` fails with {quote}; `{_shown(worked.text, root)}` works."
+
+
+def _shown(command: str, root: str | None) -> str:
+    """A command with its paths relative to the folder of the session."""
+    return command.replace(f"{root}/", "") if root else command
 
 
 def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
     """Is `worked` the same request, called in another way?"""
-    if worked.words == failed.words:
-        return failure.fault in (Fault.PROGRAM, Fault.QUOTING)
-    if failure.fault is Fault.SCRIPT and _named(failed, failure.message) & set(worked.words):
+    fault = failure.fault
+    if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
         return False
-    if failure.fault is Fault.PROGRAM and failed.program in failure.message:
-        return _shared(failed, worked) >= MIN_SHARED
-    if worked.program != failed.program or _verbs(failed) != _verbs(worked):
+    if fault is Fault.QUOTING or worked.words == failed.words:
+        return worked.words == failed.words and fault in (Fault.PROGRAM, Fault.QUOTING)
+    if fault is Fault.PROGRAM:
+        return failure.speaker == "shell" and _shared(failed, worked) >= MIN_SHARED
+    if worked.words == failed.words[1:]:
+        return fault is Fault.OPTION
+    if worked.program != failed.program:
         return False
-    if any(option in worked.args for option in _OPTION.findall(failure.message)):
-        return failure.fault is not Fault.OPTION
-    if failure.fault in (Fault.SCRIPT, Fault.FOLDER):
-        return bool(failed.args) and _shared(failed, worked) >= MIN_SHARED
-    return True
+    if fault is Fault.ARGUMENT:
+        return _verbs(failed) == _verbs(worked)
+    named = _named(failed, failure.message)
+    if named & set(worked.words) or not _continues(failed, worked, named):
+        return False
+    if fault is Fault.SCRIPT:
+        return any(_alike(old, new) for old in named for new in worked.args)
+    return not named or _shared(failed, worked) >= MIN_SHARED
+
+
+def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
+    """Do both have the same sub-commands, up to one that the error names?"""
+    verbs = _verbs(failed)
+    known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
+    return verbs[:known] == _verbs(worked)[:known]
 
 
 def _named(step: Step, message: str) -> set[str]:
-    """The arguments that the error complains about."""
-    return {word for word in step.args if len(word) > 1 and word in message}
+    """The arguments that the error quotes, or its options."""
+    return {
+        word
+        for word in step.args
+        if len(word) > 1
+        and any(f"{mark}{word}" in message for mark in ("'", '"', "`", "/", ": "))
+        and word != "run"
+    }
+
+
+def _alike(old: str, new: str) -> bool:
+    """Could somebody who asks for the script `old` mean `new`? They share a folder or a word."""
+    folder, _, name = old.rpartition("/")
+    other_folder, _, other_name = new.rpartition("/")
+    if folder and folder.removeprefix("./") == other_folder.removeprefix("./"):
+        return True
+    words = set(_WORDS.findall(name.partition(".")[0].lower()))
+    return bool(words & set(_WORDS.findall(other_name.partition(".")[0].lower())))
 
 
 def _verbs(step: Step) -> Sequence[str]:
-    """The sub-commands of a call: at most two plain words before the first option."""
-    verbs: list[str] = []
-    for word in step.args[:2]:
-        if not _PLAIN.fullmatch(word):
-            break
-        verbs.append(word)
-    return verbs
+    """The sub-commands of a call: at most two plain words among its first arguments."""
+    return [word for word in step.args[:5] if _PLAIN.fullmatch(word)][:2]
 
 
 def _shared(failed: Step, worked: Step) -> float:

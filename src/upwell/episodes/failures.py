@@ -28,7 +28,6 @@ class Fault(StrEnum):
     ARGUMENT = "argument"
     PROGRAM = "program"
     SCRIPT = "script"
-    FOLDER = "folder"
     SERVICE = "service"
     QUOTING = "quoting"
 
@@ -42,6 +41,11 @@ class Failure:
     fault: Fault
     message: str
     signature: str
+
+    @property
+    def speaker(self) -> str:
+        """The program that reports the error: the shell, for a program that does not exist."""
+        return "shell" if self.signature.startswith(_NOT_FOUND) else self.step.program
 
 
 _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
@@ -118,7 +122,8 @@ _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
             "missing script",
             "script not found",
             "unknown task",
-            "no task",
+            "no task named",
+            "no such task",
             "task not found",
             "no rule to make target",
             "don't know how to build task",
@@ -126,20 +131,6 @@ _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
             "cannot find module",
             "can't open file",
             "does not contain a task",
-        ),
-    ),
-    (
-        Fault.FOLDER,
-        (
-            "could not read package.json",
-            "cannot find main module",
-            "go.mod file not found",
-            "no go files",
-            "no configuration file provided",
-            "could not find `cargo.toml`",
-            "no makefile found",
-            "no pyproject.toml",
-            "no package.json",
         ),
     ),
     (
@@ -199,6 +190,12 @@ _READERS = frozenset(
 _ASIDE = frozenset(
     "cd echo printf export set unset source . sleep true false pwd tee xargs cut tr test [".split()
 )
+_CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
+"""Programs that ask services, to see whether they run."""
+_SPEAKERS = frozenset(
+    {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
+)
+_NOT_FOUND = "command not found"
 _HELP = frozenset({"--help", "-h", "help", "-help"})
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
@@ -221,19 +218,25 @@ def failure_of(event: Event) -> Failure | None:
         return None
     if not event.failed and len(event.out) > MAX_UNFLAGGED_CHARS:
         return None
-    steps = real_steps(command)
-    if not steps or any(word in _HELP for step in steps for word in step.args):
-        return None
     found = _message(event.out, command)
     if found is None:
         return None
     fault, message = found
-    step = _culprit(steps, message)
-    if step is None or (not event.failed and step.program in _READERS):
+    step = _culprit(steps_of(command), fault, message)
+    if step is None or asks_help(step) or (not event.failed and step.program in _READERS):
         return None
-    if fault is not Fault.OPTION and fault is not Fault.PROGRAM and _tests(step):
+    if fault is Fault.SERVICE and step.program in _CLIENTS:
         return None
+    if fault not in (Fault.OPTION, Fault.PROGRAM, Fault.QUOTING) and _tests(step):
+        return None
+    if _NOT_FOUND in message:
+        return Failure(step, fault, message, f"{_NOT_FOUND}: {_complaint(message)}")
     return Failure(step, fault, message, signature(message))
+
+
+def asks_help(step: Step) -> bool:
+    """Does the command only ask how it is called?"""
+    return bool(_HELP & set(step.args))
 
 
 def succeeded(event: Event) -> bool:
@@ -248,8 +251,12 @@ def succeeded(event: Event) -> bool:
 
 def real_steps(command: str) -> Sequence[Step]:
     """The steps that do the work: without `cd`, `echo` and readers at the end of a pipe."""
-    steps = [step for step in steps_of(command) if step.program not in _ASIDE]
-    return [step for step in steps if step.program not in _READERS] or steps
+    return _working(steps_of(command))
+
+
+def _working(steps: Sequence[Step]) -> Sequence[Step]:
+    kept = [step for step in steps if step.program not in _ASIDE]
+    return [step for step in kept if step.program not in _READERS] or kept
 
 
 def _message(out: str, command: str) -> tuple[Fault, str] | None:
@@ -295,13 +302,39 @@ def _names_program(line: str, command: str) -> bool:
     return bool(name) and " " not in name and name in command
 
 
-def _culprit(steps: Sequence[Step], message: str) -> Step | None:
-    """The step that the message is about: the only one, or the one whose program it names."""
-    if len(steps) == 1:
-        return steps[0]
-    named = [step for step in steps if len(step.program) > 1 and step.program in message]
+def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
+    """The step that the message is about: the one that it names, or the only one that does the
+    work."""
+    if fault is Fault.QUOTING or _NOT_FOUND in message:
+        return _with_word(steps, _complaint(message))
+    speaker = message.partition(":")[0].rpartition("/")[2]
+    named = [step for step in steps if step.program == speaker]
+    if named or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
+        return named[0] if named else None
+    working = _working(steps)
+    if len(working) == 1:
+        return working[0]
+    named = [step for step in working if len(step.program) > 1 and step.program in message]
     return named[0] if named else None
 
 
+def _with_word(steps: Sequence[Step], word: str) -> Step | None:
+    """The step with a word: as its program, if there is one, else as a wrapper or an argument."""
+    named = [step for step in steps if step.program == word]
+    named += [step for step in steps if word in step.text.split()[:3]]
+    named += [step for step in steps if word in step.text]
+    return named[0] if word and named else None
+
+
+def _complaint(message: str) -> str:
+    """The word that a shell could not run or expand: `zsh: command not found: WORD`,
+    `bash: WORD: command not found`, "parse error near `WORD'"."""
+    before, _, after = message.partition(_NOT_FOUND)
+    if _NOT_FOUND in message and not after.strip(" :"):
+        after = before.rstrip(": ").rpartition(" ")[2]
+    return after.rpartition(" ")[2].strip(" :'`\"") or message.rpartition(" ")[2].strip("'`\"")
+
+
 def _tests(step: Step) -> bool:
-    return any(word.rpartition(":")[2] in _TESTS for word in (step.program, *step.args[:3]))
+    words = (step.program, *step.args[:3])
+    return any(part in _TESTS for word in words for part in word.split(":"))

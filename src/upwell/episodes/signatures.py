@@ -31,10 +31,12 @@ _BLANKS = re.compile(r"\s+")
 @dataclass(frozen=True, slots=True)
 class Step:
     """A simple command of a script. `text` is as it was written, up to its redirections; `words`
-    begins with the program, after assignments and wrappers such as `sudo` and `uv run`."""
+    begins with the program, after assignments and wrappers such as `sudo` and `uv run`. `piped`
+    tells that it reads the output of the step before."""
 
     text: str
     words: tuple[str, ...]
+    piped: bool = False
 
     @property
     def program(self) -> str:
@@ -59,10 +61,10 @@ def steps_of(command: str) -> Sequence[Step]:
     """The simple commands of a shell script, in order; pipes separate them like `;`. Of a script
     that a shell would reject, the part before the fault."""
     steps = []
-    for words, text in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
+    for words, text, piped in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
         run = _unwrapped(words)
         if run:
-            steps.append(Step(text, tuple(run)))
+            steps.append(Step(text, tuple(run), piped))
     return steps
 
 
@@ -88,8 +90,8 @@ class _Splitter:
         self._open = False
         self._cut = -1
 
-    def parts(self) -> Iterator[tuple[list[str], str]]:
-        """The words and the text of each simple command."""
+    def parts(self) -> Iterator[tuple[list[str], str, bool]]:
+        """The words and the text of each simple command, and whether a pipe leads to it."""
         command, start, place = self._command, 0, 0
         while place < len(command):
             char = command[place]
@@ -112,11 +114,13 @@ class _Splitter:
             place += 1
         yield from self._part(start, place)
 
-    def _part(self, start: int, end: int) -> Iterator[tuple[list[str], str]]:
+    def _part(self, start: int, end: int) -> Iterator[tuple[list[str], str, bool]]:
         self._end_word()
         if self._words:
             text = self._command[start : self._cut if self._cut >= 0 else end]
-            yield self._words, text.strip().lstrip("(").strip()
+            before = self._command[max(0, start - 2) : start]
+            piped = before.endswith("|") and before != "||"
+            yield self._words, text.strip().lstrip("(").strip(), piped
         self._words, self._cut = [], -1
 
     def _take(self, text: str) -> None:

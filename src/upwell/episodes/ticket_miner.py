@@ -1,11 +1,11 @@
 """A prompt named a ticket, and the agent opened the file that bears its name."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event
-from upwell.episodes.tickets import path_names, tickets_in
-from upwell.episodes.triggers import MAX_PROMPT_CHARS, inside
+from upwell.episodes.tickets import path_names
+from upwell.episodes.triggers import inside, tickets_of
 
 MAX_DISTANCE = 40
 """A file belongs to a ticket only within so many calls after the prompt that names it."""
@@ -20,7 +20,7 @@ class TicketMiner:
 
     def prompt(self, event: Event) -> None:
         """Take a prompt."""
-        tickets: Sequence[str] = tickets_in(event.text[:MAX_PROMPT_CHARS])
+        tickets = tickets_of(event)
         if tickets:
             self._waiting = dict.fromkeys(tickets, event)
             self._calls = 0

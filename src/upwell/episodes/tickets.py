@@ -7,7 +7,7 @@ MAX_TICKETS = 2
 """A prompt that names more is a list."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9]+-[0-9]+\b")
 _NUMBERED = re.compile(
-    r"\b(?:task|issue|ticket|story|bug|spec|adr|rfc|epic|milestone|phase)s?[ _-]?#?([0-9]+)\b"
+    r"\b(?:task|issue|ticket|story|bug|spec|adr|rfc|epic)s?[ _-]?#?([0-9]+)\b"
     r"|(?:^|[\s(\"'`])#([0-9]+)\b",
     re.IGNORECASE,
 )

@@ -12,7 +12,7 @@ a lookup by equality finds the episodes of a moment:
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.failures import Failure, failure_of
@@ -22,8 +22,8 @@ from upwell.episodes.tickets import tickets_in
 
 type Trigger = str
 MAX_TRIGGER_CHARS = 120
-MAX_PROMPT_CHARS = 4_000
-"""A longer prompt is a paste, and the tickets in it are not its subject."""
+MAX_PROMPT_CHARS = 600
+"""A longer prompt brings its own context, and the tickets in it are not its subject."""
 _FAMILIES = {
     ".yml": ".yaml",
     **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
@@ -43,7 +43,7 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     """The keys at which something learned may speak, the most exact first; most events have
     none."""
     if event.kind is Kind.PROMPT:
-        return _bounded(f"ticket:{name}" for name in tickets_in(event.text[:MAX_PROMPT_CHARS]))
+        return _bounded(f"ticket:{name}" for name in tickets_of(event))
     if event.kind is not Kind.TOOL:
         return ()
     if path := missing_path(event):
@@ -53,9 +53,14 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     return of_symbols(names_not_found(event))
 
 
+def tickets_of(prompt: Event) -> Sequence[str]:
+    """The tickets that a prompt is about."""
+    return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
+
+
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
     """The key of an error of a program."""
-    return (f"fails:{failure.step.program[:40]}:{digest(failure.signature)}",)
+    return (f"fails:{failure.speaker[:40]}:{digest(failure.signature)}",)
 
 
 def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
