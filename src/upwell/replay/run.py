@@ -124,8 +124,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts its prompts so far, `turn` holds the agent's texts since
-    the last prompt, `events` the entries that capture reads at the end."""
+    """A session under way. `prompts` counts its prompts so far, `turn` holds the texts of the agent
+    since the last prompt, `events` the entries that capture reads at the end."""
 
     root: str | None
     relocation: Relocation | None

@@ -19,7 +19,7 @@ LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
 SURE = 0.8
 """A score from which a document may answer a question in the middle of a session."""
 LEAST_SENTENCE_WORDS = 8
-LEAST_REASON_WORDS = 25
+LEAST_REASON_WORDS = 10
 """A commit with a shorter body gives no reason that a reader could use."""
 MAX_WORDS = 60
 """A longer prompt brings its own context."""
