@@ -1,9 +1,11 @@
-"""Docs that cannot lie: every verb, key, skip reason and strategy stands in them."""
+"""Docs that cannot lie: every verb, key, host, skip reason and strategy has its row in them."""
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
 import typer
 
 from upwell.cli.main import app
@@ -11,11 +13,12 @@ from upwell.compress import STRATEGIES
 from upwell.config import SECTIONS
 from upwell.gateway.options import ServerOptions
 from upwell.ground.types.surfacing import SkipReason
+from upwell.hosts import HOSTS
+from upwell.replay.transcripts import NAMES
 from upwell.surface.options import NOT_PER_TOOL
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-COMPRESSION = (ROOT / "docs" / "compression.md").read_text(encoding="utf-8")
 
 
 def verbs() -> list[str]:
@@ -26,12 +29,53 @@ def keys() -> list[str]:
     return [f"{s}.{f.name}" for s, kind in SECTIONS.items() for f in dataclasses.fields(kind)]
 
 
-def missing(names: list[str], text: str) -> list[str]:
-    return [name for name in names if f"`{name}" not in text]
+def missing(names: Iterable[str], page: str, section: str) -> list[str]:
+    """What to write: a line for each name without a row in the tables of this section."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    body = text.partition(f"\n{section}\n")[2].partition("\n## ")[0] if section else text
+    cells = [line.split("|")[1] for line in body.splitlines() if line.startswith("| ")]
+    return [
+        f"{page}, {section or 'first table'}: add a row for `{name}`"
+        for name in names
+        if not any(re.search(rf"`{re.escape(name)}[ `]", cell) for cell in cells)
+    ]
 
 
-def test_every_verb_is_documented():
-    assert missing([f"upwell {verb}" for verb in verbs()], REFERENCE) == []
+def servers_of_hosts() -> list[str]:
+    return [host.title for host in HOSTS.values() if host.servers]
+
+
+ROWS = {
+    "verbs": ([f"upwell {verb}" for verb in verbs()], "docs/reference.md", "## Commands"),
+    "config keys": (keys(), "docs/reference.md", "## Configuration"),
+    "hosts": (HOSTS, "docs/reference.md", "## Hooks"),
+    "skip reasons": (SkipReason, "docs/reference.md", "## Skip reasons"),
+    "strategies": (STRATEGIES, "docs/compression.md", ""),
+    "transcripts": (NAMES, "docs/replay.md", "## What it reads"),
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_each_has_a_row_in_the_docs(kind: str) -> None:
+    assert missing(*ROWS[kind]) == []
+
+
+def test_every_agent_with_a_file_of_servers_has_a_row() -> None:
+    section = REFERENCE.partition("\n## Servers of agents\n")[2].partition("\n## ")[0]
+    agents = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
+    lost = [title for title in servers_of_hosts() if title not in agents]
+    assert lost == [], "add a row for them to docs/reference.md, ## Servers of agents"
+
+
+def test_the_reference_names_every_strategy() -> None:
+    (row,) = [line for line in REFERENCE.splitlines() if line.startswith("| `compress.strategy` |")]
+    lost = [name for name in STRATEGIES if f"`{name}`" not in row]
+    assert lost == [], "name them in docs/reference.md, ## Configuration, `compress.strategy`"
+
+
+def test_the_check_notices_what_is_missing() -> None:
+    (line,) = missing(["no_such_reason"], "docs/reference.md", "## Skip reasons")
+    assert line == "docs/reference.md, ## Skip reasons: add a row for `no_such_reason`"
 
 
 def test_every_documented_verb_exists():
@@ -40,7 +84,6 @@ def test_every_documented_verb_exists():
 
 
 def test_every_key_is_documented_with_its_default():
-    assert missing(keys(), REFERENCE) == []
     for section, kind in SECTIONS.items():
         for entry in dataclasses.fields(kind):
             row = next(
@@ -76,18 +119,6 @@ def test_every_key_of_a_server_is_documented():
     assert [name for name in own if f"`{name}`" not in REFERENCE.replace("server.NAME.", "")] == []
 
 
-def test_every_skip_reason_is_documented():
-    assert missing(list(SkipReason), REFERENCE) == []
-
-
-def test_every_strategy_is_documented():
-    assert missing(list(STRATEGIES), COMPRESSION) == [], "no row in docs/compression.md"
-
-
-def test_the_check_notices_what_is_missing():
-    assert missing(["no_such_reason"], REFERENCE) == ["no_such_reason"]
-
-
 def test_readme_begins_with_the_two_commands():
     block = (ROOT / "README.md").read_text(encoding="utf-8").split("```")[1]
     assert [line.split("#")[0].strip() for line in block.splitlines()[1:3]] == [
@@ -96,13 +127,13 @@ def test_readme_begins_with_the_two_commands():
     ]
 
 
-def test_every_room_stands_in_the_house():
+def test_every_package_is_listed_in_the_house():
     house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The house")[1]
     rooms = [path.parent.name for path in (ROOT / "src" / "upwell").glob("*/__init__.py")]
     assert [room for room in rooms if f"{room}/" not in house.split("```")[1]] == []
 
 
-def test_files_that_contributing_names_are_there():
+def test_files_that_contributing_names_exist():
     pages = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"[`(\s]((?:[a-z_]+/)+[a-z_]+\.[a-z]+)", pages)
     roots = (ROOT, ROOT / "src" / "upwell")

@@ -11,6 +11,7 @@ SRC = ROOT / "src" / "upwell"
 MAX_FILE_LINES = 600
 MAX_TEST_FILE_LINES = 500
 MAX_FUNCTION_LINES = 80
+MAX_COLLABORATORS = 7
 BANNED = ("manager", "handler", "helper", "util", "common", "misc")
 
 
@@ -48,6 +49,17 @@ def test_functions_stay_small() -> None:
         if (found := oversized(path.read_text(encoding="utf-8")))
     }
     assert wrong == {}
+
+
+def test_constructors_take_few_collaborators() -> None:
+    wrong = {
+        f"{path.relative_to(SRC)}:{node.lineno}": count
+        for path in product_files()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        if (count := len([*node.args.args[1:], *node.args.kwonlyargs])) > MAX_COLLABORATORS
+    }
+    assert wrong == {}, "group what belongs together into one object"
 
 
 def test_the_gate_notices_a_long_function() -> None:

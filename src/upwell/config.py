@@ -10,10 +10,10 @@ import fnmatch
 import json
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, 
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import read_whole
+from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.settings import checked, masked, unknown
@@ -58,6 +58,7 @@ SECTIONS: Mapping[str, type] = {
     "hook": HookOptions,
 }
 PER_TOOL = ("compress", "surface")
+MAX_TOOLS_CACHED = 512
 DEFAULT = "default"
 _PREFIX = "UPWELL_"
 
@@ -121,6 +122,14 @@ class Config:
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
         """`surface.*` beside one tool (`server__tool`, or the agent's own name for it); None: a
         message. `window` is the agent's context window in tokens, if its cue states one."""
+        return self._surface_options(tool, window)
+
+    @cached_property
+    def _surface_options(self) -> Callable[[str | None, int | None], SurfaceOptions]:
+        # Every call asks several times.
+        return lru_cache(maxsize=MAX_TOOLS_CACHED)(self._surface_beside)
+
+    def _surface_beside(self, tool: str | None, window: int | None) -> SurfaceOptions:
         surface = self._scaled if window is None else self._scaled_to(window)
         server, separator, _ = (tool or "").partition("__")
         overriding = self._overriding("surface", server if separator else "", tool) if tool else {}
@@ -155,11 +164,11 @@ class Config:
         return dataclasses.replace(self.surface, **scaled)
 
     def _overriding(self, section: str, server: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for pattern, tables in self.overrides.items():
             if pattern == f"server:{server}" or fnmatch.fnmatchcase(name, pattern):
-                found.update(tables.get(section, {}))
-        return found
+                values.update(tables.get(section, {}))
+        return values
 
 
 def load(
@@ -186,16 +195,33 @@ def read(
     """As `load`, with every mistake; the configuration leaves the wrong settings out."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
-    reading = _Reading(files.config_file)
-    with reading.mistakes_noted():
-        reading.take_document(_read_file(files.config_file))
-    reading.take_environment(environment)
-    reading.take_flags(flags or {})
+    reader = _Reading(files.config_file)
+    with reader.mistakes_noted():
+        reader.take_document(_read_file(files.config_file))
+    reader.take_environment(environment)
+    reader.take_flags(flags or {})
     lexicon = shipped()
-    with reading.mistakes_noted():
+    with reader.mistakes_noted():
         lexicon = extended(files.lexicon_file)
-    mistakes = [_with_line(mistake, files.config_file) for mistake in reading.mistakes]
-    return reading.config(files, lexicon, environment), mistakes
+    mistakes = [_with_line(mistake, files.config_file) for mistake in reader.mistakes]
+    return reader.config(files, lexicon, environment), mistakes
+
+
+def read_valid(
+    home: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Config, list[ConfigError]]:
+    """As `read`, for a process that must start in spite of a mistake.
+
+    Raises:
+        ConfigError: the file cannot be read at all, so none of its settings is known.
+    """
+    config, mistakes = read(home, flags, environment)
+    for mistake in mistakes:
+        if not mistake.key and mistake.origin == str(config.home.config_file):
+            raise mistake
+    return config, mistakes
 
 
 class _Reading:
@@ -274,7 +300,11 @@ class _Reading:
                 self._overrides[f"server:{name}"] = self._per_tool(
                     key, {section: entry[section] for section in PER_TOOL if section in entry}
                 )
-                self._servers.append(self._server(key, name, entry))
+                mistakes = len(self.mistakes)
+                server = self._server(key, name, entry)
+                # Without its wrong setting a server could be another one, or a disabled one run.
+                if len(self.mistakes) == mistakes:
+                    self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
 
     def _take_tools(self, tools: Mapping[str, Any]) -> None:
@@ -343,7 +373,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
     """The same mistake with the line of its key in the file, or of the table around it."""
     if not error.key or error.origin != str(path):
         return error
-    text = read_whole(path).decode("utf-8")
+    text = read_regular_file(path).decode("utf-8")
     key = error.key
     while key and (line := line_of(text, key)) is None:
         key = key.rpartition(".")[0]
@@ -353,7 +383,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_whole(path).decode("utf-8"))
+        return tomllib.loads(read_regular_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -393,11 +423,11 @@ def _fields(kind: type) -> list[str]:
 
 
 def _flat(prefix: str, table: Mapping[str, Any], origin: str) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for name, value in table.items():
         key = f"{prefix}.{name}"
         if isinstance(value, Mapping) and name in PER_TOOL:
-            found.update(_flat(key, value, origin))
+            values.update(_flat(key, value, origin))
         else:
-            found[key] = Value(value, origin)
-    return found
+            values[key] = Value(value, origin)
+    return values

@@ -1,4 +1,4 @@
-"""The report on a damaged memory: the rows that were saved, and the way back to a backup."""
+"""The report on a damaged memory: the rows that were saved, and how to restore a backup."""
 
 import time
 from shlex import quote
@@ -16,16 +16,16 @@ _DAY = 86_400.0
 def damage(home: Home, since: float | None = None) -> Ping | None:
     """The damage found after `since` (epoch seconds), or in the last thirty days; None if there
     was none, or if the damaged file was removed."""
-    found = last_salvage(home.memory_db)
+    salvaged = last_salvage(home.memory_db)
     earliest = time.time() - REPORTED_DAYS * _DAY if since is None else since
-    if found is None or found.at < earliest:
+    if salvaged is None or salvaged.at < earliest:
         return None
-    saved = counted(found.rows, "row", "rows")
-    file = found.quarantined
+    saved = counted(salvaged.rows, "row", "rows")
+    file = salvaged.quarantined
     return Ping(
         ok=False,
         detail=f"{home.memory_db} was damaged; {saved} saved; the damaged file is {file}",
-        hint=f"{_restore_hint(home, found.at)}; remove {file.name} once everything is in order",
+        hint=f"{_restore_hint(home, salvaged.at)}; remove {file.name} once everything is in order",
     )
 
 

@@ -24,17 +24,17 @@ def shown_of(app: App, servers: Servers = list) -> PageData:
     """The sources of the page's data."""
 
     async def lately(number: int) -> Mapping[str, Any]:
-        told = await overview.accounts(app, await overview.decisions(app, number))
+        accounts = await overview.accounts(app, await overview.decisions(app, number))
         decisions = [
             {
-                "id": one["id"],
-                "at": one["at"],
-                "time": iso(one["at"]),
-                "session": one["session"],
-                "memories": len(one["memories"]),
+                "id": decision["id"],
+                "at": decision["at"],
+                "time": iso(decision["at"]),
+                "session": decision["session"],
+                "memories": len(decision["memories"]),
                 "account": account,
             }
-            for one, account in reversed(told)
+            for decision, account in reversed(accounts)
         ]
         return {"version": __version__, "decisions": decisions, "servers": servers()}
 

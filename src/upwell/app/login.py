@@ -45,7 +45,7 @@ async def log_in(
             f"login as a machine needs --client-id, --issuer, and a secret in {secret_variable}",
             hint="--issuer is the only authorization server that receives the secret",
         )
-    wish = LoginRequest(
+    request = LoginRequest(
         server=name,
         url=server.url,
         client_id=client_id,
@@ -54,7 +54,7 @@ async def log_in(
         client_secret=secret,
         issuer=issuer,
     )
-    login = await with_sdk(wish, show)
+    login = await with_sdk(request, show)
     logins.put(name, login)
     await clear_cached_responses()
     if server.auth is not Auth.OAUTH:
@@ -68,9 +68,9 @@ async def log_out(name: str) -> bool:
     Raises:
         StoreError: it could not be removed.
     """
-    found = Logins(load().home.prepare().logins_file).put(name, None)
+    was_signed_in = Logins(load().home.prepare().logins_file).put(name, None)
     await clear_cached_responses()
-    return found
+    return was_signed_in
 
 
 def _server(config: Config, name: str) -> ServerOptions:

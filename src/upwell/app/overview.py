@@ -12,42 +12,46 @@ from upwell.usage.stats import described, stats_of
 
 async def stats(app: App, days: int) -> dict[str, Any]:
     """The totals of the last `days` days, including today: `upwell stats --json`."""
-    found = stats_of(await app.learning.counts.since(days))
-    return {**described(found, days), "demoted": await demoted(app)}
+    totals = stats_of(await app.learning.counts.since(days))
+    return {**described(totals, days), "demoted": await demoted(app)}
 
 
 async def demoted(app: App) -> list[dict[str, Any]]:
     """The memories that are no longer offered unasked, most negative first."""
-    found = sorted(app.learning.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
-    texts = await texts_of(app, [memory_id for memory_id, _ in found])
+    demotions = sorted(app.learning.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
+    texts = await texts_of(app, [memory_id for memory_id, _ in demotions])
     return [
         {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}
-        for memory_id, negatives in found
+        for memory_id, negatives in demotions
     ]
 
 
 async def decisions(app: App, number: int, session: str | None = None) -> list[dict[str, Any]]:
     """The latest decisions, of one session or of all, oldest first: `upwell explain --json`."""
     lately = await app.decisions()
-    return [one for one in lately if session in (None, one["session"])][-number:]
+    return [decision for decision in lately if session in (None, decision["session"])][-number:]
 
 
 async def accounts(
     app: App, lately: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Mapping[str, Any], list[str]]]:
     """Each decision with its explanation in words."""
-    texts = await texts_of(app, [said for one in lately for said, _ in one["memories"]])
-    return [(one, account_of_past(one, texts)) for one in lately]
+    texts = await texts_of(
+        app, [memory_id for decision in lately for memory_id, _ in decision["memories"]]
+    )
+    return [(decision, account_of_past(decision, texts)) for decision in lately]
 
 
 async def memories(app: App, query: str, limit: int) -> list[dict[str, Any]]:
     """The memories that match `query`, or the newest: `upwell recall --json`."""
     if query.strip():
         return [entry(hit) for hit in await app.memory.search(query, limit=limit)]
-    return [entry(Hit(memory=one, score=0.0)) for one in await app.memory.list(limit=limit)]
+    return [entry(Hit(memory=memory, score=0.0)) for memory in await app.memory.list(limit=limit)]
 
 
 async def texts_of(app: App, ids: Sequence[str]) -> dict[str, str]:
     """The texts of these memories by id, without deleted ones."""
-    found = {memory_id: await app.memory.get(memory_id) for memory_id in dict.fromkeys(ids)}
-    return {memory_id: memory.text for memory_id, memory in found.items() if memory}
+    memories_by_id = {
+        memory_id: await app.memory.get(memory_id) for memory_id in dict.fromkeys(ids)
+    }
+    return {memory_id: memory.text for memory_id, memory in memories_by_id.items() if memory}

@@ -46,12 +46,12 @@ async def _take_up(app: App, gateway: Gateway) -> None:
         await app.worker_pool.aclose()
         LOG.info("the changed configuration is in effect")
     except (UpwellError, OSError) as error:
-        said = f"the changed configuration has a mistake; the old one stays in effect: {error}"
-        await _tell(gateway, "error", said)
+        message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
+        await _tell(gateway, "error", message)
         return
     if waiting := waits_for_restart(before, fresh):
-        said = f"the configuration was changed; restart upwell to apply {', '.join(waiting)}"
-        await _tell(gateway, "warning", said)
+        message = f"the configuration was changed; restart upwell to apply {', '.join(waiting)}"
+        await _tell(gateway, "warning", message)
 
 
 def waits_for_restart(before: Config, fresh: Config) -> list[str]:
@@ -71,10 +71,10 @@ def _holds_at_once(key: str) -> bool:
     return key in AT_ONCE or (section in TAKEN_UP and key not in AT_START)
 
 
-async def _tell(gateway: Gateway, level: str, said: str) -> None:
-    LOG.warning("%s", said)
-    told = {"level": level, "logger": "upwell", "data": said}
-    await gateway.audience.announce(LOGGED, dumps(told))
+async def _tell(gateway: Gateway, level: str, message: str) -> None:
+    LOG.warning("%s", message)
+    notification = {"level": level, "logger": "upwell", "data": message}
+    await gateway.audience.announce(LOGGED, dumps(notification))
 
 
 def _fresh(app: App) -> Config:

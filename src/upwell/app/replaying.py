@@ -19,13 +19,13 @@ from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
 from upwell.capture.transcript import proposals_of as proposals_in_session
 from upwell.config import load
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.memory.transfer import exported
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Projects, With
 from upwell.replay.run import Replay, SimulatedClock
 from upwell.replay.timeline import Timeline
@@ -98,7 +98,7 @@ class _AppProduct:
     async def read_documents(self, folder: str) -> None:
         path = Path(folder)
         try:
-            await self.app.imports.take(path, path, "markdown", lambda done, total: None)
+            await self.app.imports.add(path, path, "markdown", lambda done, total: None)
         except UsageError:
             await self.app.documents.refresh(folder)
 
@@ -125,7 +125,8 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 
 
 def _entries(events: Iterable[Event]) -> Iterator[Entry]:
-    """A session as capture reads it. Of a tool's answer that is only whether the call failed."""
+    """A session as capture reads it. Of a tool's answer, capture reads only whether the call
+    failed."""
     for event in events:
         if event.kind is Kind.PROMPT:
             yield Message(at=event.t, role="user", text=event.text)

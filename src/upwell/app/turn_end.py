@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.capture.inbox import Inbox
-from upwell.capture.transcript import has_forgotten, proposals_in, written_in
+from upwell.capture.transcript import has_lost_marks, proposals_in, written_in
 from upwell.config import Config
 from upwell.ground.errors import StoreError
 from upwell.ground.project import project_of
@@ -28,15 +28,15 @@ async def end_turn(surfacer: Surfacer, learning: Learning, config: Config, event
         return
     written = partial(_written, event, time.time())
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
-    if not event.reports_compactions and await _has_forgotten(event):
+    if not event.reports_compactions and await _has_lost_memories(event):
         await surfacer.compacting(event.session)
     if config.hook.capture and event.kind is EventKind.STOP:
         await _capture(config.home.inbox_file, event)
 
 
-async def _has_forgotten(event: Event) -> bool:
+async def _has_lost_memories(event: Event) -> bool:
     """Did the host compact the history, so that our memories are no longer in it?"""
-    return await asyncio.to_thread(has_forgotten, event.transcript, (HEADING, TAG))
+    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
 
 def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:

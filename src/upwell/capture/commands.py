@@ -19,7 +19,7 @@ WHY_INSTEAD = "command that worked"
 WHY_CHECKS = "command run again and again"
 MAX_CHARS = 160
 MAX_DISTANCE = 4
-"""A command replaces a failed one only within so many commands after it."""
+"""A command replaces a failed one only within this many commands after it."""
 MIN_RUNS = 3
 MIN_SHARED_WORDS = 0.5
 """The least share of words that two commands for the same purpose have in common."""
@@ -37,7 +37,8 @@ _PROGRAMS = frozenset(
     eslint vitest jest deno docker terraform
     """.split()
 )
-"""Programs that build and check a project; looking around (`ls`, `git log`) is no memory."""
+"""Programs that build and check a project. Commands that only look around (`ls`, `git log`)
+are not worth a memory."""
 _TEMPORARY = re.compile(r"/tmp/|/var/folders/|\$\(|<<|`|\b(?:sleep|kill|sudo|rm)\b")
 
 
@@ -60,10 +61,10 @@ def command_findings(entries: Sequence[Entry], project: str | None) -> Iterator[
 def _replacements(runs: Sequence[_Run]) -> Iterator[Finding]:
     """Commands that succeeded after another one for the same purpose had failed, with no edit
     between them."""
-    for place, failed in enumerate(runs):
+    for index, failed in enumerate(runs):
         if not failed.failed:
             continue
-        for later in runs[place + 1 : place + 1 + MAX_DISTANCE]:
+        for later in runs[index + 1 : index + 1 + MAX_DISTANCE]:
             if later.edits != failed.edits:
                 break
             if not later.failed and _have_same_purpose(failed.command, later.command):

@@ -73,9 +73,9 @@ def _log(
     ]
     parts = _output(command, root, environment).split(mark)
     for head, names in zip(parts[1::2], parts[2::2], strict=False):
-        sha, at, message = head.split(" ", 2)
+        sha, seconds, message = head.split(" ", 2)
         files = tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n"))
-        yield sha, min(float(at), _LATEST) if at.isdecimal() else 0.0, message, files
+        yield sha, min(float(seconds), _LATEST) if seconds.isdecimal() else 0.0, message, files
 
 
 def _output(command: list[str], root: str, environment: Mapping[str, str]) -> str:
@@ -108,7 +108,7 @@ def _redirects_git(name: str) -> bool:
 
 def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Proposal | None:
     """The proposal of a commit that gives a reason, None for any other."""
-    sha, at, message, files = entry
+    sha, seconds, message, files = entry
     subject, _, body = message.strip().partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())
     text = f"{subject.strip()}. {details}" if details else subject.strip()
@@ -123,5 +123,5 @@ def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Prop
         namespace="learnings" if _LABEL.match(subject) else "decisions",
         paths=files[:MAX_PATHS],
         project=root,
-        at=at,
+        at=seconds,
     )

@@ -75,7 +75,8 @@ def git(
         int, typer.Option("-n", min=1, help="Number of commits to read, newest first.")
     ] = 1000,
 ) -> None:
-    """Propose memories from commit messages that explain a reason, with the files they touch."""
+    """Propose memories from commits that give a reason. Each proposal names the files that its
+    commit touches."""
     from upwell.capture.git import proposals_from
     from upwell.config import load
 
@@ -88,8 +89,8 @@ def git(
 
 @hook.command("capture")
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Propose memories from the user's decisions and rules at the end of each turn. Off by
-    default."""
+    """Propose memories at the end of each turn. They come from the user's decisions and rules. Off
+    by default."""
     from upwell.setup.settings import set_setting
 
     if state not in ("on", "off"):

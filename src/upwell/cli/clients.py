@@ -24,19 +24,20 @@ def register(app: typer.Typer) -> None:
 
 
 def init(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Put upwell in front of the MCP servers of every agent on this machine. The servers move to
-    config.toml, and each agent gets one server: upwell. Shows the change; --apply writes it."""
-    found = _clients(project)
-    plan = found.taking_over()
+    """Put upwell in front of every agent's MCP servers. The servers of all agents on this machine
+    move to config.toml, and each agent gets one server: upwell. Shows the change; --apply writes
+    it."""
+    clients = _clients(project)
+    plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]
     if apply:
-        found.take(plan)
+        clients.take(plan)
     if as_json:
-        say_json(_as_json(found, plan, changes, apply))
+        say_json(_as_json(clients, plan, changes, apply))
     else:
         _say_servers(plan)
         if not apply:
-            _show(found, [plan.config, *changes])
+            _show(clients, [plan.config, *changes])
         elif plan.config.changes:
             say(f"wrote {plan.config.path}")
         if not changes and not plan.refused:
@@ -46,7 +47,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
         if not apply:
             _refuse(plan.refused)
     if apply:
-        _write(found, changes, plan.refused, quiet=as_json)
+        _write(clients, changes, plan.refused, quiet=as_json)
     elif as_json and plan.refused:
         raise typer.Exit(1)
 
@@ -54,18 +55,18 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
     """Give the agents their servers back. A file that has not changed since gets its old bytes; in
     any other, only upwell's entry is replaced. Shows the change; --apply writes it."""
-    found = _clients(project)
-    plans, refused = found.giving_back()
+    clients = _clients(project)
+    plans, refused = clients.giving_back()
     if as_json:
-        files = [{"file": str(p.path), "diff": _diff(found, p)} for p in plans]
+        files = [{"file": str(p.path), "diff": _diff(clients, p)} for p in plans]
         say_json({"applied": apply, "files": files, "refused": refused})
     elif not plans and not refused:
         say("no agent uses upwell")
     elif not apply:
-        _show(found, plans)
+        _show(clients, plans)
         note("upwell: nothing was written; add --apply to write it")
     if apply:
-        _write(found, plans, refused, quiet=as_json)
+        _write(clients, plans, refused, quiet=as_json)
         if plans and not as_json:
             say("the servers stay in config.toml; `upwell remove NAME` removes one")
     else:
@@ -74,9 +75,9 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
 
 def add_from_clients(project: bool) -> None:
     """Copy the agents' servers to config.toml. The agents' files stay unchanged."""
-    found = _clients(project)
-    plan = found.taking_over(moving=False)
-    found.take(plan)
+    clients = _clients(project)
+    plan = clients.taking_over(moving=False)
+    clients.take(plan)
     _say_servers(plan)
     if plan.taken:
         say(f"wrote {plan.config.path}; the agents' own files are unchanged")
@@ -94,28 +95,28 @@ def _say_servers(plan: "Takeover") -> None:
             say(f"{server.client}: {server.original} → {server.name}{known}")
 
 
-def _show(found: "Clients", plans: "list[Plan]") -> None:
+def _show(clients: "Clients", plans: "list[Plan]") -> None:
     for plan in plans:
         if plan.changes:
-            raw(_diff(found, plan))
+            raw(_diff(clients, plan))
 
 
-def _diff(found: "Clients", plan: "Plan") -> str:
+def _diff(clients: "Clients", plan: "Plan") -> str:
     from upwell.ground.secrets.redact import redact
     from upwell.ground.settings import masked
 
-    shown = found.diff(plan, lambda key, value: bool(masked(key, value) != value))
+    shown = clients.diff(plan, lambda key, value: bool(masked(key, value) != value))
     return redact(shown, keep_lines=True)[0]
 
 
-def _write(found: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
+def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
     """Write each plan. A plan that fails is reported, and the rest go on."""
     from upwell.ground.errors import UpwellError
 
     refused = dict(refused)
     for plan in plans:
         try:
-            backup = found.apply(plan)
+            backup = clients.apply(plan)
         except UpwellError as error:
             refused[str(plan.path)] = str(error)
             continue
@@ -134,7 +135,7 @@ def _refuse(refused: dict[str, str]) -> None:
 
 
 def _as_json(
-    found: "Clients", plan: "Takeover", changes: "list[Plan]", applied: bool
+    clients: "Clients", plan: "Takeover", changes: "list[Plan]", applied: bool
 ) -> dict[str, Any]:
     config = [plan.config] if plan.config.changes else []
     return {
@@ -149,7 +150,7 @@ def _as_json(
             }
             for server in plan.servers
         ],
-        "files": [{"file": str(p.path), "diff": _diff(found, p)} for p in (*config, *changes)],
+        "files": [{"file": str(p.path), "diff": _diff(clients, p)} for p in (*config, *changes)],
         "refused": plan.refused,
     }
 

@@ -34,8 +34,8 @@ def start() -> None:
     from upwell.hook.control import daemon_at
     from upwell.hook.place import default_home
 
-    found = daemon_at(default_home())
-    if found is None:
+    running_daemon = daemon_at(default_home())
+    if running_daemon is None:
         subprocess.Popen(
             [sys.executable, "-P", "-m", "upwell", "daemon", "run", "--from-hook"],
             stdin=subprocess.DEVNULL,
@@ -43,15 +43,15 @@ def start() -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-    until = time.monotonic() + START_SECONDS
-    while (found is None or not found.answers) and time.monotonic() < until:
+    deadline = time.monotonic() + START_SECONDS
+    while (running_daemon is None or not running_daemon.answers) and time.monotonic() < deadline:
         time.sleep(0.1)
-        found = daemon_at(default_home())
-    if found is None or not found.answers:
+        running_daemon = daemon_at(default_home())
+    if running_daemon is None or not running_daemon.answers:
         raise StoreUnwritable(
             "the daemon did not start", hint="see the log, or run `upwell doctor`"
         )
-    say(f"the daemon of {found.home} runs as process {found.pid}")
+    say(f"the daemon of {running_daemon.home} runs as process {running_daemon.pid}")
 
 
 @daemon.command("stop")
@@ -64,11 +64,11 @@ def stop(
     from upwell.hook.control import daemon_at, end, running
     from upwell.hook.place import default_home
 
-    one = daemon_at(default_home())
-    found = running() if everything else [one] if one else []
-    if not found:
+    service = daemon_at(default_home())
+    daemons = running() if everything else [service] if service else []
+    if not daemons:
         note("upwell: no daemon runs")
-    for each in found:
+    for each in daemons:
         if not end(each):
             raise StoreUnwritable(
                 f"the daemon of {each.home} (process {each.pid}) does not stop",
@@ -84,15 +84,15 @@ def status(as_json: Json = False) -> None:
 
     rows: list[dict[str, Any]] = [
         {
-            "home": one.home,
-            "pid": one.pid,
-            "version": one.version,
-            "answers": one.answers,
-            "up_seconds": max(0, round(time.time() - one.started_at)),
-            "events": one.state.get("answered", 0),
-            "rss_bytes": one.state.get("rss_bytes", 0),
+            "home": service.home,
+            "pid": service.pid,
+            "version": service.version,
+            "answers": service.answers,
+            "up_seconds": max(0, round(time.time() - service.started_at)),
+            "events": service.state.get("answered", 0),
+            "rss_bytes": service.state.get("rss_bytes", 0),
         }
-        for one in running()
+        for service in running()
     ]
     if as_json:
         say_json({"daemons": rows})

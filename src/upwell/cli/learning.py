@@ -55,7 +55,8 @@ def feedback(
 
 def tune(
     apply: Annotated[
-        bool, typer.Option("--apply", help="Use it now, also in running sessions.")
+        bool,
+        typer.Option("--apply", help="Apply the learned values now, also in running sessions."),
     ] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget everything learned.")] = False,
     memory: Annotated[
@@ -63,16 +64,16 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what upwell learned for each tool: the score that a memory needs, the budget for
-    results, what agents missed, and which memories are no longer offered."""
+    """Show what upwell learned for each tool. Lists the score that a memory needs, the budget for
+    results, content that agents missed, and memories that are no longer offered."""
     from upwell.surface.render import harmless_line
 
     if memory and not reset:
         raise UsageError("--memory needs --reset", hint="upwell tune --reset --memory ID")
     if reset:
         named = id_in(memory) if memory else None
-        gone = with_app(lambda app: _reset(app, named))
-        say(f"forgot {gone} ratings, observations and counts")
+        removed = with_app(lambda app: _reset(app, named))
+        say(f"forgot {removed} ratings, observations and counts")
         return
     learned = with_app(lambda app: _learned(app, apply=apply))
     if apply:
@@ -84,31 +85,31 @@ def tune(
         return
     rows = [
         {
-            "tool": one["tool"],
-            "min_score": _number(one["min_score"]),
-            "suggested": _number(one["suggested"]),
-            "samples": one["samples"],
-            "why": one["why"],
-            "budget": f"x {one['budget_ratio']:.2f}",
+            "tool": threshold["tool"],
+            "min_score": _number(threshold["min_score"]),
+            "suggested": _number(threshold["suggested"]),
+            "samples": threshold["samples"],
+            "why": threshold["why"],
+            "budget": f"x {threshold['budget_ratio']:.2f}",
         }
-        for one in learned["tools"]
+        for threshold in learned["tools"]
     ]
     columns = ("tool", "min_score", "suggested", "samples", "why", "budget")
     table(columns, rows, "Nothing learned yet.")
-    for one in learned["tools"]:
-        for missed in one["missing"]:
+    for row in learned["tools"]:
+        for missed in row["missing"]:
             note(
-                f"upwell: {one['tool']} lacked ({missed['kind']}): {harmless_line(missed['text'])}"
+                f"upwell: {row['tool']} lacked ({missed['kind']}): {harmless_line(missed['text'])}"
             )
-    for one in learned["demoted"]:
-        note(f"upwell: {one['id']} is no longer offered: {one['negatives']:g} negative ratings")
+    for row in learned["demoted"]:
+        note(f"upwell: {row['id']} is no longer offered: {row['negatives']:g} negative ratings")
 
 
 async def _reset(app: "App", memory: str | None) -> int:
-    gone = await app.learning.learned.reset(memory)
-    if memory and not gone and await app.memory.get(memory) is None:
+    removed = await app.learning.learned.reset(memory)
+    if memory and not removed and await app.memory.get(memory) is None:
         raise StoreError(f"no memory {memory!r}", hint="`upwell tune` and `upwell recall` show ids")
-    return gone if memory else gone + await app.budgets.forget()
+    return removed if memory else removed + await app.budgets.forget()
 
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
@@ -150,20 +151,20 @@ def explain(
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show why upwell spoke or stayed silent, one decision a line, newest last."""
+    """Show why upwell spoke or stayed silent. One decision a line, newest last."""
     from upwell.app.overview import accounts, decisions
 
     async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":
         return await accounts(app, await decisions(app, number, session))
 
-    kept = with_app(work)
+    explained = with_app(work)
     if as_json:
-        say_json({"decisions": [one for one, _ in kept]})
+        say_json({"decisions": [decision for decision, _ in explained]})
         return
-    if not kept:
+    if not explained:
         note("No decisions yet.")
-    for one, (head, *rest) in kept:
-        say(f"{iso(one['at'])} {head}")
+    for decision, (head, *rest) in explained:
+        say(f"{iso(decision['at'])} {head}")
         for line in rest:
             say(line)
 

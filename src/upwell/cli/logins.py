@@ -57,5 +57,5 @@ def logout(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:
     """Sign out of a server."""
     from upwell.app.login import log_out
 
-    found = run(log_out(name))
-    say(f"signed out of {name}" if found else f"not signed in to {name}")
+    was_signed_in = run(log_out(name))
+    say(f"signed out of {name}" if was_signed_in else f"not signed in to {name}")

@@ -103,7 +103,7 @@ def recall(
     trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search the memories of all projects, or list them, newest first."""
+    """Search or list the memories of all projects. Lists are newest first."""
     from upwell.tools.recall import entry
 
     query = " ".join(words) if words else None
@@ -135,15 +135,15 @@ async def _listed(
     from upwell.memory.ranking.judge import SUPERSEDED
 
     if trash:
-        found = await app.memory.store.trash(limit=limit)
+        memories = await app.memory.store.trash(limit=limit)
     elif pinned:
-        found = await app.memory.store.pinned(Scope(namespaces=namespaces), limit=limit)
+        memories = await app.memory.store.pinned(Scope(namespaces=namespaces), limit=limit)
     else:
-        found = await app.memory.list(namespaces=namespaces, limit=limit)
-    old = await app.memory.store.superseded([memory.id for memory in found])
+        memories = await app.memory.list(namespaces=namespaces, limit=limit)
+    old = await app.memory.store.superseded([memory.id for memory in memories])
     return [
         Hit(memory=memory, score=0.0, signals={SUPERSEDED: 1.0} if memory.id in old else {})
-        for memory in found
+        for memory in memories
     ]
 
 
@@ -156,10 +156,10 @@ async def _recall(
     except StoreError as error:
         note(f"upwell: the document index is out of date: {error}")
     await app.embeddings.load()
-    found = await app.memory.find(query, limit=limit, namespaces=names)
-    for source in found.missing:
+    result = await app.memory.find(query, limit=limit, namespaces=names)
+    for source in result.missing:
         note(f"upwell: could not search {source}")
-    return list(found.hits)
+    return list(result.hits)
 
 
 def _row(hit: Hit) -> dict[str, str]:
@@ -213,20 +213,20 @@ def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 
 def topics(as_json: Json = False) -> None:
-    """List the topics of the memories: tags, namespaces and shared words."""
+    """List the topics of the memories. Topics are tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
     async def work(app: "App") -> "list[Topic]":
         await app.documents.refresh()
         return await app.topics.all()
 
-    found = with_app(work)
+    topics = with_app(work)
     if as_json:
-        say_json({"count": len(found), "topics": [described(topic) for topic in found]})
+        say_json({"count": len(topics), "topics": [described(topic) for topic in topics]})
         return
     rows = [
         {"topic": t.name, "memories": t.memory_count, "namespaces": ", ".join(t.namespaces)}
-        for t in found
+        for t in topics
     ]
     table(("topic", "memories", "namespaces"), rows, "No memories yet.")
 
@@ -244,7 +244,7 @@ def context(
     session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what upwell would say to a message, or why it would stay silent."""
+    """Show what upwell would say to a message. Or, if it would stay silent, show the reason."""
     if door not in (Door.ASK, Door.PROMPT, Door.SESSION):
         raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):

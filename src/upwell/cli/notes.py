@@ -63,12 +63,12 @@ def search(
     from upwell.tools.notes import NOTHING_FOUND, described
 
     async def work(app: "App") -> None:
-        found = app.notes.search(query=query, id=note_id, date=date)
-        _report(app, "" if found else NOTHING_FOUND)
+        notes = app.notes.search(query=query, id=note_id, date=date)
+        _report(app, "" if notes else NOTHING_FOUND)
         if as_json:
-            say_json(described(found))
+            say_json(described(notes))
         else:
-            table(("id", "created_at", "content"), described(found), "No note found.")
+            table(("id", "created_at", "content"), described(notes), "No note found.")
 
     with_app(work, tolerant=True)
 
@@ -89,14 +89,14 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. Runs by itself once a day."""
+    """Clear notes not viewed for 35 days. This runs once a day without being asked."""
 
     async def work(app: "App") -> None:
-        gone = app.notes.clear()
+        removed = app.notes.clear()
         _report(app, "")
         days = app.notes.options.retention_days
-        aside = f"; kept for 30 days in {app.notes.trash}" if gone else ""
-        say(f"cleared {counted(gone, 'note')} not viewed for {days} days{aside}")
+        aside = f"; kept for 30 days in {app.notes.trash}" if removed else ""
+        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{aside}")
 
     with_app(work, tolerant=True)
 

@@ -27,11 +27,11 @@ def stats(
     """Show what upwell said and saved, and why it stayed silent."""
     from upwell.usage.stats import described
 
-    found, against = with_app(lambda app: _counted(app, days))
+    stats, against = with_app(lambda app: _counted(app, days))
     if as_json:
-        say_json({**described(found, days), "demoted": against})
+        say_json({**described(stats, days), "demoted": against})
         return
-    for line in _drawn(found, against, days):
+    for line in _drawn(stats, against, days):
         say(line)
 
 
@@ -42,41 +42,41 @@ async def _counted(app: "App", days: int) -> "tuple[Stats, list[dict[str, Any]]]
     return stats_of(await app.learning.counts.since(days)), await demoted(app)
 
 
-def _drawn(found: "Stats", against: list[dict[str, Any]], days: int) -> list[str]:
+def _drawn(stats: "Stats", against: list[dict[str, Any]], days: int) -> list[str]:
     since = "today" if days == 1 else f"in {days} days"
-    if not found.decisions and not found.saved:
+    if not stats.decisions and not stats.saved:
         return [f"No decisions {since}. `upwell demo` shows what upwell does."]
-    lines = [*_speech(found, since), *_silence(found), *_tools(found), *_savings(found)]
-    for one in against:
-        text = " ".join(one["text"].split())[:60] or "(forgotten)"
-        lines.append(f"  demoted    {one['id']}  {text}")
+    lines = [*_speech(stats, since), *_silence(stats), *_tools(stats), *_savings(stats)]
+    for memory in against:
+        text = " ".join(memory["text"].split())[:60] or "(forgotten)"
+        lines.append(f"  demoted    {memory['id']}  {text}")
     if against:
         lines.append("             undo: upwell tune --reset --memory ID")
     return lines
 
 
-def _speech(found: "Stats", since: str) -> list[str]:
-    share = _share(found.surfaced, found.decisions)
+def _speech(stats: "Stats", since: str) -> list[str]:
+    share = _share(stats.surfaced, stats.decisions)
     lines = [
-        f"upwell looked {_times(found.decisions)} {since} and spoke {_times(found.surfaced)} "
+        f"upwell looked {_times(stats.decisions)} {since} and spoke {_times(stats.surfaced)} "
         f"({share}).",
         "",
-        f"  said       {counted(found.memories, 'memory', 'memories')}: "
-        f"{found.used:,} used, {found.ignored:,} with no evidence of use",
+        f"  said       {counted(stats.memories, 'memory', 'memories')}: "
+        f"{stats.used:,} used, {stats.ignored:,} with no evidence of use",
     ]
-    if found.late:
+    if stats.late:
         lines.append(
-            f"  late       {found.late:,} late, {found.offered_late:,} said at the next call"
+            f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"
         )
-    rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in found.ratings.items() if n]
+    rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in stats.ratings.items() if n]
     lines.append(
         f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
     )
     return lines
 
 
-def _silence(found: "Stats") -> list[str]:
-    reasons = sorted(((n, r) for r, n in found.skips.items() if n), reverse=True)
+def _silence(stats: "Stats") -> list[str]:
+    reasons = sorted(((n, r) for r, n in stats.skips.items() if n), reverse=True)
     if not reasons:
         return []
     widest, most = max(len(reason) for _, reason in reasons), reasons[0][0]
@@ -84,30 +84,30 @@ def _silence(found: "Stats") -> list[str]:
     return ["", "Why it stayed silent", *bars]
 
 
-def _tools(found: "Stats") -> list[str]:
-    shown = found.beside[:MOST_TOOLS]
+def _tools(stats: "Stats") -> list[str]:
+    shown = stats.beside[:MOST_TOOLS]
     if not shown:
         return []
-    names = [one.tool or f"({one.door})" for one in shown]
+    names = [row.tool or f"({row.door})" for row in shown]
     width = max(map(len, names))
     lines = [
-        f"  {name:<{width}}  {one.decisions:>7,} looked  {one.surfaced:>6,} spoke"
-        + (f"  mostly {next(iter(one.skips))}" if one.skips else "")
-        for name, one in zip(names, shown, strict=True)
+        f"  {name:<{width}}  {row.decisions:>7,} looked  {row.surfaced:>6,} spoke"
+        + (f"  mostly {next(iter(row.skips))}" if row.skips else "")
+        for name, row in zip(names, shown, strict=True)
     ]
-    left = len(found.beside) - len(shown)
+    left = len(stats.beside) - len(shown)
     return ["", "Where", *lines, *([f"  … and {left} more (--json)"] if left else [])]
 
 
-def _savings(found: "Stats") -> list[str]:
-    if not found.saved:
+def _savings(stats: "Stats") -> list[str]:
+    if not stats.saved:
         return [""]
-    share = _share(found.tokens_saved, found.tokens_before)
+    share = _share(stats.tokens_saved, stats.tokens_before)
     lines = [
-        f"  {one.tool}  {one.tokens_saved:,} tokens in {one.results:,} results"
-        for one in found.saved[:5]
+        f"  {saving.tool}  {saving.tokens_saved:,} tokens in {saving.results:,} results"
+        for saving in stats.saved[:5]
     ]
-    return ["", f"Saved {found.tokens_saved:,} tokens of long results ({share})", *lines, ""]
+    return ["", f"Saved {stats.tokens_saved:,} tokens of long results ({share})", *lines, ""]
 
 
 def _times(number: int) -> str:
@@ -118,5 +118,5 @@ def _bar(number: int, most: int) -> str:
     return "▇" * max(1, round(BAR_CHARS * number / most))
 
 
-def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.0f} %" if whole else "0 %"
+def _share(part: int, total: int) -> str:
+    return f"{100 * part / total:.0f} %" if total else "0 %"

@@ -23,11 +23,11 @@ MAX_SHOWN = 5
 
 
 def register(app: typer.Typer) -> None:
-    app.command("import")(bring_in)
+    app.command("import")(import_memories)
     app.command()(export)
 
 
-def bring_in(
+def import_memories(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
@@ -55,13 +55,13 @@ def bring_in(
     done: list[Imported] = []
     try:
         with progress(f"importing {named[0]}") as show:
-            with_app(lambda app: _take(app, named, form, show, done))
+            with_app(lambda app: _import(app, named, form, show, done))
     finally:
         if as_json:
-            say_json({"imported": [asdict(one) for one in done]})
+            say_json({"imported": [_as_json(imported) for imported in done]})
         else:
-            for one in done:
-                _report(one)
+            for imported in done:
+                _report(imported)
 
 
 def export(
@@ -84,40 +84,45 @@ def export(
     note(f"upwell: {counted(with_app(work), 'memory', 'memories')}")
 
 
-async def _take(
+async def _import(
     app: "App", paths: list[Path], form: str, show: "Progress", done: "list[Imported]"
 ) -> None:
     for path in paths:
-        done.append(await app.imports.take(path, Path(os.getcwd()), form, show))
+        done.append(await app.imports.add(path, Path(os.getcwd()), form, show))
     await app.embeddings.catch_up(show)
 
 
 async def _remove(app: "App", paths: list[Path]) -> None:
     for path in paths:
-        await app.imports.let_go(path)
+        await app.imports.drop_source(path)
         say(f"stopped reading {path}")
 
 
 def _show(sources: "list[Source]", as_json: bool) -> None:
     if as_json:
-        say_json({"sources": [asdict(one) for one in sources]})
+        say_json({"sources": [asdict(source) for source in sources]})
         return
     rows = [
-        {"path": one.path, "cited": one.cited or ".", "project": one.project or ""}
-        for one in sources
+        {"path": source.path, "cited": source.cited or ".", "project": source.project or ""}
+        for source in sources
     ]
     table(("path", "cited", "project"), rows, "No imports.")
 
 
-def _report(one: "Imported") -> None:
-    for problem in one.problems[:MAX_SHOWN]:
+def _as_json(imported: "Imported") -> dict[str, object]:
+    fields = asdict(imported).items()
+    return {"kept" if name == "stored" else name: value for name, value in fields}
+
+
+def _report(imported: "Imported") -> None:
+    for problem in imported.problems[:MAX_SHOWN]:
         note(f"upwell: skipped {problem.path}: {problem.why}")
-    if len(one.problems) > MAX_SHOWN:
-        note(f"upwell: and {len(one.problems) - MAX_SHOWN} more; --json lists them")
-    for rule, count in one.redacted.items():
+    if len(imported.problems) > MAX_SHOWN:
+        note(f"upwell: and {len(imported.problems) - MAX_SHOWN} more; --json lists them")
+    for rule, count in imported.redacted.items():
         note(f"upwell: masked {counted(count, 'secret')} before storing ({rule})")
-    if one.format == "markdown":
-        summary = f"{counted(one.files, 'file')}, {counted(one.chunks, 'chunk')}"
-        say(f"{one.path}: {summary}; indexed in place")
+    if imported.format == "markdown":
+        summary = f"{counted(imported.files, 'file')}, {counted(imported.chunks, 'chunk')}"
+        say(f"{imported.path}: {summary}; indexed in place")
     else:
-        say(f"{one.path}: {counted(one.kept, 'memory', 'memories')} stored")
+        say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")

@@ -153,18 +153,18 @@ def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, fl
         weight = weights[number]
         for unit in matching:
             totals[unit] = totals.get(unit, 0.0) + weight
-    whole = sum(
+    possible = sum(
         weights.get(number, rarity(len(units), 0))
         for number, term in enumerate(question.terms)
         if term.weight >= 1.0
     )
     scores = {
-        unit: total * (0.4 + 0.6 * min(1.0, total / whole if whole else 0.0))
+        unit: total * (0.4 + 0.6 * min(1.0, total / possible if possible else 0.0))
         for unit, total in totals.items()
     }
     best = max(scores.values(), default=0.0)
     _lend(units, scores, dict(scores))
-    return scores, min(1.0, best / whole) if whole else 0.0
+    return scores, min(1.0, best / possible) if possible else 0.0
 
 
 def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
@@ -174,8 +174,8 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
     units_by_term: dict[int, list[int]] = {}
     for number, term in enumerate(question.terms):
         inside: dict[int, None] = {}
-        for at in places(term, lowercase, text):
-            inside[bisect_right(starts, at) - 1] = None
+        for offset in places(term, lowercase, text):
+            inside[bisect_right(starts, offset) - 1] = None
         if inside:
             units_by_term[number] = list(inside)
     return units_by_term
@@ -363,11 +363,11 @@ def _without_marks(
     return Fitted(body, (Omission(what="characters", count=missing, total=len(text)),))
 
 
-def _piece(whole: str, remaining: RemainingBudget) -> str:
+def _piece(text: str, remaining: RemainingBudget) -> str:
     """Return the beginning of a text, as much as fits."""
-    size = int(min(len(whole), remaining.chars))
+    size = int(min(len(text), remaining.chars))
     while size > 0:
-        piece = whole if size == len(whole) else whole[: safe_cut(whole, size - 1)].rstrip() + "…"
+        piece = text if size == len(text) else text[: safe_cut(text, size - 1)].rstrip() + "…"
         if remaining.holds(piece):
             return piece
         size = size * 3 // 4

@@ -2,7 +2,7 @@
 invisible characters, trailing blanks, embedded images.
 
 The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
-results have none.
+results are left unchanged.
 """
 
 import re
@@ -54,12 +54,12 @@ _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.M)
 def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
     """Apply `change` to the text outside fences. An unclosed fence extends to the end."""
     parts: list[str] = []
-    at = 0
-    while (opening := _FENCE.search(text, at)) is not None:
+    offset = 0
+    while (opening := _FENCE.search(text, offset)) is not None:
         end = _end(text, opening)
-        parts += [change(text[at : opening.start()]), text[opening.start() : end]]
-        at = end
-    parts.append(change(text[at:]))
+        parts += [change(text[offset : opening.start()]), text[opening.start() : end]]
+        offset = end
+    parts.append(change(text[offset:]))
     return "".join(parts)
 
 
@@ -106,12 +106,12 @@ def without_redraws(text: str) -> tuple[str, tuple[Omission, ...]]:
         return text, ()
     lines = text.split("\n")
     redraws = total = 0
-    for place, line in enumerate(lines):
+    for number, line in enumerate(lines):
         frames = line.rstrip("\r").split("\r")
         if len(frames) < 2:
             continue
         retained, dropped = _last_frames(frames)
-        lines[place] = retained + line[len(line.rstrip("\r")) :]
+        lines[number] = retained + line[len(line.rstrip("\r")) :]
         redraws += dropped
         total += len(frames)
     left_out = Omission(what="states of lines that were redrawn", count=redraws, total=total)

@@ -19,8 +19,10 @@ from upwell.ground.types.compression import Attempt, Budget, Compressed, Kind, P
 
 LADDER = ("progressive", "hybrid", "truncate")
 """Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
-_OPT_IN = frozenset({"selective", "progressive", "llm_summary", "none"})
+_AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
+_MAY_EXCEED = frozenset({"selective", "progressive"})
+"""Strategies whose results may exceed a small budget: what they do not list cannot be fetched."""
 
 
 class Compressor:
@@ -48,7 +50,7 @@ class Compressor:
             remaining.holds(passage.text) and name not in ("selective", "progressive")
         ):
             return whole(passage)
-        if name in _OPT_IN:
+        if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
         cleaned = clean(_with_kind(without_numbers(passage)))
         result = self._fitted(cleaned.passage, budget, name)
@@ -66,7 +68,9 @@ class Compressor:
         return self._try_ladder(normal.passage, budget, name)
 
     def _try_ladder(self, passage: Passage, budget: Budget, name: str) -> Compressed:
-        """Try the strategy, then each rung of the ladder until one satisfies the floor."""
+        """Try the strategy, then each rung of the ladder until a result keeps the budget and
+        satisfies the floor."""
+        remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
         for rung in dict.fromkeys((name, *LADDER)):
@@ -78,6 +82,9 @@ class Compressor:
                 result = load(rung, self._tools).compress(passage, budget)
             except CompressionError as error:
                 tried.append(Attempt(strategy=rung, outcome=error.message))
+                continue
+            if rung not in (*_MAY_EXCEED, "truncate") and not remaining.holds(result.text):
+                tried.append(Attempt(strategy=rung, outcome="its result is over budget"))
                 continue
             share = result.after / max(1, result.before)
             if best is None or result.after > best.after:

@@ -90,7 +90,7 @@ class Originals:
         """Store `text`; `name` (a path, URL or tool) is returned with it later."""
         key = self.key_of(text, name)
         private = SECRET if await asyncio.to_thread(self._has_secret, text) else ""
-        parts = [text[at : at + PART_CHARS] for at in range(0, len(text), PART_CHARS)]
+        parts = [text[start : start + PART_CHARS] for start in range(0, len(text), PART_CHARS)]
         original = StoredOriginal(key, len(text), len(parts), name, private=private)
         if not private:
             try:
@@ -165,7 +165,8 @@ class Originals:
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 
     async def _touch(self, ttl_store: TtlStore, entry_keys: Sequence[str]) -> None:
-        """Restart their time to live. A failure must not keep the original from being read."""
+        """Restart the time to live of these entries. A failure must not prevent reading the
+        original."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 for entry_key in entry_keys:

@@ -69,18 +69,18 @@ def ask(query: str) -> Question:
     """Parse `query` into its words, its identifiers as written, and synonyms."""
     if not query.strip():
         return Question(())
-    found: dict[str, Term] = {}
+    by_text: dict[str, Term] = {}
     for token in _exact_chunks(query):
-        found.setdefault(token, Term(token, _EXACT_WEIGHT, exact=True))
+        by_text.setdefault(token, Term(token, _EXACT_WEIGHT, exact=True))
     stems = [stem(word) for word in informative(terms(query))]
     for word in stems:
-        found.setdefault(word, Term(word, 1.0, exact=word.isdigit()))
+        by_text.setdefault(word, Term(word, 1.0, exact=word.isdigit()))
     asking_words = {word.lower() for word in _ASKING.findall(query)}
     for word in [*stems, *(word for word in _ASKING_WORDS if word in asking_words)]:
         for synonym in related(word):
-            found.setdefault(synonym, Term(synonym, _SYNONYM_WEIGHT))
+            by_text.setdefault(synonym, Term(synonym, _SYNONYM_WEIGHT))
     expects = next((kind for pattern, kind in _EXPECTS if pattern.search(query)), "")
-    heaviest = sorted(found.values(), key=lambda term: -term.weight)[: _MAX_TERMS * 2]
+    heaviest = sorted(by_text.values(), key=lambda term: -term.weight)[: _MAX_TERMS * 2]
     return Question(tuple(heaviest), expects)
 
 
@@ -108,24 +108,24 @@ def places(term: Term, lowercase: str, text: str) -> list[int]:
     cjk = bool(_CJK.match(needle))
     if len(needle) < 2 and not cjk:
         return []
-    found: list[int] = []
+    offsets: list[int] = []
     width, left = len(needle), _MAX_HITS
     allows_suffix = width > 3 and not needle[-1].isdigit()
-    at = lowercase.find(needle)
-    while at >= 0:
+    offset = lowercase.find(needle)
+    while offset >= 0:
         if not left:
             return []
         left -= 1
-        end = at + width
+        end = offset + width
         # Decides most matches without a call. At offset 0 this reads the last character instead of
         # the one before; `_stands_alone` then decides.
-        is_plain = not lowercase[at - 1].isalnum() and (
+        is_plain = not lowercase[offset - 1].isalnum() and (
             allows_suffix or not lowercase[end : end + 1].isalnum()
         )
-        if is_plain or cjk or _stands_alone(term, lowercase, text, at, end):
-            found.append(at)
-        at = lowercase.find(needle, end)
-    return found
+        if is_plain or cjk or _stands_alone(term, lowercase, text, offset, end):
+            offsets.append(offset)
+        offset = lowercase.find(needle, end)
+    return offsets
 
 
 def _stands_alone(term: Term, lowercase: str, text: str, start: int, end: int) -> bool:
@@ -176,19 +176,19 @@ class Finder:
         self._sizes = sorted({len(text) for text in self._exact if len(text) >= _PREFIX})
         self._memo: dict[str, tuple[int, ...]] = {}
 
-    def match(self, stems: tuple[str, ...], whole: str) -> tuple[dict[int, float], float]:
+    def match(self, stems: tuple[str, ...], name: str) -> tuple[dict[int, float], float]:
         """Return the terms that the name contains, each with credit 1, and the share of its parts
         that matched. A part that matches only a synonym counts half."""
         credits: dict[int, float] = {}
         coverage = 0.0
         for part in stems:
-            found = self._memo.get(part)
-            if found is None:
-                found = self._memo[part] = self._terms_in(part)
-            if found:
-                credits.update(dict.fromkeys(found, 1.0))
-                coverage += 1.0 if any(self._is_own_word[term] for term in found) else 0.5
-        for term in self._exact.get(whole, ()):
+            matched = self._memo.get(part)
+            if matched is None:
+                matched = self._memo[part] = self._terms_in(part)
+            if matched:
+                credits.update(dict.fromkeys(matched, 1.0))
+                coverage += 1.0 if any(self._is_own_word[term] for term in matched) else 0.5
+        for term in self._exact.get(name, ()):
             credits[term] = 1.0
             coverage = float(len(stems))
         return credits, coverage / len(stems) if stems else 0.0
@@ -196,12 +196,12 @@ class Finder:
     def _terms_in(self, part: str) -> tuple[int, ...]:
         if part[:1] not in self._initials:
             return ()
-        found = [*self._exact.get(part, ()), *self._begins.get(part, ())]
+        matched = [*self._exact.get(part, ()), *self._begins.get(part, ())]
         for size in self._sizes:
             if size >= len(part):
                 break
-            found.extend(self._exact.get(part[:size], ()))
-        return tuple(found)
+            matched.extend(self._exact.get(part[:size], ()))
+        return tuple(matched)
 
 
 MAX_UNITS = 1_500
@@ -209,7 +209,7 @@ MAX_UNITS = 1_500
 _UNIT_CHARS = 400
 _STANDS_OUT = 1.0
 _WEIGHT = 0.5
-"""`_STANDS_OUT`: a unit counts when its similarity is so many standard deviations above the mean.
+"""`_STANDS_OUT`: a unit counts when its similarity is this many standard deviations above the mean.
 `_WEIGHT`: the best match by meaning relative to the best by words."""
 
 

@@ -45,9 +45,9 @@ def search_original(text: str, query: str, remaining: RemainingBudget, name: str
     Each match is shown with its offset for `read_more`. `name` helps to detect the kind of text.
     """
     candidates = matches(Passage(text=text, kind=detect(text, name), name=name), ask(query))
-    found = [match for match in candidates if match.text.strip()]
+    with_text = [match for match in candidates if match.text.strip()]
     lines: list[str] = []
-    for match in found[:_MAX_MATCHES]:
+    for match in with_text[:_MAX_MATCHES]:
         excerpt = clip(match.text.strip("\r\n"), _SHOWN_CHARS)
         line = f"[offset {match.start}]"
         line += (
@@ -58,7 +58,7 @@ def search_original(text: str, query: str, remaining: RemainingBudget, name: str
         if not remaining.holds("\n".join([*lines, line])):
             break
         lines.append(line)
-    return Found("\n".join(lines), len(lines), len(found))
+    return Found("\n".join(lines), len(lines), len(with_text))
 
 
 def _line(text: str, offset: int) -> int:
@@ -72,10 +72,10 @@ def matches(passage: Passage, question: Question) -> list[Match]:
     """
     if not question:
         return []
-    found = _in_json(passage, question) if passage.kind in JSON_KINDS else None
-    if found is None:
-        found = _in_text(passage, question)
-    return sorted(found, key=lambda match: (-match.score, match.start))
+    hits = _in_json(passage, question) if passage.kind in JSON_KINDS else None
+    if hits is None:
+        hits = _in_text(passage, question)
+    return sorted(hits, key=lambda match: (-match.score, match.start))
 
 
 def _in_json(passage: Passage, question: Question) -> list[Match] | None:
@@ -96,14 +96,12 @@ def _in_text(passage: Passage, question: Question) -> list[Match]:
     kind = Kind.TEXT if passage.kind in JSON_KINDS else passage.kind
     units = split(text, kind, passage.name)
     scores, _ = relevance(units, text, question)
-    found: list[Match] = []
+    hits: list[Match] = []
     group: list[int] = []
     for unit in [*sorted(scores), len(units) + 1]:
         if group and (unit > group[-1] + 1 or len(group) == _MAX_UNITS_PER_MATCH):
             start, end = units.starts[group[0]], units.ends[group[-1]]
-            found.append(
-                Match(start, end, max(scores[member] for member in group), text[start:end])
-            )
+            hits.append(Match(start, end, max(scores[member] for member in group), text[start:end]))
             group = []
         group.append(unit)
-    return found
+    return hits

@@ -202,12 +202,12 @@ def _grouped(sections: list[Section], first: int) -> list[Section]:
     """Group the sections into at most `MAX_ENTRIES` entries."""
     width = -(-len(sections) // MAX_ENTRIES)
     groups = []
-    for at in range(0, len(sections), width):
-        members = sections[at : at + width]
+    for offset in range(0, len(sections), width):
+        members = sections[offset : offset + width]
         if len(members) == 1:
             groups.append(members[0])
             continue
-        key = f"{first + at}{_GROUP}{first + at + len(members) - 1}"
+        key = f"{first + offset}{_GROUP}{first + offset + len(members) - 1}"
         groups.append(Section(key, "group", members[0].start, members[-1].end, len(members)))
     return groups
 
@@ -228,8 +228,8 @@ def _ranked(passage: Passage, entries: list[Section]) -> list[Section]:
     for entry in entries:
         units.add(entry.start, entry.end, 0.0)
     scores, _ = relevance(units, passage.text, question)
-    order = sorted(range(len(entries)), key=lambda place: (-scores.get(place, 0.0), place))
-    return [entries[place] for place in order]
+    order = sorted(range(len(entries)), key=lambda index: (-scores.get(index, 0.0), index))
+    return [entries[index] for index in order]
 
 
 def _entry(text: str, section: Section, preview: int) -> dict[str, object]:

@@ -111,12 +111,12 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def _index() -> dict[str, tuple[str, ...]]:
-    found: dict[str, dict[str, None]] = {}
+    index: dict[str, dict[str, None]] = {}
     for line in _GROUPS.strip().splitlines():
         group = [stem(word) for word in line.split()]
         for word in group:
-            found.setdefault(word, {}).update(dict.fromkeys(group))
-    return {word: tuple(other for other in group if other != word) for word, group in found.items()}
+            index.setdefault(word, {}).update(dict.fromkeys(group))
+    return {word: tuple(other for other in group if other != word) for word, group in index.items()}
 
 
 def related(word: str) -> tuple[str, ...]:

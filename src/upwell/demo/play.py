@@ -309,9 +309,9 @@ def excerpt(text: str, answers: Sequence[str]) -> str:
     lost = [answer for answer in answers if answer not in text]
     if lost:
         raise DemoFailed(f"the shortened reply lost an answer: {lost[0]!r}")
-    at = text.find(answers[0]) if answers else 0
-    line_start = text.rfind("\n", 0, at) + 1
-    start = line_start if at - line_start <= _SHOWN_CHARS else at
+    position = text.find(answers[0]) if answers else 0
+    line_start = text.rfind("\n", 0, position) + 1
+    start = line_start if position - line_start <= _SHOWN_CHARS else position
     stretch = text[start : start + 3 * _SHOWN_CHARS]
     lines = [piece for line in stretch.splitlines() for piece in textwrap.wrap(line, _SHOWN_CHARS)]
     return _indented("\n".join(["…", *lines[:4], "…"]))

@@ -44,7 +44,7 @@ def _root(folder: str) -> str:
     return str(path)
 
 
-def brings(root: str, path: str) -> bool:
+def tracks(root: str, path: str) -> bool:
     """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
     A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
@@ -68,25 +68,25 @@ def _lists(index: bytes, name: bytes) -> bool:
     """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index
-    path, at = b"", _HEADER
+    path, offset = b"", _HEADER
     for _ in range(int.from_bytes(index[8:12])):
-        flags = int.from_bytes(index[at + _FIXED - 2 : at + _FIXED])
-        at += _FIXED + (2 if flags & _EXTENDED else 0)
-        dropped, at = _varint(index, at)
-        end = index.find(b"\0", at) + 1
+        flags = int.from_bytes(index[offset + _FIXED - 2 : offset + _FIXED])
+        offset += _FIXED + (2 if flags & _EXTENDED else 0)
+        dropped, offset = _varint(index, offset)
+        end = index.find(b"\0", offset) + 1
         if not end:
             break
-        path = path[: len(path) - dropped] + index[at : end - 1]
+        path = path[: len(path) - dropped] + index[offset : end - 1]
         if path + b"\0" == name:
             return True
-        at = end
+        offset = end
     return False
 
 
-def _varint(index: bytes, at: int) -> tuple[int, int]:
+def _varint(index: bytes, offset: int) -> tuple[int, int]:
     """Return a number in the variable-length encoding of packs, and the offset after it."""
-    value = index[at] & 0x7F if at < len(index) else 0
-    while at < len(index) and index[at] & 0x80:
-        at += 1
-        value = ((value + 1) << 7) | (index[at] & 0x7F if at < len(index) else 0)
-    return value, at + 1
+    value = index[offset] & 0x7F if offset < len(index) else 0
+    while offset < len(index) and index[offset] & 0x80:
+        offset += 1
+        value = ((value + 1) << 7) | (index[offset] & 0x7F if offset < len(index) else 0)
+    return value, offset + 1

@@ -33,6 +33,7 @@ class Kind(StrEnum):
     INTENT = "intent"
     OPENING = "opening"
     ORIGINAL = "original"
+    PLACE = "place"
     QUERY = "query"
     RESPONSE = "response"
     RULES = "rules"

@@ -101,9 +101,9 @@ def end(daemon: Running) -> bool:
 
 
 def _is_gone(place: Place) -> bool:
-    until = time.monotonic() + END_SECONDS
+    deadline = time.monotonic() + END_SECONDS
     while is_locked(place):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return False
         time.sleep(_LOOK_SECONDS)
     return True

@@ -11,7 +11,7 @@ from upwell.hosts.events import Event
 from upwell.surface.filters import writes
 
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
-"""Where built-in tools put a text. No other key of an object is changed."""
+"""The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
 """Shortening a longer answer takes more time than a hook has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
@@ -42,57 +42,57 @@ def may_shorten(event: Event, cue: Cue) -> bool:
 
 async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
     """The hook output that replaces the tool's answer by a shortened one, empty for no change."""
-    found = texts_in(event.reply)
-    texts = [text for _, text in found]
+    located = texts_in(event.reply)
+    texts = [text for _, text in located]
     limit = host.events.reply_tokens
     fitted = await shorten(host.name, event, texts, limit) if texts else []
     if not any(text is not None for text in fitted):
         return {}
-    reply = with_texts(event.reply, [place for place, _ in found], fitted)
+    reply = with_texts(event.reply, [path for path, _ in located], fitted)
     return host.events.replacement_output(event, reply)
 
 
 def texts_in(reply: Any) -> list[tuple[Path, str]]:
     """The texts of an answer with their places: a string itself, the known keys of an object, the
     text blocks of a list (also under `content`). Empty where they are too long together."""
-    found = list(_texts(reply, ()))
-    return found if sum(len(text) for _, text in found) <= MAX_CHARS else []
+    located = list(_texts(reply, ()))
+    return located if sum(len(text) for _, text in located) <= MAX_CHARS else []
 
 
 def with_texts(reply: Any, places: Sequence[Path], texts: Sequence[str | None]) -> Any:
     """`reply` with these texts at these places; None leaves a text as it is."""
-    for place, text in zip(places, texts, strict=True):
+    for path, text in zip(places, texts, strict=True):
         if text is not None:
-            reply = _replaced(reply, place, text)
+            reply = _replaced(reply, path, text)
     return reply
 
 
-def _texts(reply: Any, place: Path) -> Iterator[tuple[Path, str]]:
+def _texts(reply: Any, path: Path) -> Iterator[tuple[Path, str]]:
     if isinstance(reply, str):
-        yield place, reply
+        yield path, reply
     elif isinstance(reply, Mapping):
         for key in TEXT_KEYS:
             value = reply.get(key)
             if isinstance(value, str):
-                yield (*place, key), value
+                yield (*path, key), value
             elif isinstance(value, list):
-                yield from _block_texts(value, (*place, key))
+                yield from _block_texts(value, (*path, key))
     elif isinstance(reply, list):
-        yield from _block_texts(reply, place)
+        yield from _block_texts(reply, path)
 
 
-def _block_texts(blocks: Sequence[Any], place: Path) -> Iterator[tuple[Path, str]]:
+def _block_texts(blocks: Sequence[Any], path: Path) -> Iterator[tuple[Path, str]]:
     for number, block in enumerate(blocks):
         if isinstance(block, Mapping) and block.get("type") == "text":
             text = block.get("text")
             if isinstance(text, str):
-                yield (*place, number, "text"), text
+                yield (*path, number, "text"), text
 
 
-def _replaced(value: Any, place: Path, text: str) -> Any:
-    if not place:
+def _replaced(value: Any, path: Path, text: str) -> Any:
+    if not path:
         return text
-    key, rest = place[0], place[1:]
+    key, rest = path[0], path[1:]
     if isinstance(key, int):
         return [*value[:key], _replaced(value[key], rest, text), *value[key + 1 :]]
     return {**value, key: _replaced(value[key], rest, text)}

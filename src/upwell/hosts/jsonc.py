@@ -22,8 +22,8 @@ MAX_DEPTH = 100
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place, `text[start:end]`. The children of a table have `keys`, which begin
-    at `key_starts`."""
+    """A value and its span, `text[start:end]`. The children of a table have `keys`, which begin at
+    `key_starts`."""
 
     start: int
     end: int
@@ -34,7 +34,7 @@ class Node:
 
     def under(self, key: str) -> "Node | None":
         """The child under `key`; the last of several, as JSON parsers have it."""
-        places = [place for place, name in enumerate(self.keys) if name == key]
+        places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
 
@@ -55,74 +55,74 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self._text = text
 
-    def space(self, at: int) -> int:
-        match = _SPACE.match(self._text, at)
-        return match.end() if match else at
+    def space(self, offset: int) -> int:
+        match = _SPACE.match(self._text, offset)
+        return match.end() if match else offset
 
-    def error(self, at: int) -> ConfigError:
-        line = self._text.count("\n", 0, at) + 1
+    def error(self, offset: int) -> ConfigError:
+        line = self._text.count("\n", 0, offset) + 1
         return ConfigError(
             f"invalid JSON in line {line}", hint="fix the file first; it was not changed"
         )
 
-    def value(self, at: int, depth: int) -> Node:
+    def value(self, offset: int, depth: int) -> Node:
         if depth > MAX_DEPTH:
-            raise self.error(at)
-        first = self._text[at : at + 1]
+            raise self.error(offset)
+        first = self._text[offset : offset + 1]
         if first == "{":
-            return self._table(at, depth)
+            return self._table(offset, depth)
         if first == "[":
-            return self._list(at, depth)
-        match = (_STRING if first == '"' else _SCALAR).match(self._text, at)
+            return self._list(offset, depth)
+        match = (_STRING if first == '"' else _SCALAR).match(self._text, offset)
         if match is None:
-            raise self.error(at)
-        return Node(at, match.end(), self._decoded(match.group(), at))
+            raise self.error(offset)
+        return Node(offset, match.end(), self._decoded(match.group(), offset))
 
-    def _decoded(self, token: str, at: int) -> Any:
+    def _decoded(self, token: str, offset: int) -> Any:
         try:
             return json.loads(token)
         except ValueError as error:
-            raise self.error(at) from error
+            raise self.error(offset) from error
 
-    def _list(self, at: int, depth: int) -> Node:
-        node = Node(at, at, [])
-        place = self.space(at + 1)
-        while self._text[place : place + 1] != "]":
-            child = self.value(place, depth + 1)
+    def _list(self, offset: int, depth: int) -> Node:
+        node = Node(offset, offset, [])
+        end = self.space(offset + 1)
+        while self._text[end : end + 1] != "]":
+            child = self.value(end, depth + 1)
             node.items.append(child)
             node.value.append(child.value)
-            place = self._after(child.end, "]")
-        node.end = place + 1
+            end = self._after(child.end, "]")
+        node.end = end + 1
         return node
 
-    def _table(self, at: int, depth: int) -> Node:
-        node = Node(at, at, {})
-        place = self.space(at + 1)
-        while self._text[place : place + 1] != "}":
-            match = _STRING.match(self._text, place)
+    def _table(self, offset: int, depth: int) -> Node:
+        node = Node(offset, offset, {})
+        end = self.space(offset + 1)
+        while self._text[end : end + 1] != "}":
+            match = _STRING.match(self._text, end)
             if match is None:
-                raise self.error(place)
+                raise self.error(end)
             colon = self.space(match.end())
             if self._text[colon : colon + 1] != ":":
                 raise self.error(colon)
             child = self.value(self.space(colon + 1), depth + 1)
-            key = self._decoded(match.group(), place)
+            key = self._decoded(match.group(), end)
             node.items.append(child)
             node.keys.append(key)
-            node.key_starts.append(place)
+            node.key_starts.append(end)
             node.value[key] = child.value
-            place = self._after(child.end, "}")
-        node.end = place + 1
+            end = self._after(child.end, "}")
+        node.end = end + 1
         return node
 
-    def _after(self, at: int, closing: str) -> int:
+    def _after(self, offset: int, closing: str) -> int:
         """The start of the next child, or of the closing bracket; a comma may come before it."""
-        place = self.space(at)
-        if self._text[place : place + 1] == ",":
-            return self.space(place + 1)
-        if self._text[place : place + 1] != closing:
-            raise self.error(place)
-        return place
+        end = self.space(offset)
+        if self._text[end : end + 1] == ",":
+            return self.space(end + 1)
+        if self._text[end : end + 1] != closing:
+            raise self.error(end)
+        return end
 
 
 def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str:
@@ -142,19 +142,19 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
     if not comma:
         text = f"{text[:last]},{text[last:]}"
     comment = _COMMENT.match(text, comma or last + 1)
-    here = comment.end() if comment else comma or last + 1
-    return f"{text[:here]}\n{inner}{entry}{',' if comma else ''}{text[here:]}"
+    insert_at = comment.end() if comment else comma or last + 1
+    return f"{text[:insert_at]}\n{inner}{entry}{',' if comma else ''}{text[insert_at:]}"
 
 
-def without_child(text: str, path: Sequence[str], place: int) -> str:
-    """`text` without child number `place` of the list or table at `path`."""
+def without_child(text: str, path: Sequence[str], index: int) -> str:
+    """`text` without child number `index` of the list or table at `path`."""
     node = _at(parse(text), path)
-    child = node.items[place]
-    start = node.key_starts[place] if node.keys else child.start
+    child = node.items[index]
+    start = node.key_starts[index] if node.keys else child.start
     comma = _comma(text, child.end)
     end = comma or child.end
-    if not comma and place:
-        before = _comma(text, node.items[place - 1].end)
+    if not comma and index:
+        before = _comma(text, node.items[index - 1].end)
         if before:
             text = text[: before - 1] + text[before:]
             start, end = start - 1, end - 1
@@ -177,11 +177,11 @@ def _at(node: Node, path: Sequence[str]) -> Node:
     return node
 
 
-def _comma(text: str, at: int) -> int:
-    """The place after the comma that follows `at`, 0 where no comma follows."""
-    match = _SPACE.match(text, at)
-    place = match.end() if match else at
-    return place + 1 if text[place : place + 1] == "," else 0
+def _comma(text: str, offset: int) -> int:
+    """The offset after the comma that follows `offset`; 0 if no comma follows."""
+    match = _SPACE.match(text, offset)
+    end = match.end() if match else offset
+    return end + 1 if text[end : end + 1] == "," else 0
 
 
 def _unit(text: str) -> str:
@@ -189,6 +189,6 @@ def _unit(text: str) -> str:
     return match.group(1) if match else "  "
 
 
-def _line_indent(text: str, at: int) -> str:
-    line = text[text.rfind("\n", 0, at) + 1 : at]
+def _line_indent(text: str, offset: int) -> str:
+    line = text[text.rfind("\n", 0, offset) + 1 : offset]
     return line[: len(line) - len(line.lstrip(" \t"))]

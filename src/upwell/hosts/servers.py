@@ -85,14 +85,18 @@ class ServerFile:
         """The servers in `text`, in its order.
 
         Raises:
-            ConfigError: the file is not what it should be.
+            ConfigError: the file does not have the expected structure.
         """
         return [entry for _, entry, _ in self._entries(text)]
 
     def with_ours(self, text: str, installation: Installation) -> str:
         entries = self._entries(text)
         moved = {
-            table: [entry.name for place, entry, _ in entries if place == table and entry.table]
+            table: [
+                entry.name
+                for table_path, entry, _ in entries
+                if table_path == table and entry.table
+            ]
             for table in self.tables
         }
         if self.project and not any(moved.values()):
@@ -116,7 +120,9 @@ class ServerFile:
                 text = self.format.without(text, table, [entry.name])
         for backup in backups:
             for table, entry, raw in self._entries(backup):
-                present = [e.name for place, e, _ in self._entries(text) if place == table]
+                present = [
+                    e.name for table_path, e, _ in self._entries(text) if table_path == table
+                ]
                 if entry.table and entry.name not in present:
                     text = self.format.put(text, table, entry.name, raw)
         remaining = self.format.value(text)
@@ -167,7 +173,7 @@ def _servers(root: Any, table: Table) -> Mapping[str, Any]:
 
 
 def applications_folder(installation: Installation) -> Path:
-    """Where desktop applications keep their settings."""
+    """The folder in which desktop applications store their settings."""
     if sys.platform == "darwin":
         return installation.user_folder / "Library" / "Application Support"
     return installation.folder_named("XDG_CONFIG_HOME", ".config")

@@ -152,8 +152,8 @@ class JsonHooks:
 
     def _without(self, text: str, *, keep_empty: bool) -> str:
         """`text` without our handlers, and without groups and lists that held nothing else."""
-        while (place := self._first_of_ours(parse(text))) is not None:
-            event, group, handler = place
+        while (handler_path := self._first_of_ours(parse(text))) is not None:
+            event, group, handler = handler_path
             hooks = parse(text).value["hooks"]
             if self.nested and len(hooks[event][group]["hooks"]) > 1:
                 text = without_child(text, ("hooks", event, str(group), "hooks"), handler)

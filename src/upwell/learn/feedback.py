@@ -188,10 +188,10 @@ class Ratings:
 
 
 def _grouped(rows: Sequence[tuple[str, str, str, str, float, float]]) -> dict[str, list[Sample]]:
-    found: dict[str, list[Sample]] = {}
+    samples: dict[str, list[Sample]] = {}
     for name, surfacing, memory, rating, score, at in rows:
         sample = Sample(
             surfacing=surfacing, memory=memory, verdict=Rating(rating), score=score, at=at
         )
-        found.setdefault(name, []).append(sample)
-    return found
+        samples.setdefault(name, []).append(sample)
+    return samples

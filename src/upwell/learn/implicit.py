@@ -108,8 +108,8 @@ class Watched:
 
     def shows_in(self, spoken_words: frozenset[str]) -> bool:
         """Do enough of its words appear?"""
-        found = spoken_words.intersection(self.words)
-        return len(found) >= ENOUGH or any(any(map(str.isdigit, word)) for word in found)
+        shared = spoken_words.intersection(self.words)
+        return len(shared) >= ENOUGH or any(any(map(str.isdigit, word)) for word in shared)
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +299,7 @@ def _written_since(
         return {}
     texts = written(min(times))
     return {
-        since: frozenset(terms("\n".join(text for at, text in texts if at >= since)))
+        since: frozenset(terms("\n".join(text for time, text in texts if time >= since)))
         for since in times
     }
 

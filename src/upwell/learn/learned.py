@@ -34,14 +34,18 @@ _UNKNOWN = (-1, -1)
 class Limits:
     """The configured limits: `surface.min_score`, and as `negatives`
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool, which may have one of its own."""
+    `min_score` of a tool, which may have one of its own. `asked` is that of the door where
+    somebody asks, who gets whatever bears on the question."""
 
     min_score: float = 0.5
     negatives: int = 3
+    asked: float = 0.02
     of_tool: Callable[[str], float] | None = None
 
     def base(self, tool: str) -> float:
         """The threshold of a tool or a door before learning."""
+        if tool == Door.ASK:
+            return self.asked
         if self.of_tool is None or tool in Door:
             return self.min_score
         return self.of_tool(tool)
@@ -82,8 +86,8 @@ class Learned:
         return self._demoted
 
     async def version(self) -> tuple[int, int]:
-        """Differs when somebody has written to the memory; always the same when it cannot be
-        read."""
+        """A value that changes when any process writes to the memory; constant while the memory
+        cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:

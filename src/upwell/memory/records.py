@@ -69,6 +69,8 @@ def namespace(name: str) -> str:
 
 MAX_TEXT_CHARS = 1_000_000
 MAX_LISTED = 200
+MAX_TRIGGERS = 32
+MAX_COUNT = 1_000_000
 
 
 def memory_of(item: object, *, trust: Trust = Trust.USER) -> Memory:
@@ -101,6 +103,8 @@ def _from_mapping(item: Mapping[str, object], trust: Trust) -> Memory:
         tags=_strings(item, "tags"),
         paths=_strings(item, "paths"),
         symbols=_strings(item, "symbols"),
+        triggers=_strings(item, "triggers"),
+        occurrences=_count(item, "occurrences"),
         project=_string(item, "project") or None,
         source=_string(item, "source"),
         created_at=moment(item.get("created_at")),
@@ -120,7 +124,10 @@ def _checked(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own."""
+    """Extract files and symbols from the text, unless the memory lists its own, or has triggers:
+    it then is said only while its files exist."""
+    if memory.triggers:
+        return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
     symbols = memory.symbols[:MAX_LISTED] or symbols_in(memory.text)
     return replace(memory, paths=paths, symbols=symbols)
@@ -144,8 +151,8 @@ def moment(value: object) -> float | None:
             datetime.fromtimestamp(value, UTC)
             return float(value)
         if isinstance(value, str):
-            at = datetime.fromisoformat(value.strip())
-            return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            time = datetime.fromisoformat(value.strip())
+            return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError, OSError):
         pass
     raise UsageError(
@@ -163,6 +170,15 @@ def _string(item: Mapping[str, object], name: str) -> str:
     if name == "id" and isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     raise UsageError(f"{name} must be a string, not {type(value).__name__}")
+
+
+def _count(item: Mapping[str, object], name: str) -> int:
+    value = item.get(name)
+    if value is None:
+        return 1
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_COUNT:
+        return value
+    raise UsageError(f"{name} must be a whole number from 1, not {value!a:.60}")
 
 
 def _strings(item: Mapping[str, object], name: str) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """The cue that a hook would have sent for an event of a past session, and its moment."""
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.hosts import claude, events
-from upwell.replay.events import Event, Kind
 from upwell.surface.moments import Moment, moment_of
 
 SESSION_START, COMPACTION = "session_start", "compaction"

@@ -51,8 +51,8 @@ class Repository:
 
     def commit_at(self, at: float) -> str | None:
         """The newest commit of the main line at the time `at`; None before the first one."""
-        place = bisect_right(self._commits, at, key=lambda commit: commit[0])
-        return self._commits[place - 1][1] if place else None
+        index = bisect_right(self._commits, at, key=lambda commit: commit[0])
+        return self._commits[index - 1][1] if index else None
 
     def changed(self, old: str | None, new: str) -> tuple[dict[str, str], list[str]]:
         """The difference between two commits: the object of each new or changed file by its path,

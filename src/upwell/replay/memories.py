@@ -12,10 +12,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from upwell.episodes.events import ROOT, Event
 from upwell.ground.errors import UsageError
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory
-from upwell.replay.events import ROOT, Event
 from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
@@ -78,14 +78,14 @@ class Checkout:
         parts = path.split("/")
         if ".." in parts or ".git" in parts or "" in parts:
             return
-        place = self._folder / path
-        if place.parent.is_file():
-            place.parent.unlink()
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if place.is_dir():
-            shutil.rmtree(place)
-        place.write_bytes(content)
-        os.utime(place, (changed_at, changed_at))
+        target = self._folder / path
+        if target.parent.is_file():
+            target.parent.unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.is_dir():
+            shutil.rmtree(target)
+        target.write_bytes(content)
+        os.utime(target, (changed_at, changed_at))
         self.files.add(path)
 
 
@@ -232,16 +232,16 @@ class Relocation:
             "/".join(file.split("/")[:n]) for file in files for n in range(1, file.count("/") + 1)
         }
         parts = cwd.rstrip("/").split("/")
-        for place in range(_LEAST_PARTS + 1, len(parts)):
-            if "/".join(parts[place:]) in folders:
-                return "/".join(parts[:place])
+        for length in range(_LEAST_PARTS + 1, len(parts)):
+            if "/".join(parts[length:]) in folders:
+                return "/".join(parts[:length])
         return cwd.rstrip("/")
 
     def _root_before(self, path: str) -> str | None:
         parts = path.split("/")
-        for place in range(_LEAST_PARTS, len(parts) - _LEAST_PARTS + 1):
-            if "/".join(parts[place:]) in self._project.checkout.files:
-                return "/".join(parts[:place])
+        for length in range(_LEAST_PARTS, len(parts) - _LEAST_PARTS + 1):
+            if "/".join(parts[length:]) in self._project.checkout.files:
+                return "/".join(parts[:length])
         return None
 
 

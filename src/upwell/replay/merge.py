@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from upwell.replay.events import Event
+from upwell.episodes.events import Event
 
 
 @dataclass(frozen=True, slots=True)

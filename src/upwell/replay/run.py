@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.text.format import iso
 from upwell.ground.text.tokens import count
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.replay.cues import SESSION_START, cue_of, moment_named
-from upwell.replay.events import Event, Kind
 from upwell.replay.memories import Arrivals, Project, Projects, Relocation, With
 
 SAID = "said"
@@ -40,7 +40,7 @@ class SimulatedClock:
 
 
 class Product(Protocol):
-    """What a replay drives: upwell on a scratch home."""
+    """The part of upwell that a replay drives, on a scratch home."""
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
         """Answer a cue."""
@@ -62,7 +62,7 @@ class Product(Protocol):
         ...
 
     async def read_documents(self, folder: str) -> None:
-        """Index what changed in the documents of a checkout."""
+        """Index the changed documents of a checkout."""
         ...
 
     def commits(self, root: str) -> list[Memory]:
@@ -76,8 +76,8 @@ class Product(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The outcome of an event: what was said, or why nothing was. `subject` is the event in a line,
-    `detail` says more about a skip."""
+    """The outcome of an event: the memories that were said, or the reason for silence. `subject` is
+    the event in a line, `detail` says more about a skip."""
 
     session: str
     i: int
@@ -112,7 +112,7 @@ class Summary:
         self.outcomes[decision.outcome] += 1
 
     def described(self) -> dict[str, int]:
-        """As `--json` shows it."""
+        """The totals as `--json` shows them."""
         return {
             "sessions": self.sessions,
             "events": self.events,
@@ -124,8 +124,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts the prompts in its context, `turn` holds what the agent
-    wrote since the last prompt, `events` what capture reads at the end."""
+    """A session under way. `prompts` counts the prompts in its context, `turn` holds the agent's
+    texts since the last prompt, `events` the entries that capture reads at the end."""
 
     root: str | None
     relocation: Relocation | None
@@ -202,9 +202,9 @@ class Replay:
         return project
 
     async def _decide(self, event: Event, session: _Session) -> Decision:
-        here = session.relocation.event(event) if session.relocation else event
-        cue = cue_of(here, here.cwd)
-        moment = moment_named(here, cue, session.prompts)
+        event_here = session.relocation.event(event) if session.relocation else event
+        cue = cue_of(event_here, event_here.cwd)
+        moment = moment_named(event_here, cue, session.prompts)
         if event.kind is Kind.COMPACT:
             await self._product.compacting(event.session)
         outcome = await self._product.surface(cue) if cue else None

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.replay.copies import Fingerprint, copied_sessions, event_digest
-from upwell.replay.events import Event, Kind
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts import Transcript
 
@@ -169,7 +169,7 @@ class Timeline:
                 yield event
 
 
-def _boundary(event: Event, kind: Kind, place: int) -> Event:
+def _boundary(event: Event, kind: Kind, number: int) -> Event:
     """The start or the end of the session that this event belongs to."""
     text = "startup" if kind is Kind.START else ""
-    return replace(event, kind=kind, i=place, text=text, tool="", args={}, out="", failed=False)
+    return replace(event, kind=kind, i=number, text=text, tool="", args={}, out="", failed=False)

@@ -1,7 +1,8 @@
 """Signing in to a server in the user's browser, with the official SDK's OAuth client.
 
 The SDK finds the authorization server (RFC 9728, 8414), registers upwell there (RFC 7591), makes
-the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK.
+the request (PKCE, resource, state, issuer) and exchanges the code. Only this module loads the SDK,
+which the extra `upwell[login]` installs.
 """
 
 import asyncio
@@ -11,10 +12,11 @@ import time
 import webbrowser
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from upwell.ground.errors import UpstreamUnavailable
+from upwell.ground.errors import UpstreamUnavailable, UsageError
 from upwell.setup.callback import Callback
 from upwell.wire.logins import Login
 
@@ -65,12 +67,21 @@ async def log_in(request: LoginRequest, show: Show = in_browser) -> Login:
 
     Raises:
         UpstreamUnavailable: the server needs no login, refused it, or the user did not return.
-        UsageError: the port is in use.
+        UsageError: the SDK is not installed, or the port is in use.
     """
+    _check_installed()
     if request.client_secret:
         return await _sign_in(request, _machine(request))
     async with Callback(request.port) as callback:
         return await _sign_in(request, _provider(request, callback, show))
+
+
+def _check_installed() -> None:
+    if find_spec("mcp") is None:
+        raise UsageError(
+            "signing in needs the official MCP SDK, which is not installed",
+            hint="pip install 'upwell[login]'",
+        )
 
 
 async def _sign_in(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
@@ -242,8 +253,8 @@ def _check(address: str, url: str) -> None:
     host = parts.hostname or ""
     encrypted = parts.scheme == "https"
     same = parts.scheme == "http" and parts[:2] == own[:2]
-    here = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
-    if not (encrypted or same or here) or _is_link_local(host):
+    is_local = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
+    if not (encrypted or same or is_local) or _is_link_local(host):
         raise PermissionError(
             f"the server points to {parts.scheme}://{host[:100]}, which is not safe to contact"
         )

@@ -67,10 +67,10 @@ class Clients:
         self._files: dict[str, ServerFile] = {}
         places: set[Path] = set()
         for name, client in files.items():
-            place = client.path(installation).resolve()
-            if place not in places and client.is_present(installation):
+            path = client.path(installation).resolve()
+            if path not in places and client.is_present(installation):
                 self._files[name] = client
-            places.add(place)
+            places.add(path)
         self._installer = Installer(installation, home.clients_file, files)
 
     def taking_over(self, *, moving: bool = True) -> Takeover:
@@ -82,21 +82,21 @@ class Clients:
         document = read_document(self._home.config_file)
         before = tomlkit.dumps(document) if self._home.config_file.exists() else None
         servers = document.setdefault("server", tomlkit.table(is_super_table=True))
-        found = Takeover(Plan("config", self._home.config_file, None, None))
+        takeover = Takeover(Plan("config", self._home.config_file, None, None))
         for name, client in self._files.items():
             try:
                 plans = [self._installer.installing(name)] if moving else []
                 entries = client.entries(self._installer.text_of(name))
             except (UpwellError, OSError) as error:
-                found.refused[str(client.path(self._installation))] = str(error)
+                takeover.refused[str(client.path(self._installation))] = str(error)
                 continue
-            found.files += plans
-            found.servers += [
+            takeover.files += plans
+            takeover.servers += [
                 _taken(name, client.agent, entry, servers) for entry in entries if not entry.ours
             ]
-        after = tomlkit.dumps(document) if found.taken else before
-        found.config = Plan("config", self._home.config_file, before, after)
-        return found
+        after = tomlkit.dumps(document) if takeover.taken else before
+        takeover.config = Plan("config", self._home.config_file, before, after)
+        return takeover
 
     def take(self, takeover: Takeover) -> None:
         """Write the servers to `config.toml`. The agents' files stay unchanged.

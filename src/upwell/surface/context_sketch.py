@@ -1,11 +1,13 @@
 """A sketch of what a session's context already holds, so that upwell does not repeat it.
 
-The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, and
-the paths of the latest opened files, both within a bound, until the context is compacted.
+The sketch lives in memory only. It keeps hashes of the terms in prompts, arguments and answers, the
+latest of those texts until their terms are needed, and the paths of the latest opened files, all
+within bounds, until the context is compacted.
 """
 
+import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -22,10 +24,14 @@ MAX_FILES = 2_000
 """The paths of opened files in one sketch; the one opened longest ago is dropped first."""
 MAX_READ_CHARS = 40_000
 """How many characters of a text are read; hosts cut longer answers anyway."""
+MAX_PENDING_CHARS = 50_000
+"""How many characters of a session's texts wait, at most, to be split into terms."""
 MIN_NEW_SHARE = 0.35
 """The least share of a memory's terms that must be new to the context, unless the memory names
 something exact that is new: a number, a path, an identifier."""
 MAX_NAME_CHARS = 200
+MAX_PHRASE_CHARS = 400
+_COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
@@ -34,8 +40,12 @@ class ContextSketch:
     """The terms and files of one session's context."""
 
     prompts: int = 0
-    terms: set[int] = field(default_factory=set)
     files: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    _terms: set[int] = field(default_factory=set)
+    # Splitting a text costs more than the rest of a small call, and most calls find nothing to
+    # compare it with. So texts wait here until a memory asks.
+    _pending: dict[str, None] = field(default_factory=dict)
+    _pending_chars: int = 0
 
     def add(self, cue: Cue) -> None:
         """Add a cue: its words, and the answer of its tool."""
@@ -44,23 +54,50 @@ class ContextSketch:
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
-            if len(self.terms) < MAX_TERMS:
-                self.terms.update(map(hash, terms(text[:MAX_READ_CHARS])))
-                self.terms.update(map(hash, exact_names(text[:MAX_READ_CHARS])))
+            self._add_text(text[:MAX_READ_CHARS])
+
+    def terms(self) -> set[int]:
+        """The hashes of the terms and of the exact names in the context."""
+        for text in self._pending:
+            if len(self._terms) >= MAX_TERMS:
+                break
+            self._terms.update(map(hash, terms(text)))
+            self._terms.update(map(hash, exact_names(text)))
+            self._terms.update(map(hash, _phrases(text)))
+        self._pending.clear()
+        self._pending_chars = 0
+        return self._terms
 
     def new_share(self, text: str) -> float:
         """The share of the terms of `text` that the context does not hold; 0 for no terms."""
-        found = set(map(hash, terms(text)))
-        return len(found - self.terms) / len(found) if found else 0.0
+        new_terms = set(map(hash, terms(text)))
+        return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
-    def holds(self, memory: Memory) -> bool:
+    def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly
-        word for word?"""
+        word for word? An episode is, if its conclusion was met before the call of `cue`."""
+        if memory.triggers and (conclusion := _conclusion(memory.text, cue)):
+            return self._has_met(conclusion)
         if memory.lines is not None and self._has_read(memory.source):
             return True
         if self.new_share(memory.text) >= MIN_NEW_SHARE:
             return False
-        return all(hash(name) in self.terms for name in exact_names(memory.text))
+        return all(hash(name) in self.terms() for name in exact_names(memory.text))
+
+    def _has_met(self, conclusion: Sequence[str]) -> bool:
+        """Does the context hold the command of a conclusion, or all the names in it?"""
+        commands = [span for span in conclusion if " " in span]
+        if commands:
+            return any(hash(command) in self.terms() for command in commands)
+        return all(self.terms() & {hash(name), hash(_tail(name))} for name in conclusion)
+
+    def _add_text(self, text: str) -> None:
+        if text in self._pending:
+            return
+        self._pending[text] = None
+        self._pending_chars += len(text)
+        if self._pending_chars > MAX_PENDING_CHARS:
+            self.terms()
 
     def _add_file(self, file: str) -> None:
         self.files[file] = None
@@ -106,6 +143,26 @@ def exact_names(text: str) -> set[str]:
     """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
     words = (word.strip(_EDGES) for word in text.split())
     return {word for word in words if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
+
+
+def _conclusion(text: str, cue: Cue | None) -> list[str]:
+    """The code in a text (between backticks) that the call of `cue` does not hold itself."""
+    own = " ".join(" ".join(_strings(cue.args)).split()) if cue else ""
+    spans = (" ".join(span.split()) for span in text.split("`")[1::2])
+    return [span for span in spans if span and span not in own]
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """What a conclusion may be recognised by: lines, commands in them, and the ends of paths."""
+    for line in text.splitlines():
+        if len(line) <= MAX_PHRASE_CHARS:
+            yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))
+    yield from (_tail(name) for name in exact_names(text) if "/" in name)
+
+
+def _tail(path: str) -> str:
+    """The last two parts of a path, as text that no other name equals."""
+    return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 
 def _is_exact(word: str) -> bool:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from upwell.ground.clock import Clock
 from upwell.ground.names import first_match
+from upwell.ground.project import project_of
 from upwell.ground.session_state import SessionState
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
@@ -16,6 +17,7 @@ from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
 from upwell.surface.moments import Moment, suited
 from upwell.surface.options import InjectionMode, Options
@@ -49,22 +51,23 @@ class Gate:
     def __init__(self, options: Options) -> None:
         self._options = options
 
+    def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
+        """The reason to say nothing at all beside this cue, not even the standing rules."""
+        return self._check_cue(cue, triggers) or self._check_tool(cue)
+
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """The first check that fails, or None when the search may go ahead."""
-        return self.silencing(cue) or self._check_query(query) or self._check_intent(cue, intent)
+        """The reason not to search for this query of a cue that is not silenced, or None."""
+        return self._check_query(query) or self._check_intent(cue, intent)
 
-    def silencing(self, cue: Cue) -> Skip | None:
-        """Why nothing at all may be said beside this cue, not even the standing rules."""
-        return self._check_cue(cue) or self._check_tool(cue)
-
-    def _check_cue(self, cue: Cue) -> Skip | None:
+    def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
         if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
             return Skip(reason=SkipReason.PAUSED)
         surface = self._options.beside(cue).surface
         if not surface.enabled:
             return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
         messages = messages_of(self._options.lexicon)
-        if cue.tool is None and (why := messages.not_applicable(cue.text)):
+        is_bare_message = cue.tool is None and not triggers
+        if is_bare_message and (why := messages.not_applicable(cue.text)):
             return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
         if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
             detail = "surface.injection_mode = prepend would shift the offsets"
@@ -86,7 +89,7 @@ class Gate:
     def _check_query(self, query: Query | None) -> Skip | None:
         if query is None:
             return Skip(reason=SkipReason.NO_QUERY)
-        if query.paths or query.symbols:
+        if query.paths or query.symbols or query.triggers:
             return None
         if not any(usable(text) for text in query.texts):
             return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
@@ -103,7 +106,7 @@ class Gate:
 
 
 def writes(cue: Cue) -> str:
-    """Why the cue's tool is taken to have side effects, or "" when it is not.
+    """The evidence that the cue's tool has side effects; "" if there is none.
 
     `readOnlyHint: false` and `destructiveHint: true` decide; a missing annotation decides nothing,
     and `readOnlyHint: true` outweighs the name.
@@ -124,6 +127,8 @@ def writes(cue: Cue) -> str:
 PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third was never useful."""
+LEAST_SHARE_ASKED = 0.2
+"""Whoever asks gets no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
 
@@ -137,18 +142,18 @@ class Pace:
         self._clock = clock
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """Why nothing may be said to this cue right now, or None."""
+        """The reason to say nothing to this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
         now, asked = self._clock.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
-        for at, words in recent:
-            is_recent = now - at <= surface.cooldown_seconds
+        for time, words in recent:
+            is_recent = now - time <= surface.cooldown_seconds
             if is_recent and jaccard(asked, frozenset(words)) > surface.cooldown_similarity:
                 detail = f"the same within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
-        if sum(now - at < RATE_SECONDS for at, _ in recent) >= surface.rate_per_minute:
+        if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
             return Skip(reason=SkipReason.RATE, detail=f"{surface.rate_per_minute} a minute")
         return None
 
@@ -169,8 +174,8 @@ class Pace:
 
 
 def _terms_of(query: Query) -> frozenset[str]:
-    found = {term for text in query.texts for term in terms(text)}
-    return frozenset(found | set(query.paths) | set(query.symbols))
+    text_terms = {term for text in query.texts for term in terms(text)}
+    return frozenset(text_terms.union(query.paths, query.symbols, query.triggers))
 
 
 class PostFilter:
@@ -202,14 +207,25 @@ class PostFilter:
             best = max(hit.score for hit in hits)
             detail = f"best {best:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
+        options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
-            return ordered
+            return _comparable(ranked(probable, intent, options, now))
+        episodes = [hit for hit in probable if hit.trigger]
+        others = [hit for hit in probable if not hit.memory.triggers]
+        related = [*episodes, *ranked(others, intent, options, now)]
         if moment is not None:
-            helpful = self._helpful(cue, moment, ordered)
-            if isinstance(helpful, Skip):
-                return helpful
-            ordered = helpful
+            related = suited(cue, moment, related)
+        if not related:
+            return _held_back(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
+        ordered, lack = await applicable(related, triggers_in(cue), project_of(cue.cwd))
+        if not ordered:
+            return _held_back(SkipReason.STALE, lack, related)
+        if moment is not None:
+            sketch = self._sketches.of(cue.session)
+            new = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
+            if not new:
+                return _held_back(SkipReason.ALREADY_KNOWN, f"{len(ordered)} known", ordered)
+            ordered = new
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(
@@ -220,18 +236,13 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome
+        return welcome if moment is None else welcome[:MAX_SAID]
 
-    def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The few hits that can help at this moment and are new to the agent's context."""
-        of_kind = suited(cue, moment, hits)
-        if not of_kind:
-            return _held_back(SkipReason.UNSUITED, str(moment), hits)
-        sketch = self._sketches.of(cue.session)
-        new = [hit for hit in of_kind if not sketch.holds(hit.memory)]
-        if not new:
-            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
-        return new[:MAX_SAID]
+
+def _comparable(hits: Sequence[Hit]) -> list[Hit]:
+    """The hits that are not far less probable than the best."""
+    best = max(hit.score for hit in hits)
+    return [hit for hit in hits if hit.score >= LEAST_SHARE_ASKED * best]
 
 
 def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
@@ -266,7 +277,12 @@ def spread(hits: Sequence[Hit]) -> list[Hit]:
     places: Counter[str] = Counter()
     while waiting:
         index = next(
-            (at for at, hit in enumerate(waiting) if _may_follow(hit, places, len(placed))), 0
+            (
+                position
+                for position, hit in enumerate(waiting)
+                if _may_follow(hit, places, len(placed))
+            ),
+            0,
         )
         hit = waiting.pop(index)
         places[_source(hit)] += 1

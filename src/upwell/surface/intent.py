@@ -51,12 +51,12 @@ class Detector:
         """The intent that keywords show; its kind is `none` if they show none."""
         text = _head_and_tail(prompt)
         places = self._phrases.found_in(text)
-        found = [self._signals[number] for number in places]
+        signals = [self._signals[number] for number in places]
         topics = topics_in(prompt[:HEAD_CHARS])
         strength = {
             kind: max(weights)
             for kind in KINDS
-            if (weights := [signal.weight for signal in found if signal.kind == kind])
+            if (weights := [signal.weight for signal in signals if signal.kind == kind])
         }
         best = max(strength, key=lambda kind: strength[kind], default=None)
         if best is None or strength[best] < MIN_WEIGHT:
@@ -87,8 +87,8 @@ def _confidence(text: str, signals: int) -> float:
 
 def topics_in(prompt: str) -> tuple[str, ...]:
     """The first five informative words of three letters or more, without bare numbers."""
-    found = [word for word in informative(terms(prompt)) if len(word) >= 3 and not word.isdigit()]
-    return tuple(found[:MAX_TOPICS])
+    topics = [word for word in informative(terms(prompt)) if len(word) >= 3 and not word.isdigit()]
+    return tuple(topics[:MAX_TOPICS])
 
 
 MAX_PROMPT_CHARS = 2000
@@ -167,12 +167,12 @@ class Classifier:
             timed_out = "in time" in error.message
             await self._count("timeout" if timed_out else "failed", error.message)
             return intent
-        found = parsed(answer)
-        if found is None:
+        reply = parsed(answer)
+        if reply is None:
             await self._count("unusable", "the answer names no type and confidence")
             return intent
         await self._count("answered", "")
-        return merged(intent, found, self._options.min_confidence)
+        return merged(intent, reply, self._options.min_confidence)
 
     def close(self) -> None:
         """Abandon the threads; each ends at its own deadline."""
@@ -231,33 +231,33 @@ def parsed(answer: str) -> Intent | None:
     return None
 
 
-def merged(keyword: Intent, found: Intent, min_confidence: float) -> Intent:
+def merged(keyword: Intent, reply: Intent, min_confidence: float) -> Intent:
     """The keywords' intent with the model's kind and topics, if the model is confident enough. The
     confidence never falls."""
-    if found.confidence < min_confidence or found.kind is IntentKind.NONE:
+    if reply.confidence < min_confidence or reply.kind is IntentKind.NONE:
         return replace(keyword, source="hybrid")
-    topics = found.topics or keyword.topics
+    topics = reply.topics or keyword.topics
     if keyword.kind is IntentKind.NONE:
-        return replace(found, topics=topics)
-    mixed = _MODEL_SHARE * found.confidence + (1.0 - _MODEL_SHARE) * keyword.confidence
+        return replace(reply, topics=topics)
+    mixed = _MODEL_SHARE * reply.confidence + (1.0 - _MODEL_SHARE) * keyword.confidence
     confidence = max(keyword.confidence, min(CAP, round(mixed, 4)))
-    return Intent(kind=found.kind, confidence=confidence, topics=topics, source="hybrid")
+    return Intent(kind=reply.kind, confidence=confidence, topics=topics, source="hybrid")
 
 
 def _objects(answer: str) -> Iterator[dict[str, Any]]:
     """The JSON objects in a text, from the left; at most `MAX_OBJECTS` positions are tried."""
     decoder = json.JSONDecoder()
-    at = answer.find("{")
+    start = answer.find("{")
     for _ in range(MAX_OBJECTS):
-        if at < 0:
+        if start < 0:
             return
         try:
-            value, end = decoder.raw_decode(answer, at)
+            value, end = decoder.raw_decode(answer, start)
         except (ValueError, RecursionError):
-            value, end = None, at + 1
+            value, end = None, start + 1
         if isinstance(value, dict):
             yield value
-        at = answer.find("{", end)
+        start = answer.find("{", end)
 
 
 def _topics(value: Any) -> tuple[str, ...]:

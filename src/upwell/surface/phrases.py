@@ -47,12 +47,12 @@ class Phrase:
 def parsed(phrase: str) -> Phrase:
     """Parse a phrase like `^which|what ... fail*`."""
     initial = phrase.startswith("^")
-    places = [fold(place) for place in phrase.removeprefix("^").split()]
-    return Phrase(tuple(None if place == GAP else _element(place) for place in places), initial)
+    places = [fold(word) for word in phrase.removeprefix("^").split()]
+    return Phrase(tuple(None if word == GAP else _element(word) for word in places), initial)
 
 
-def _element(place: str) -> Element:
-    parts = [part.translate(_APOSTROPHES) for part in place.split("|")]
+def _element(word: str) -> Element:
+    parts = [part.translate(_APOSTROPHES) for part in word.split("|")]
     return Element(
         words=frozenset(part for part in parts if "*" not in part),
         beginnings=tuple(part[:-1] for part in parts if part.endswith("*")),
@@ -88,15 +88,15 @@ class Phrases:
         word."""
         tokens = [self._slips.corrected(token) for token in _tokens(text)]
         initial = self._beginnings(tokens)
-        found: dict[int, int] = {}
-        for at, token in enumerate(tokens):
+        positions: dict[int, int] = {}
+        for position, token in enumerate(tokens):
             for number in self._begin_with(token):
                 phrase = self._phrases[number]
-                if number in found or (phrase.initial and at not in initial):
+                if number in positions or (phrase.initial and position not in initial):
                     continue
-                if _follows(tokens, at + 1, phrase.elements, 1):
-                    found[number] = at
-        return found
+                if _follows(tokens, position + 1, phrase.elements, 1):
+                    positions[number] = position
+        return positions
 
     def _begin_with(self, token: str) -> list[int]:
         affixed = [number for element, number in self._by_affix if element.fits(token)]
@@ -105,20 +105,20 @@ class Phrases:
     def _beginnings(self, tokens: Sequence[str]) -> set[int]:
         """The indexes at which sentences start: at their first word, and after polite openings."""
         starts: set[int] = set()
-        for at, token in enumerate(tokens):
-            if token in _ENDS or (at and tokens[at - 1] not in _ENDS):
+        for position, token in enumerate(tokens):
+            if token in _ENDS or (position and tokens[position - 1] not in _ENDS):
                 continue
-            while at not in starts:
-                starts.add(at)
-                at += self._opening_at(tokens, at)
+            while position not in starts:
+                starts.add(position)
+                position += self._opening_at(tokens, position)
         return starts
 
-    def _opening_at(self, tokens: Sequence[str], at: int) -> int:
+    def _opening_at(self, tokens: Sequence[str], position: int) -> int:
         return next(
             (
                 len(words)
                 for words in self._openings
-                if tuple(tokens[at : at + len(words)]) == words
+                if tuple(tokens[position : position + len(words)]) == words
             ),
             0,
         )
@@ -134,23 +134,24 @@ class Phrases:
 
 
 def _follows(
-    tokens: Sequence[str], at: int, elements: Sequence[Element | None], place: int
+    tokens: Sequence[str], position: int, elements: Sequence[Element | None], index: int
 ) -> bool:
-    """Do the tokens from `at` on match the phrase from `place` on? Gaps end with the sentence."""
-    while place < len(elements):
-        element = elements[place]
+    """Do the tokens from `position` on match the phrase from element `index` on? Gaps end with the
+    sentence."""
+    while index < len(elements):
+        element = elements[index]
         if element is None:
-            after_gap = elements[place + 1]
+            after_gap = elements[index + 1]
             assert after_gap is not None
-            for reach in range(at, min(len(tokens), at + MAX_GAP + 1)):
+            for reach in range(position, min(len(tokens), position + MAX_GAP + 1)):
                 if tokens[reach] in _ENDS:
                     return False
                 if after_gap.fits(tokens[reach]):
-                    return _follows(tokens, reach + 1, elements, place + 2)
+                    return _follows(tokens, reach + 1, elements, index + 2)
             return False
-        if at >= len(tokens) or not element.fits(tokens[at]):
+        if position >= len(tokens) or not element.fits(tokens[position]):
             return False
-        at, place = at + 1, place + 1
+        position, index = position + 1, index + 1
     return True
 
 
@@ -181,13 +182,13 @@ class Slips:
 
 
 def _one_left_out(word: str) -> set[str]:
-    return {word[:at] + word[at + 1 :] for at in range(len(word))}
+    return {word[:position] + word[position + 1 :] for position in range(len(word))}
 
 
 def _one_slip(token: str, word: str) -> bool:
     """Is `token` one slip away from `word`?"""
     if len(token) == len(word):
-        wrong = [at for at in range(len(word)) if token[at] != word[at]]
+        wrong = [position for position in range(len(word)) if token[position] != word[position]]
         if len(wrong) == 2 and wrong[1] == wrong[0] + 1:
             return token[wrong[0]] == word[wrong[1]] and token[wrong[1]] == word[wrong[0]]
         return len(wrong) == 1 and wrong[0] > 0 and len(word) >= 6

@@ -6,7 +6,7 @@ work they identify the subject better than words do.
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -59,7 +59,7 @@ class Messages:
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
-        """Why a message needs no search of memory, or "" if it may need one."""
+        """The reason that a message needs no search of memory; "" if it may need one."""
         text = message[:MAX_READ_CHARS].strip()
         if not text:
             return "empty message"
@@ -82,16 +82,16 @@ class Messages:
         original = message[:MAX_READ_CHARS].strip()[:MAX_ORIGINAL_CHARS]
         persona = self.names(original)
         keywords = self._keywords(original, persona)
-        found = [original] if original else []
+        queries = [original] if original else []
         if keywords and keywords != original.lower():
-            found.append(keywords)
-        if persona and (joined := " ".join(persona)) not in found:
-            found.append(joined)
-        return tuple(found)
+            queries.append(keywords)
+        if persona and (joined := " ".join(persona)) not in queries:
+            queries.append(joined)
+        return tuple(queries)
 
     def names(self, message: str) -> list[str]:
         """Words that look like names: capitalised, or a short word in capitals."""
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for token in message.split():
             name = _EDGES.sub("", token).removesuffix("'s").removesuffix("’s")
             if not name or not name[0].isupper() or fold(name) in self._not_names:
@@ -100,8 +100,8 @@ class Messages:
                 continue
             if name.isupper() and not 2 <= len(name) <= MAX_ACRONYM:
                 continue
-            found.setdefault(name)
-        return list(found)
+            names.setdefault(name)
+        return list(names)
 
     def _is_command(self, text: str) -> bool:
         """Does the text begin with a slash command? A root folder is not one, nor is a word before
@@ -256,6 +256,11 @@ class CueReader:
         )
         joined = paths or symbols
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
+
+    def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
+        """The query that asks for nothing but the memories with these triggers."""
+        scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
+        return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None

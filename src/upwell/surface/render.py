@@ -131,13 +131,15 @@ def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
     """The start of the window of `width` with most distinct query words; the first on ties."""
     query_terms = set(informative(term for text in query_texts for term in terms(text)))
     places = [match.start() for match in re.finditer(r"\w+", line)]
-    terms_at = [(at, _term_at(line[at : at + 40], query_terms)) for at in places]
-    marks = [(at, term) for at, term in terms_at if term]
-    best, best_count = 0, len({term for at, term in marks if at < width})
+    terms_at = [
+        (position, _term_at(line[position : position + 40], query_terms)) for position in places
+    ]
+    marks = [(position, term) for position, term in terms_at if term]
+    best, best_count = 0, len({term for position, term in marks if position < width})
     inside: Counter[str] = Counter()
     left = right = 0
-    for at, _ in marks:
-        start = max(0, at - width // 4)
+    for position, _ in marks:
+        start = max(0, position - width // 4)
         while right < len(marks) and marks[right][0] < start + width:
             inside[marks[right][1]] += 1
             right += 1
@@ -202,7 +204,7 @@ def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
     """One memory as one line: its citation, and its text cut around the match."""
     memory = hit.memory
-    if PASSAGE in hit.signals:
+    if PASSAGE in hit.signals or hit.trigger:
         shown = preview(memory.text, query_texts, max(profile.preview_chars, profile.passage_chars))
     else:
         text = quoted(memory.text, hit.matched) if memory.lines else memory.text

@@ -184,7 +184,7 @@ class SessionStart:
         self.owe(cue)
         await self.rules.withdraw(cue.session)
         await self.ttl_store.delete(Kind.OPENING, [cue.session])
-        await self.seen_log.withdraw_at_start(surfacing.memories, cue.session)
+        await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
         # Codex resumes and compacts in one: two events, of which the second brings the rules.
@@ -201,8 +201,8 @@ class SessionStart:
         ttl_seconds = self.options.dedup_ttl_seconds
         if notes:
             await self.ttl_store.put(Kind.OPENING, {session: b"told"}, ttl_seconds=ttl_seconds)
-        whole = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
-        await self.seen_log.record_at_start(whole, session)
+        complete = [hit.memory for hit in notes if len(hit.memory.text) <= PREVIEW_CHARS]
+        await self.seen_log.record_at_start(complete, session)
         await self.rules.record(session)
 
     async def _add_notes(
@@ -268,9 +268,9 @@ def standing(memory: Memory, project: str | None, touched: float, now: float) ->
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
     age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
     recency = 0.5 ** (age_days / HALF_LIFE_DAYS)
-    place = 1.0 if project is not None and memory.project == project else ELSEWHERE
+    nearness = 1.0 if project is not None and memory.project == project else ELSEWHERE
     kind = KINDS.get(memory.namespace, OTHER_KINDS)
-    worth = kind * TRUSTS.get(memory.trust, 0.0) * place * (0.3 + 0.7 * recency)
+    worth = kind * TRUSTS.get(memory.trust, 0.0) * nearness * (0.3 + 0.7 * recency)
     signals = {"recency": recency, "used": float(used), "touched": touched, "kind": kind}
     return Hit(memory=memory, score=worth + (1.0 - worth) * 0.5 * touched, signals=signals)
 

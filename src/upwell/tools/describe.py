@@ -30,14 +30,14 @@ def describe_tool(definitions: Definitions) -> Tool:
         names, query = [str(name) for name in args.get("names", [])], args.get("query", "")
         if not names and not query.strip():
             raise UsageError("describe_tools needs names or a query")
-        found, unknown = definitions.named(names)
+        matches, unknown = definitions.named(names)
         if unknown and not query:
             raise _unknown(unknown, definitions.names())
         if query:
-            found = {**found, **await asyncio.to_thread(definitions.search, query)}
-        if not found:
+            matches = {**matches, **await asyncio.to_thread(definitions.search, query)}
+        if not matches:
             raise UsageError(f"no tool matches {query!r}", hint="try other words")
-        return text_result("\n".join(found.values()))
+        return text_result("\n".join(matches.values()))
 
     return Tool(
         name="describe_tools",

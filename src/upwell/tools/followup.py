@@ -19,7 +19,7 @@ MOST_KEYS_NAMED = 60
 _LOOK_AHEAD = 256
 
 
-CameBack = Callable[[StoredOriginal], None]
+OnFollowUp = Callable[[StoredOriginal], None]
 """Receives the original for which an agent came back: the shortened result showed too little."""
 
 
@@ -33,7 +33,7 @@ class Originals(Protocol):
     async def slice(self, key: str, start: int, end: int | None) -> str: ...
 
 
-def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
+def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`read_more(key, offset?, limit?)`: the original from `offset` on, verbatim."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -41,13 +41,14 @@ def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
         limit = args.get("limit", DEFAULT_CHUNK_CHARS)
         if offset < 0 or not 1 <= limit <= MAX_CHUNK_CHARS:
             raise UsageError(f"offset must be 0 or more, limit 1 to {MAX_CHUNK_CHARS:,}")
-        kept = await originals.find(args["key"])
-        if offset > kept.chars:
+        original = await originals.find(args["key"])
+        if offset > original.chars:
             raise UsageError(
-                f"offset {offset:,} is past the end", hint=f"the text has {kept.chars:,} characters"
+                f"offset {offset:,} is past the end",
+                hint=f"the text has {original.chars:,} characters",
             )
-        came_back(kept)
-        ahead = await originals.slice(kept.key, offset, offset + limit + _LOOK_AHEAD)
+        on_follow_up(original)
+        ahead = await originals.slice(original.key, offset, offset + limit + _LOOK_AHEAD)
         return text_result(chunk(ahead, 0, limit))
 
     return Tool(
@@ -72,32 +73,34 @@ def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
     )
 
 
-def select_tool(originals: Originals, came_back: CameBack) -> Tool:
+def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`select_sections(key, sections, offset?)`: sections of an original, by their keys."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.selective import sections_of, select
 
-        kept = await originals.find(args["key"])
-        passage = Passage(text=await originals.get(kept.key), key=kept.key, name=kept.name)
+        original = await originals.find(args["key"])
+        passage = Passage(
+            text=await originals.get(original.key), key=original.key, name=original.name
+        )
         names = [str(name) for name in args["sections"]]
         offset = max(0, args.get("offset", 0))
-        found = await asyncio.to_thread(
+        result = await asyncio.to_thread(
             select, passage, names, RemainingBudget(tokens=SELECT_TOKENS), offset
         )
-        if len(found.unknown) == len(names):
+        if len(result.unknown) == len(names):
             known = await asyncio.to_thread(sections_of, passage)
             raise UsageError(
-                f"no section is called {', '.join(found.unknown[:5]) or '(nothing)'}",
+                f"no section is called {', '.join(result.unknown[:5]) or '(nothing)'}",
                 hint="sections: " + "; ".join(section.key for section in known[:MOST_KEYS_NAMED]),
             )
-        came_back(kept)
+        on_follow_up(original)
         notices = []
-        if found.unknown:
-            notices.append(f"[upwell] no section is called {', '.join(found.unknown[:5])}")
-        if found.next_offset is not None:
-            notices.append(f"[upwell] more: call again with offset={found.next_offset}")
-        return text_result(found.text, *notices)
+        if result.unknown:
+            notices.append(f"[upwell] no section is called {', '.join(result.unknown[:5])}")
+        if result.next_offset is not None:
+            notices.append(f"[upwell] more: call again with offset={result.next_offset}")
+        return text_result(result.text, *notices)
 
     return Tool(
         name="select_sections",
@@ -116,22 +119,24 @@ def select_tool(originals: Originals, came_back: CameBack) -> Tool:
     )
 
 
-def search_original_tool(originals: Originals, came_back: CameBack) -> Tool:
+def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`search_original(key, query)`: the passages of an original that match a query."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         from upwell.compress.search import search_original
 
-        kept = await originals.find(args["key"])
-        text = await originals.get(kept.key)
+        original = await originals.find(args["key"])
+        text = await originals.get(original.key)
         room = RemainingBudget(tokens=SEARCH_TOKENS)
-        found = await asyncio.to_thread(search_original, text, args["query"], room, kept.name)
-        came_back(kept)
-        if not found.total:
-            return text_result(f"No passage of the original matches {args['query']!r}.")
+        query = args["query"]
+        matches = await asyncio.to_thread(search_original, text, query, room, original.name)
+        on_follow_up(original)
+        if not matches.total:
+            return text_result(f"No passage of the original matches {query!r}.")
         return text_result(
-            found.text,
-            f"[upwell] {found.shown} of {found.total} matches; read_more continues from an offset.",
+            matches.text,
+            f"[upwell] {matches.shown} of {matches.total} matches;"
+            " read_more continues from an offset.",
         )
 
     return Tool(

@@ -51,9 +51,9 @@ def search_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}
-        found = await asyncio.to_thread(lambda: notes.search(**filters, project=project))
-        shown = dumps(described(found)).decode()
-        return _result(notes, [shown], NOTHING_FOUND if status and not found else "")
+        notes_found = await asyncio.to_thread(lambda: notes.search(**filters, project=project))
+        shown = dumps(described(notes_found)).decode()
+        return _result(notes, [shown], NOTHING_FOUND if status and not notes_found else "")
 
     return Tool(
         name="search_memory",

@@ -96,17 +96,17 @@ def search_tool(memories: Memories, project: str | None, principal: Principal = 
         limit = min(args.get("max_results", DEFAULT_RESULTS), MAX_RESULTS)
         if limit < 1:
             raise UsageError(f"max_results is {limit}", hint="pass 1 or more")
-        found = await memories.find(
+        result = await memories.find(
             query, limit=limit, project=project, namespaces=principal.namespaces
         )
-        without = _without(found.missing)
-        if not found.hits:
+        without = _without(result.missing)
+        if not result.hits:
             nothing = f"Nothing is remembered about {query!r}."
             return text_result("\n".join([nothing, *without]))
         lines = [
             f"[{citation(hit.memory)}] ({hit.score:.2f}, id {hit.memory.id}{_mark(hit)})\n"
             f"{preview(hit.memory.text, [query], SNIPPET_CHARS)}"
-            for hit in found.hits
+            for hit in result.hits
         ]
         return text_result("\n---\n".join([*lines, *without]))
 

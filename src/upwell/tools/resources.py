@@ -102,16 +102,16 @@ class Resources:
         return [{"uri": uri, "mimeType": JSON, "text": dumps(body).decode()}]
 
     async def _all_topics(self) -> dict[str, Any]:
-        found = await self._topics.all(self._project, self._principal.namespaces)
-        shown = [described(topic) for topic in found[:MOST_TOPICS]]
-        return {"count": len(found), "topics": shown}
+        topics = await self._topics.all(self._project, self._principal.namespaces)
+        shown = [described(topic) for topic in topics[:MOST_TOPICS]]
+        return {"count": len(topics), "topics": shown}
 
     async def _topic(self, topic: str) -> dict[str, Any]:
         ids = await self._topics.about(topic, self._project, self._principal.namespaces)
         if not ids:
             raise UsageError(f"no topic {topic!r}", hint=f"{TOPICS_URI} lists them")
-        found = [await self._memories.get(memory_id) for memory_id in ids[:MOST_MEMORIES]]
-        memories = [brief(memory) for memory in found if memory is not None]
+        entries = [await self._memories.get(memory_id) for memory_id in ids[:MOST_MEMORIES]]
+        memories = [brief(memory) for memory in entries if memory is not None]
         namespaces = sorted({memory["namespace"] for memory in memories})
         return {
             "topic": topic,
@@ -123,7 +123,7 @@ class Resources:
     async def _search(self, query: str) -> dict[str, Any]:
         if not query:
             raise UsageError("a search needs a query", hint=f"{SEARCH_URI}words%20to%20find")
-        found = await self._memories.find(
+        result = await self._memories.find(
             query,
             limit=SEARCH_LIMIT,
             project=self._project,
@@ -135,9 +135,9 @@ class Resources:
                 "score": round(hit.score, 4),
                 "superseded": bool(hit.signals.get(SUPERSEDED)),
             }
-            for hit in found.hits
+            for hit in result.hits
         ]
-        return {"query": query, "count": len(found.hits), "memories": memories}
+        return {"query": query, "count": len(result.hits), "memories": memories}
 
     async def _memory(self, memory_id: str) -> dict[str, Any]:
         memory = await seen(self._memories, memory_id, self._project, self._principal)
@@ -150,6 +150,8 @@ class Resources:
             "tags": list(memory.tags),
             "paths": list(memory.paths),
             "symbols": list(memory.symbols),
+            "triggers": list(memory.triggers),
+            "occurrences": memory.occurrences,
             "project": memory.project,
             "source": memory.source,
             "lines": list(memory.lines) if memory.lines else None,

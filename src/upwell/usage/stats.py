@@ -54,11 +54,11 @@ class Stats:
 
     @property
     def tokens_saved(self) -> int:
-        return sum(one.tokens_saved for one in self.saved)
+        return sum(row.tokens_saved for row in self.saved)
 
     @property
     def tokens_before(self) -> int:
-        return sum(one.tokens_before for one in self.saved)
+        return sum(row.tokens_before for row in self.saved)
 
 
 def stats_of(counts: Sequence[Count]) -> Stats:
@@ -84,71 +84,71 @@ def stats_of(counts: Sequence[Count]) -> Stats:
     )
 
 
-def described(found: Stats, days: int) -> dict[str, Any]:
+def described(stats: Stats, days: int) -> dict[str, Any]:
     """The totals as JSON."""
     return {
         "days": days,
-        "decisions": found.decisions,
-        "surfaced": found.surfaced,
-        "memories": found.memories,
-        "used": found.used,
-        "ignored": found.ignored,
-        "late": found.late,
-        "offered_late": found.offered_late,
-        "skips": found.skips,
-        "feedback": found.ratings,
+        "decisions": stats.decisions,
+        "surfaced": stats.surfaced,
+        "memories": stats.memories,
+        "used": stats.used,
+        "ignored": stats.ignored,
+        "late": stats.late,
+        "offered_late": stats.offered_late,
+        "skips": stats.skips,
+        "feedback": stats.ratings,
         "beside": [
             {
-                "door": one.door,
-                "tool": one.tool,
-                "decisions": one.decisions,
-                "surfaced": one.surfaced,
-                "skips": one.skips,
+                "door": row.door,
+                "tool": row.tool,
+                "decisions": row.decisions,
+                "surfaced": row.surfaced,
+                "skips": row.skips,
             }
-            for one in found.beside
+            for row in stats.beside
         ],
         "compression": {
-            "results": sum(one.results for one in found.saved),
-            "tokens_before": found.tokens_before,
-            "tokens_saved": found.tokens_saved,
+            "results": sum(row.results for row in stats.saved),
+            "tokens_before": stats.tokens_before,
+            "tokens_saved": stats.tokens_saved,
             "tools": [
                 {
-                    "tool": one.tool,
-                    "results": one.results,
-                    "tokens_before": one.tokens_before,
-                    "tokens_saved": one.tokens_saved,
+                    "tool": row.tool,
+                    "results": row.results,
+                    "tokens_before": row.tokens_before,
+                    "tokens_saved": row.tokens_saved,
                 }
-                for one in found.saved
+                for row in stats.saved
             ],
         },
-        "per_day": found.per_day,
+        "per_day": stats.per_day,
     }
 
 
 def _summed(counts: Iterable[Count]) -> Counter[str]:
-    found: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
     for count in counts:
-        found[count.kind] += count.number
-    return found
+        totals[count.kind] += count.number
+    return totals
 
 
 def _beside(decided: Sequence[Count]) -> list[Beside]:
     """The doors and tools with most decisions first."""
-    found: list[Beside] = []
+    rows: list[Beside] = []
     for door, tool in dict.fromkeys((count.door, count.tool) for count in decided):
         kinds = _summed(c for c in decided if (c.door, c.tool) == (door, tool))
         surfaced = kinds.pop(SURFACED, 0)
         skips = {kind: number for kind, number in kinds.most_common() if number}
         total = surfaced + sum(skips.values())
-        found.append(Beside(door=door, tool=tool, decisions=total, surfaced=surfaced, skips=skips))
-    return sorted(found, key=lambda one: (-one.decisions, one.door, one.tool))
+        rows.append(Beside(door=door, tool=tool, decisions=total, surfaced=surfaced, skips=skips))
+    return sorted(rows, key=lambda row: (-row.decisions, row.door, row.tool))
 
 
 def _saved(counts: Sequence[Count]) -> list[Saved]:
-    found: list[Saved] = []
+    rows: list[Saved] = []
     for tool in dict.fromkeys(count.tool for count in counts):
         kinds = _summed(count for count in counts if count.tool == tool)
-        found.append(
+        rows.append(
             Saved(
                 tool=tool,
                 results=kinds["results"],
@@ -156,7 +156,7 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
                 tokens_saved=kinds["tokens_saved"],
             )
         )
-    return sorted(found, key=lambda one: (-one.tokens_saved, one.tool))
+    return sorted(rows, key=lambda row: (-row.tokens_saved, row.tool))
 
 
 def _by_day(decided: Iterable[Count]) -> dict[str, int]:

@@ -80,7 +80,7 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
     size = 0
     while chunk := await source.read(_CHUNK_BYTES):
         pieces = chunk.split(b"\n")
-        for at, piece in enumerate(pieces):
+        for index, piece in enumerate(pieces):
             is_reported = size > max_bytes
             size += len(piece)
             if size > max_bytes and not is_reported:
@@ -88,7 +88,7 @@ async def read_lines(source: Source, max_bytes: int = MAX_LINE_BYTES) -> AsyncIt
                 parts = []
             elif not is_reported:
                 parts.append(piece)
-            if at < len(pieces) - 1:
+            if index < len(pieces) - 1:
                 data, parts, size = b"".join(parts), [], 0
                 if data.strip():
                     yield Line(data)

@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable
-from upwell.ground.files import Stamp, exclusively, stamp, write_whole, writing
+from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, writing
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
@@ -71,8 +71,8 @@ class Login:
             return "too narrow: log in again"
         if self.is_renewable or self.expires_at is None:
             return "renewed by itself" if self.is_renewable else "yes"
-        until = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
-        return f"until {until.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
+        expiry = datetime.fromtimestamp(self.expires_at, UTC).isoformat(timespec="minutes")
+        return f"until {expiry.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 
     def wider(self, scope: str) -> "Login":
         """The login with the note that the server demands `scope` as well."""
@@ -127,7 +127,7 @@ class Logins:
                 logins[server] = login
             body = {name: dataclasses.asdict(known) for name, known in logins.items()}
             with writing(self._path):
-                write_whole(self._path, json.dumps({"logins": body}, indent=2) + "\n")
+                write_atomically(self._path, json.dumps({"logins": body}, indent=2) + "\n")
             self._stamp = None
         return True
 

@@ -55,22 +55,22 @@ def mirrors_of(schema: object) -> tuple[Mirror, ...]:
             its name is not a token of RFC 9110 or occurs twice, or the argument is not a string,
             integer or boolean.
     """
-    found: dict[str, Mirror] = {}
+    mirrors: dict[str, Mirror] = {}
     for path, part in _positions(schema):
         if DECLARATION not in part:
             continue
-        name, kind, where = part[DECLARATION], part.get("type"), ".".join(path or ())
+        name, kind, dotted = part[DECLARATION], part.get("type"), ".".join(path or ())
         if not path:
             raise BadMirror(f"{DECLARATION} is declared outside of the arguments")
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            raise BadMirror(f"{where}: the value of {DECLARATION} is not a header name")
+            raise BadMirror(f"{dotted}: the value of {DECLARATION} is not a header name")
         if not isinstance(kind, str) or kind not in KINDS:
-            raise BadMirror(f"{where}: {DECLARATION} is for strings, integers and booleans")
+            raise BadMirror(f"{dotted}: {DECLARATION} is for strings, integers and booleans")
         header = PREFIX + name.lower()
-        if header in found:
-            raise BadMirror(f"{where}: another argument declares {DECLARATION} {name!r}")
-        found[header] = Mirror(path, header, kind)
-    return tuple(found.values())
+        if header in mirrors:
+            raise BadMirror(f"{dotted}: another argument declares {DECLARATION} {name!r}")
+        mirrors[header] = Mirror(path, header, kind)
+    return tuple(mirrors.values())
 
 
 def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
@@ -86,8 +86,8 @@ def declared_by(tool: RawObject) -> tuple[Mirror, ...]:
 class Mirrors:
     """The mirrors of one server's tools, as last listed. `where` names the server in the log."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, path: str) -> None:
+        self._where = path
         self._tools: dict[str, tuple[Mirror, ...]] = {}
 
     def listed(self, tools: Sequence[RawObject]) -> tuple[RawObject, ...]:

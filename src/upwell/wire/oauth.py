@@ -146,8 +146,8 @@ class LoginAuth(httpx2.Auth):
 def _missing_scope(response: httpx2.Response) -> str:
     """The scopes that a request lacks (RFC 6750, section 3.1); "" for any other refusal."""
     header = response.headers.get("www-authenticate", "")
-    found = _PARAMETER.findall(header)
-    parameters = {name.lower(): quoted or plain for name, quoted, plain in found}
+    pairs = _PARAMETER.findall(header)
+    parameters = {name.lower(): quoted or plain for name, quoted, plain in pairs}
     scope = " ".join(parameters.get("scope", "").split())
     is_missing = parameters.get("error") == "insufficient_scope" and scope.isascii()
     return scope if is_missing and len(scope) <= MAX_SCOPE_CHARS else ""

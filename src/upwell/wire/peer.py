@@ -179,7 +179,7 @@ class Peer:
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
-        self._gone: Exception | None = None
+        self._closed_reason: Exception | None = None
 
     @property
     def in_flight(self) -> int:
@@ -199,7 +199,7 @@ class Peer:
 
     def close(self, reason: Exception) -> None:
         """Fail every waiting request."""
-        self._gone = self._gone or reason
+        self._closed_reason = self._closed_reason or reason
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(reason)
@@ -214,8 +214,8 @@ class Peer:
             PeerGone: the connection ended first, or (PeerLost) this exchange did.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
-        if self._gone is not None:
-            raise self._gone
+        if self._closed_reason is not None:
+            raise self._closed_reason
         self._next_id += 1
         identity = b"%d" % self._next_id
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -250,7 +250,7 @@ class Peer:
             del self._late[next(iter(self._late))]
 
     async def _cancel(self, identity: bytes) -> None:
-        if self._gone is not None:
+        if self._closed_reason is not None:
             return
         params = b'{"requestId":%b,"reason":"cancelled or out of time"}' % identity
         try:
@@ -264,10 +264,10 @@ class Peer:
             self._lose(line)
         elif line.oversize:
             self._refuse(line)
-            if self._answers_malformed and (found := _ID.search(line.data)):
+            if self._answers_malformed and (match := _ID.search(line.data)):
                 why = f"a line of {line.oversize:,} bytes or more is over the limit"
                 body = error_body(INVALID_REQUEST, why)
-                await self.answer(found.group(1), Reply(error=body))
+                await self.answer(match.group(1), Reply(error=body))
         else:
             await self._open(line)
 
@@ -312,9 +312,9 @@ class Peer:
     def _refuse(self, line: Line) -> None:
         """Fail the request that a line over the cap answers, or all requests if its id is
         unknown."""
-        found = _ID.search(line.data)
-        is_known = found is not None and found.group(1) in self._waiting
-        failed = [found.group(1)] if found is not None and is_known else list(self._waiting)
+        match = _ID.search(line.data)
+        is_known = match is not None and match.group(1) in self._waiting
+        failed = [match.group(1)] if match is not None and is_known else list(self._waiting)
         for identity in failed:
             future = self._waiting[identity]
             if not future.done():

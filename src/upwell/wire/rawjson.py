@@ -179,65 +179,65 @@ def _is(key: bytes, name: str) -> bool:
 
 
 def _object_members(raw: bytes) -> Iterator[tuple[bytes, bytes]]:
-    at = _enter(raw, b"{")
-    if raw[at : at + 1] == b"}":
-        return _leave(raw, at + 1)
+    offset = _enter(raw, b"{")
+    if raw[offset : offset + 1] == b"}":
+        return _leave(raw, offset + 1)
     while True:
-        key = _KEY.match(raw, at)
+        key = _KEY.match(raw, offset)
         if key is None:
-            raise NotJson(f"expected a member name at byte {at}")
+            raise NotJson(f"expected a member name at byte {offset}")
         end = _skip(raw, key.end())
         yield key.group(1), raw[key.end() : end]
-        at = _space(raw, end)
-        if raw[at : at + 1] == b"}":
-            return _leave(raw, at + 1)
-        at = _comma(raw, at)
+        offset = _space(raw, end)
+        if raw[offset : offset + 1] == b"}":
+            return _leave(raw, offset + 1)
+        offset = _comma(raw, offset)
 
 
 def _array_items(raw: bytes) -> Iterator[bytes]:
-    at = _enter(raw, b"[")
-    if raw[at : at + 1] == b"]":
-        return _leave(raw, at + 1)
+    offset = _enter(raw, b"[")
+    if raw[offset : offset + 1] == b"]":
+        return _leave(raw, offset + 1)
     while True:
-        end = _skip(raw, at)
-        yield raw[at:end]
-        at = _space(raw, end)
-        if raw[at : at + 1] == b"]":
-            return _leave(raw, at + 1)
-        at = _space(raw, _comma(raw, at))
+        end = _skip(raw, offset)
+        yield raw[offset:end]
+        offset = _space(raw, end)
+        if raw[offset : offset + 1] == b"]":
+            return _leave(raw, offset + 1)
+        offset = _space(raw, _comma(raw, offset))
 
 
 def _enter(raw: bytes, bracket: bytes) -> int:
-    at = _space(raw, 0)
-    if raw[at : at + 1] != bracket:
-        raise NotJson(f"expected {bracket.decode()} at byte {at}")
-    return _space(raw, at + 1)
+    offset = _space(raw, 0)
+    if raw[offset : offset + 1] != bracket:
+        raise NotJson(f"expected {bracket.decode()} at byte {offset}")
+    return _space(raw, offset + 1)
 
 
-def _leave(raw: bytes, at: int) -> None:
-    if _space(raw, at) != len(raw):
-        raise NotJson(f"something follows the end at byte {at}")
+def _leave(raw: bytes, offset: int) -> None:
+    if _space(raw, offset) != len(raw):
+        raise NotJson(f"something follows the end at byte {offset}")
 
 
-def _space(raw: bytes, at: int) -> int:
-    return _SPACE.match(raw, at).end()  # type: ignore[union-attr]
+def _space(raw: bytes, offset: int) -> int:
+    return _SPACE.match(raw, offset).end()  # type: ignore[union-attr]
 
 
-def _comma(raw: bytes, at: int) -> int:
-    if raw[at : at + 1] != b",":
-        raise NotJson(f"expected a comma at byte {at}")
-    return at + 1
+def _comma(raw: bytes, offset: int) -> int:
+    if raw[offset : offset + 1] != b",":
+        raise NotJson(f"expected a comma at byte {offset}")
+    return offset + 1
 
 
-def _skip(raw: bytes, at: int) -> int:
-    """The position after the value at `at`. Brackets are counted, not matched by kind."""
-    if raw[at : at + 1] not in (b"[", b"{"):
-        scalar = _SCALAR.match(raw, at)
+def _skip(raw: bytes, offset: int) -> int:
+    """The position after the value at `offset`. Brackets are counted, not matched by kind."""
+    if raw[offset : offset + 1] not in (b"[", b"{"):
+        scalar = _SCALAR.match(raw, offset)
         if scalar is None:
-            raise NotJson(f"expected a value at byte {at}")
+            raise NotJson(f"expected a value at byte {offset}")
         return scalar.end()
     depth = 0
-    for mark in _MARK.finditer(raw, at):
+    for mark in _MARK.finditer(raw, offset):
         char = raw[mark.start()]
         if char in _OPENING:
             depth += 1
@@ -245,4 +245,4 @@ def _skip(raw: bytes, at: int) -> int:
             depth -= 1
             if depth == 0:
                 return mark.end()
-    raise NotJson(f"the value at byte {at} does not end")
+    raise NotJson(f"the value at byte {offset} does not end")

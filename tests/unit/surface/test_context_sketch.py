@@ -1,9 +1,10 @@
-"""The sketch of a session's context: what the agent has is not said again."""
+"""The sketch of a session's context: its content is not repeated."""
 
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
 from upwell.surface.context_sketch import (
     MAX_FILES,
+    MAX_PENDING_CHARS,
     MAX_SESSIONS,
     MAX_TERMS,
     ContextSketch,
@@ -57,7 +58,7 @@ def test_sessions_are_apart_and_bounded() -> None:
     assert sketches.of("one").new_share(TEXT) == 1.0
 
 
-def test_a_context_that_is_gone_is_forgotten() -> None:
+def test_a_lost_context_is_forgotten() -> None:
     sketches = ContextSketches()
     sketches.note(read("/r/a.md", TEXT))
     sketches.forget("s")
@@ -71,7 +72,17 @@ def test_a_long_session_costs_bounded_memory() -> None:
     sketch = ContextSketch()
     for page in range(200):
         sketch.add(read("/r/a.md", " ".join(f"word{page}x{n}" for n in range(1_000))))
-    assert len(sketch.terms) < MAX_TERMS + 5_000
+    assert len(sketch.terms()) < MAX_TERMS + 5_000
+
+
+def test_texts_wait_unread_within_a_bound() -> None:
+    sketch = ContextSketch()
+    text = "charge " * 1_000
+    for page in range(3 * MAX_PENDING_CHARS // len(text)):
+        sketch.add(read("/r/a.md", f"{text} page{page}"))
+        assert sum(map(len, sketch._pending)) <= MAX_PENDING_CHARS
+    assert sketch.new_share("charge page0 page1") == 0.0
+    assert not sketch._pending
 
 
 def test_only_the_latest_opened_files_are_remembered() -> None:

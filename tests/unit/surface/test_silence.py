@@ -1,4 +1,5 @@
-"""When it speaks and when it keeps silent, on the repository's own small set (`benchmarks/own`)."""
+"""When upwell speaks and when it stays silent, on the repository's own small set
+(`benchmarks/own`)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -9,6 +10,9 @@ import pytest
 
 from upwell import Cue, Surfacing
 from upwell.app import App, Settings, build
+from upwell.ground.clock import Deadline
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.types.memory import Query
 from upwell.ground.types.surfacing import Skip, SkipReason
 
 FOLDER = Path(__file__).parents[3] / "benchmarks" / "own"
@@ -35,9 +39,14 @@ def cue_of(row: dict, place: int = 0) -> Cue:
     return Cue(door="tool", tool=row["tool"], args=row["args"], session=session)
 
 
+def unasked(text: str) -> Query:
+    """The query of an automatic door for these words."""
+    return Query(texts=(text,), paths=paths_in(text), symbols=symbols_in(text), awaited=False)
+
+
 @pytest.fixture
 async def harbour(tmp_path: Path) -> AsyncIterator[App]:
-    """An app that knows the harbour, and may speak as often as it likes."""
+    """An app with memories about the harbour, without a rate limit."""
     app = await build(Settings(home=tmp_path, flags=ALL_AT_ONCE, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     yield app
@@ -51,7 +60,7 @@ class Tally:
     useful: int = 0
 
 
-async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> None:
+async def test_upwell_speaks_only_when_it_has_a_relevant_memory(harbour: App) -> None:
     tallies: dict[str, Tally] = {}
     for place, row in enumerate(CUES):
         outcome = await harbour.surfacer.surface(cue_of(row, place))
@@ -69,7 +78,7 @@ async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> No
         assert tallies[wanted].useful >= 0.85 * tallies[wanted].asked, wanted
 
 
-async def test_by_default_it_speaks_at_telling_moments_only(tmp_path: Path) -> None:
+async def test_by_default_upwell_speaks_only_at_telling_moments(tmp_path: Path) -> None:
     unlimited = {key: value for key, value in ALL_AT_ONCE.items() if key != "surface.moments"}
     app = await build(Settings(home=tmp_path, flags=unlimited, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
@@ -87,7 +96,7 @@ async def test_by_default_it_speaks_at_telling_moments_only(tmp_path: Path) -> N
     assert sum(spoke["pos_prompt"]) >= 0.5 * len(spoke["pos_prompt"])
 
 
-async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
+async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
     app = await build(Settings(home=tmp_path, flags={"surface.moments": "all"}, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     heard: set[str] = set()
@@ -100,14 +109,16 @@ async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
     assert heard >= {gold for row in CUES if row["class"] == "repeat" for gold in row["gold"]}
 
 
-async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
-    """Whatever explicit search finds above `min_score`, the same words as a prompt bring up."""
+async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> None:
+    """Whatever a search finds unasked above `min_score`, the same words as a prompt bring up."""
     least = harbour.config.surface.min_score
+    reader, deadline = harbour.memory.reader, Deadline.after(10)
     texts = [row["prompt"] for row in CUES if "prompt" in row]
     texts += [memory["text"] for memory in lines("memories.jsonl")]
     found = 0
     for text in texts:
-        hits = await harbour.memory.search(text)
+        query = unasked(text)
+        hits = (await reader.search(query, deadline)).hits
         if not hits or hits[0].score < least:
             continue
         outcome = await harbour.surfacer.surface(Cue(door="prompt", text=text, session=text))
@@ -119,12 +130,14 @@ async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
     assert found > 60
 
 
-async def test_what_recall_finds_for_a_call_is_said_beside_it(harbour: App) -> None:
+async def test_a_call_gets_the_memories_that_recall_finds(harbour: App) -> None:
     least = harbour.config.surface.min_score
     found = 0
     for place, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):
         outcome = await harbour.surfacer.surface(cue_of(row, place))
-        hits = [hit for text in outcome.queries for hit in await harbour.memory.search(text)]
+        queries = map(unasked, outcome.queries)
+        found_for = [await harbour.memory.reader.search(q, Deadline.after(10)) for q in queries]
+        hits = [hit for one in found_for for hit in one.hits]
         if any(hit.score >= least for hit in hits):
             assert isinstance(outcome, Surfacing), row
             found += 1

@@ -50,18 +50,18 @@ def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables
             by_path[doc.nodes[unit].path].append(saliences[unit])
         typical = {path: fmean(worth) for path, worth in by_path.items()}
         average = fmean(saliences[first:after])
-        for place, record in enumerate(array.items):
+        for index, record in enumerate(array.items):
             units = range(
                 bisect_left(doc.starts, record.start), bisect_left(doc.starts, record.end)
             )
             oddness = max(
                 (saliences[unit] - typical[doc.nodes[unit].path] for unit in units), default=0.0
             )
-            last = place == len(array.items) - 1
-            position = _ENDS if last or not place else -_LATER * log2(1 + place)
+            last = index == len(array.items) - 1
+            position = _ENDS if last or not index else -_LATER * log2(1 + index)
             worth = average + _ODDNESS * oddness + position
             for rank, unit in enumerate(units):
-                saliences[unit] = worth - _TIE * (place + rank / 1e3)
+                saliences[unit] = worth - _TIE * (index + rank / 1e3)
 
 
 def _arrays(doc: Outline, tables: Tables) -> Iterator[Node]:
@@ -104,7 +104,7 @@ class Basket:
         self._pay(text)
 
     def buy(self, order: Sequence[int]) -> list[int]:
-        """Buy units in this order until one does not fit. Returns those bought."""
+        """Buy units in this order until one does not fit. Returns the units that were bought."""
         taken = []
         for unit in order:
             chars, tokens = self.chars, self.tokens

@@ -98,12 +98,12 @@ def _add_units(doc: Outline, node: Node, text: str) -> None:
 def pieces_of(text: str, start: int, end: int) -> list[tuple[int, int]]:
     """Split the inside of a string into pieces, never inside an escape."""
     spans = []
-    at = start
-    while end - at > PIECE_CHARS * 3 // 2:
-        cut = _cut(text, at, at + PIECE_CHARS)
-        spans.append((at, cut))
-        at = cut
-    spans.append((at, end))
+    offset = start
+    while end - offset > PIECE_CHARS * 3 // 2:
+        cut = _cut(text, offset, offset + PIECE_CHARS)
+        spans.append((offset, cut))
+        offset = cut
+    spans.append((offset, end))
     return spans
 
 
@@ -120,18 +120,18 @@ def _cut(text: str, start: int, limit: int) -> int:
     return limit
 
 
-def _inside_escape(text: str, start: int, at: int) -> bool:
-    tail = text[max(start, at - 6) : at]
+def _inside_escape(text: str, start: int, offset: int) -> bool:
+    tail = text[max(start, offset - 6) : offset]
     match = _ESCAPE_TAIL.search(tail)
     if not match:
         return False
-    slash = at - (len(tail) - match.start())
+    slash = offset - (len(tail) - match.start())
     before = slash
     while before > start and text[before - 1] == "\\":
         before -= 1
     return (slash - before) % 2 == 0
 
 
-def _low_surrogate(text: str, at: int) -> bool:
-    """Tell whether a cut at `at` would separate the two escapes of one character."""
-    return re.match(r"\\u[dD][c-fC-F]", text[at : at + 4]) is not None
+def _low_surrogate(text: str, offset: int) -> bool:
+    """Tell whether a cut at `offset` would separate the two escapes of one character."""
+    return re.match(r"\\u[dD][c-fC-F]", text[offset : offset + 4]) is not None

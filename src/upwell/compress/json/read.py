@@ -70,9 +70,9 @@ def _outer(text: str, depth: int) -> Node | None:
     """
     root = current = Node(ARRAY, "", 0, len(text), None)
     level = 0
-    at = 1 if text.startswith("\ufeff") else 0
-    for match in ITEM.finditer(text, at):
-        at = match.end()
+    offset = 1 if text.startswith("\ufeff") else 0
+    for match in ITEM.finditer(text, offset):
+        offset = match.end()
         token = match.lastindex
         if token is None:
             break
@@ -88,7 +88,7 @@ def _outer(text: str, depth: int) -> Node | None:
                 node = _value(current, match, token)
                 current = node if token == OPEN else current
         level += token == OPEN
-    if current is not root or len(root.items) != 1 or at != len(text):
+    if current is not root or len(root.items) != 1 or offset != len(text):
         return None
     root.items[0].parent = None
     return root.items[0]
@@ -108,7 +108,7 @@ def _read_rest(root: Node, array: Node, text: str) -> Node | None:
     """Read the siblings of the array of records in full."""
     if root is array:
         return root
-    for place, node in enumerate(root.items):
+    for index, node in enumerate(root.items):
         if node is array or (node.kind not in (OBJECT, ARRAY)):
             continue
         tree = parse(text[node.start : node.end])
@@ -116,7 +116,7 @@ def _read_rest(root: Node, array: Node, text: str) -> Node | None:
             return None
         shift(tree, node.start)
         tree.parent, tree.key = root, node.key
-        root.items[place] = tree
+        root.items[index] = tree
     return root
 
 
@@ -126,7 +126,7 @@ def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
     scores: dict[int, float] = {}
     lowercase = lowered(text) if question else ""
     for term in question.terms:
-        matches = {bisect_right(starts, at) - 1 for at in places(term, lowercase, text)}
+        matches = {bisect_right(starts, offset) - 1 for offset in places(term, lowercase, text)}
         weight = term.weight * rarity(len(records), len(matches))
         for record in matches:
             scores[record] = scores.get(record, 0.0) + weight
@@ -165,14 +165,14 @@ def shift(node: Node, by: int) -> None:
 def parse_lines(text: str) -> Node | None:
     """Parse JSON Lines as one array, without blank lines. Returns None if a line is not JSON."""
     root = Node(ARRAY, "", 0, len(text), None)
-    at = 0
+    offset = 0
     for line in text.split("\n"):
         if line.strip():
             node = parse(line)
             if node is None:
                 return None
-            shift(node, at)
+            shift(node, offset)
             node.parent = root
             root.items.append(node)
-        at += len(line) + 1
+        offset += len(line) + 1
     return root if root.items else None

@@ -213,7 +213,7 @@ class Tables:
         naming = _naming(doc, text, columns, len(rows))
         if naming in worth:
             worth[naming] = max(worth.values()) + _NAMING
-        later = [_LATER * log2(1 + place / _FIRST) for place in range(len(rows))]
+        later = [_LATER * log2(1 + index / _FIRST) for index in range(len(rows))]
         for path in sorted(columns, key=lambda path: (-worth[path], path)):
             units = list(columns[path].values())
             if len({_value(doc, text, unit) for unit in units}) == 1:
@@ -222,13 +222,13 @@ class Tables:
                     self.implied.update(units[1:])
                 continue
             table.gaps |= len(units) < len(rows)
-            for place, (item, row) in enumerate(zip(array.items, rows, strict=True)):
-                unit = columns[path].get(place, ABSENT)
+            for index, (item, row) in enumerate(zip(array.items, rows, strict=True)):
+                unit = columns[path].get(index, ABSENT)
                 row.units.append(unit)
                 if unit != ABSENT:
                     self._cells[unit] = Cell(table, item, len(table.columns))
                     if saliences[unit] < worth[path] + _STANDS_OUT:
-                        saliences[unit] = worth[path] - _TIE * len(table.columns) - later[place]
+                        saliences[unit] = worth[path] - _TIE * len(table.columns) - later[index]
             table.columns.append(_name(doc, path, array))
             table.depth.append(0)
         return table
@@ -263,20 +263,20 @@ def _columns(doc: Outline, array: Node) -> dict[int, dict[int, int]]:
     """Map key path → position of the item → unit, for whole values that most items have once."""
     columns: dict[int, dict[int, int]] = {}
     unfit: set[int] = set()
-    places = {id(item): place for place, item in enumerate(array.items)}
+    places = {id(item): index for index, item in enumerate(array.items)}
     first, after = bisect_left(doc.starts, array.start), bisect_left(doc.starts, array.end)
-    parent, place = None, -1
+    parent, index = None, -1
     for unit in range(first, after):
         node = doc.nodes[unit]
         if node.parent is not parent:
             parent = node.parent
-            place = places.get(id(_record(node, array)), -1)
+            index = places.get(id(_record(node, array)), -1)
         column = columns.get(node.path)
         if column is None:
             column = columns[node.path] = {}
-        if place < 0 or place in column or doc.ends[unit] != node.end:
+        if index < 0 or index in column or doc.ends[unit] != node.end:
             unfit.add(node.path)
-        column[place] = unit
+        column[index] = unit
     return {
         path: units
         for path, units in columns.items()

@@ -82,19 +82,19 @@ def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
 def _troubled(doc: Outline, text: str) -> set[int]:
     """Return the units whose value mentions trouble."""
     lowercase = lowered(text)
-    found: set[int] = set()
+    units: set[int] = set()
     for word in _TROUBLE:
-        at = lowercase.find(word)
-        while at >= 0:
-            unit = bisect_right(doc.starts, at) - 1
-            if unit >= 0 and at < doc.ends[unit]:
-                found.add(unit)
-            at = lowercase.find(word, at + len(word))
-    return found
+        offset = lowercase.find(word)
+        while offset >= 0:
+            unit = bisect_right(doc.starts, offset) - 1
+            if unit >= 0 and offset < doc.ends[unit]:
+                units.add(unit)
+            offset = lowercase.find(word, offset + len(word))
+    return units
 
 
 def _path_salience(doc: Outline) -> list[float]:
-    found = []
+    saliences = []
     depths = [0] * len(doc.keys)
     by_key: dict[str, float] = {}
     for path, key in enumerate(doc.keys):
@@ -103,8 +103,8 @@ def _path_salience(doc: Outline) -> list[float]:
         score = by_key.get(key)
         if score is None:
             score = by_key[key] = _key_salience(key)
-        found.append(score - 0.3 * depths[path])
-    return found
+        saliences.append(score - 0.3 * depths[path])
+    return saliences
 
 
 @lru_cache(maxsize=65_536)
@@ -191,13 +191,13 @@ def _value_hits(
     for number, term in enumerate(question.terms):
         if len(term.text) < 3 and not term.exact and term.text.isascii():
             continue
-        found: dict[int, Node] = {}
-        for at in places(term, lowercase, text):
-            unit = bisect_right(starts, at) - 1
-            if unit >= 0 and at < ends[unit]:
-                found[unit] = nodes[unit]
+        nodes_hit: dict[int, Node] = {}
+        for offset in places(term, lowercase, text):
+            unit = bisect_right(starts, offset) - 1
+            if unit >= 0 and offset < ends[unit]:
+                nodes_hit[unit] = nodes[unit]
         boxes: set[int] = set()
-        for unit, node in found.items():
+        for unit, node in nodes_hit.items():
             hits.setdefault(unit, set()).add(number)
             box = node.parent
             while box is not None and id(box) not in boxes:
@@ -225,10 +225,10 @@ def _path_credits(doc: Outline, question: Question) -> tuple[list[dict[int, floa
             continue
         step = steps.get((id(inherited), key))
         if step is None:
-            found = memo.get(key)
-            if found is None:
-                found = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
-            matched, share = found
+            cached = memo.get(key)
+            if cached is None:
+                cached = memo[key] = finder.match(name_stems(key[1:-1]), key[1:-1].lower())
+            matched, share = cached
             own = {term: credit * _STEP_UP for term, credit in inherited.items()}
             own = {**own, **matched} if own or matched else no_credits
             step = steps[id(inherited), key] = (own, share)
@@ -261,11 +261,11 @@ def _weights(
 def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int, float]]:
     """Map each container (by `id`) to the terms in it and around it, with their credit for a value
     inside. Smaller records give more credit. Equal contexts are shared."""
-    found: dict[int, dict[int, float]] = {}
+    contexts: dict[int, dict[int, float]] = {}
     no_credits: dict[int, float] = {}
     shared: dict[tuple[int, float, tuple[int, ...]], dict[int, float]] = {}
     for box in doc.boxes:
-        context = found.get(id(box.parent), no_credits) if box.parent is not None else no_credits
+        context = contexts.get(id(box.parent), no_credits) if box.parent is not None else no_credits
         terms = holders.get(id(box))
         if terms:
             worth = 1.0 / (1.0 + 0.25 * math.log2(1.0 + box.size / 8))
@@ -273,8 +273,8 @@ def _contexts(doc: Outline, holders: dict[int, list[int]]) -> dict[int, dict[int
             if signature not in shared:
                 shared[signature] = {**context, **dict.fromkeys(terms, worth)}
             context = shared[signature]
-        found[id(box)] = context
-    return found
+        contexts[id(box)] = context
+    return contexts
 
 
 def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
@@ -298,15 +298,15 @@ def with_identities(
     An answer without the name of its record would be ambiguous.
     """
     names = _identities(doc)
-    found: dict[int, None] = {}
+    units: dict[int, None] = {}
     for unit in ordered:
         if unit in relevances:
             record = _record(doc.nodes[unit])
             name = names.get(id(record)) if record is not None else None
             if name is not None:
-                found.setdefault(name)
-        found.setdefault(unit)
-    return list(found)
+                units.setdefault(name)
+        units.setdefault(unit)
+    return list(units)
 
 
 def _identities(doc: Outline) -> dict[int, int]:

@@ -69,11 +69,11 @@ def parse(text: str) -> Node | None:
 
     Time and space are linear in the length of `text`.
     """
-    at = 1 if text.startswith("\ufeff") else 0
-    root = current = Node(ARRAY, "", at, len(text), None)
+    offset = 1 if text.startswith("\ufeff") else 0
+    root = current = Node(ARRAY, "", offset, len(text), None)
     items, is_object, expect = root.items, False, _ITEM
-    for match in ITEM.finditer(text, at):
-        at = match.end()
+    for match in ITEM.finditer(text, offset):
+        offset = match.end()
         token = match.lastindex
         if token == VALUE or token == OPEN:  # noqa: SIM109 — the hot loop
             key = match[KEY]
@@ -82,7 +82,7 @@ def parse(text: str) -> Node | None:
             start, end = match.span(token)
             if token == VALUE:
                 items.append(Node(SCALAR, key or "", start, end, current))
-                expect = _ITEM if text[at - 1] == "," else _END
+                expect = _ITEM if text[offset - 1] == "," else _END
                 continue
             is_object, expect = text[start] == "{", _ITEM_OR_END
             current = Node(OBJECT if is_object else ARRAY, key or "", start, end, current)
@@ -96,10 +96,10 @@ def parse(text: str) -> Node | None:
             current.end = end
             current = current.parent
             items, is_object = current.items, current.kind == OBJECT
-            expect = _ITEM if end < at else _END
+            expect = _ITEM if end < offset else _END
         else:
             break
-    if current is not root or expect != _END or len(items) != 1 or at != len(text):
+    if current is not root or expect != _END or len(items) != 1 or offset != len(text):
         return None
     items[0].parent = None
     return items[0]

@@ -161,19 +161,19 @@ class Writer:
         note = self._style.note if node.parent is None else ""
         if not missing and not inner and not note:
             return ""
-        what = "keys" if node.kind == OBJECT else "items"
+        noun = "keys" if node.kind == OBJECT else "items"
         if missing:
-            where = node.key.strip('"')
-            self.omitted.append(Omission(what=what, count=missing, total=total, where=where))
+            name = node.key.strip('"')
+            self.omitted.append(Omission(what=noun, count=missing, total=total, where=name))
         if is_brief(node):
-            return self._as_mark(node, f"+{missing:,} {what}")
-        text = f"{missing:,} of {total:,} {what} left out" if missing else "shortened"
+            return self._as_mark(node, f"+{missing:,} {noun}")
+        text = f"{missing:,} of {total:,} {noun} left out" if missing else "shortened"
         if inner:
             self.omitted.append(
                 Omission(what="values", count=inner, total=node.size, where=node.key.strip('"'))
             )
             left_out = f", {missing:,} left out" if missing else ""
-            text = f"{shortened:,} of {total:,} {what} shortened{left_out}"
+            text = f"{shortened:,} of {total:,} {noun} shortened{left_out}"
         return self._as_mark(node, text + note)
 
     def _as_mark(self, node: Node, text: str) -> str:
@@ -212,12 +212,12 @@ class Writer:
     def _pieces(self, node: Node, units: list[int]) -> str:
         doc = self._doc
         parts = []
-        at = node.start + 1
+        offset = node.start + 1
         for unit in units:
-            if doc.starts[unit] > at:
+            if doc.starts[unit] > offset:
                 parts.append(SIGN)
             parts.append(self._text[doc.starts[unit] : doc.ends[unit]])
-            at = doc.ends[unit]
+            offset = doc.ends[unit]
         missing = (
             node.end - 1 - node.start - 1 - sum(doc.ends[unit] - doc.starts[unit] for unit in units)
         )

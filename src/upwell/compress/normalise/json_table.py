@@ -35,8 +35,8 @@ def as_tables(root: Node, text: str) -> str | None:
         else:
             parts.append(name + ("{" if item.kind == OBJECT else "["))
             stack.append("}" if item.kind == OBJECT else "]")
-            for place, child in enumerate(reversed(item.items)):
-                stack.extend([child] if place == 0 else [", ", child])
+            for index, child in enumerate(reversed(item.items)):
+                stack.extend([child] if index == 0 else [", ", child])
     return "".join(parts) if has_table else None
 
 

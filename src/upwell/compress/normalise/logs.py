@@ -49,22 +49,22 @@ def _fold_alike(text: str) -> str:
     words = [row.split(" ") for row in rows]
     sizes = [len(row) for row in words]
     folded: list[str] = []
-    at = 0
-    while at < len(rows):
-        if sizes[at : at + MIN_RUN].count(sizes[at]) < MIN_RUN:
-            folded.append(rows[at])
-            at += 1
+    number = 0
+    while number < len(rows):
+        if sizes[number : number + MIN_RUN].count(sizes[number]) < MIN_RUN:
+            folded.append(rows[number])
+            number += 1
             continue
-        after, same = _run(words, at)
-        if after - at < MIN_RUN or any(_SLOT in words[at][place] for place in same):
-            folded.append(rows[at])
-            at += 1
+        after, same = _run(words, number)
+        if after - number < MIN_RUN or any(_SLOT in words[number][column] for column in same):
+            folded.append(rows[number])
+            number += 1
             continue
-        shape = [word if place in same else _SLOT for place, word in enumerate(words[at])]
-        folded.append(f"[{after - at} lines like: {' '.join(shape)}]")
-        for row in words[at:after]:
-            folded.append(" ".join([word for place, word in enumerate(row) if place not in same]))
-        at = after
+        shape = [word if column in same else _SLOT for column, word in enumerate(words[number])]
+        folded.append(f"[{after - number} lines like: {' '.join(shape)}]")
+        for row in words[number:after]:
+            folded.append(" ".join([word for column, word in enumerate(row) if column not in same]))
+        number = after
     return "\n".join(folded)
 
 
@@ -76,10 +76,10 @@ def _run(words: list[list[str]], first: int) -> tuple[int, set[int]]:
     after = first + 1
     while after < len(words) and len(words[after]) == len(first_words):
         row = words[after]
-        common = {place for place in same if row[place] == first_words[place]}
+        common = {column for column in same if row[column] == first_words[column]}
         if len(common) == len(first_words) or 2 * len(common) < len(first_words):
             break
-        if sum([len(first_words[place]) for place in common]) < enough:
+        if sum([len(first_words[column]) for column in common]) < enough:
             break
         same = common
         after += 1

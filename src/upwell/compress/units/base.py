@@ -66,15 +66,15 @@ class Units:
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield the spans of the lines of `text`, each with its line end; long lines in pieces."""
     stop = len(text) if end is None else end
-    at = start
-    while at < stop:
-        found = text.find("\n", at, stop)
-        last = stop if found < 0 else found + 1
-        if last - at <= LONG_LINE:
-            yield at, last
+    offset = start
+    while offset < stop:
+        newline = text.find("\n", offset, stop)
+        last = stop if newline < 0 else newline + 1
+        if last - offset <= LONG_LINE:
+            yield offset, last
         else:
-            yield from pieces(text, at, last)
-        at = last
+            yield from pieces(text, offset, last)
+        offset = last
 
 
 def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -154,22 +154,22 @@ _LENGTH_COSTS = [_length_cost(size) for size in range(LONG_LINE + 1)]
 
 def _places(lowercase: str, words: list[str]) -> list[int]:
     """Return the sorted offsets of `words`, followed by an offset beyond every unit."""
-    found: list[int] = []
+    offsets: list[int] = []
     for word in words:
-        at = lowercase.find(word)
-        while at >= 0 and len(found) < _MAX_HITS:
-            found.append(at)
-            at = lowercase.find(word, at + len(word))
-    found.sort()
-    found.append(sys.maxsize)
-    return found
+        offset = lowercase.find(word)
+        while offset >= 0 and len(offsets) < _MAX_HITS:
+            offsets.append(offset)
+            offset = lowercase.find(word, offset + len(word))
+    offsets.sort()
+    offsets.append(sys.maxsize)
+    return offsets
 
 
 _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""So many lines at both ends of a text are raised: they show how it begins and ends."""
+"""This many lines at both ends of a text are raised: they show how it begins and ends."""
 
 
 def template(line: str) -> str:

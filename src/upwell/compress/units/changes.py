@@ -96,15 +96,15 @@ def split_log(text: str, name: str = "") -> Units:
     subject = False
     diff: _Changes | None = None
     spans = list(lines(text))
-    place = 0
-    while place < len(spans):
-        start, end = spans[place]
-        place += 1
+    index = 0
+    while index < len(spans):
+        start, end = spans[index]
+        index += 1
         line = text[start:end]
         if _COMMIT.match(line):
-            while place < len(spans) and _is_header(text[slice(*spans[place])]):
-                end = spans[place][1]
-                place += 1
+            while index < len(spans) and _is_header(text[slice(*spans[index])]):
+                end = spans[index][1]
+                index += 1
             head, subject = (units.add(start, end, 0.5),), True
             diff = None
         elif diff is not None or line.startswith("diff --git "):

@@ -39,15 +39,15 @@ def split(text: str, name: str = "") -> Units:
 def _sentences(text: str, block: Block) -> list[tuple[int, int]]:
     if block.end - block.start <= _LONG:
         return [(block.start, block.end)]
-    found: list[tuple[int, int]] = []
-    at = block.start
+    sentences: list[tuple[int, int]] = []
+    offset = block.start
     for match in SENTENCE_END.finditer(text, block.start, block.end):
-        if match.end() - at >= 40:
-            found.extend(pieces(text, at, match.end()))
-            at = match.end()
-    if at < block.end:
-        found.extend(pieces(text, at, block.end))
-    return found
+        if match.end() - offset >= 40:
+            sentences.extend(pieces(text, offset, match.end()))
+            offset = match.end()
+    if offset < block.end:
+        sentences.extend(pieces(text, offset, block.end))
+    return sentences
 
 
 def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
@@ -57,15 +57,15 @@ def _add_fence(units: Units, text: str, block: Block, needs: tuple[int, ...]) ->
         units.add(block.start, block.end, 0.0, needs)
         return
     first, last = len(units), len(units) + len(spans) - 1
-    for place, (start, end) in enumerate(spans, first):
-        units.add(start, end, BLANK if place in (first, last) else 0.0, (*needs, first, last))
+    for index, (start, end) in enumerate(spans, first):
+        units.add(start, end, BLANK if index in (first, last) else 0.0, (*needs, first, last))
 
 
 def _add_table(units: Units, text: str, block: Block, needs: tuple[int, ...]) -> None:
     """Add the rows of a table; each needs the head of the table."""
     spans = list(lines(text, block.start, block.end))
     head: tuple[int, ...] = ()
-    for place, (start, end) in enumerate(spans):
+    for index, (start, end) in enumerate(spans):
         unit = units.add(start, end, 0.0, (*needs, *head))
-        if place < 2 and len(spans) > 2:
+        if index < 2 and len(spans) > 2:
             head = (*head, unit)

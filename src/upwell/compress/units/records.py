@@ -32,25 +32,25 @@ def split_csv(text: str, name: str = "") -> Units:
 
 
 def _rows(text: str) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    rows: list[tuple[int, int]] = []
     joined_lines = 0
     open_at = -1
-    at = 0
-    while at < len(text):
-        mark = text.find("\n", at)
+    offset = 0
+    while offset < len(text):
+        mark = text.find("\n", offset)
         end = len(text) if mark < 0 else mark + 1
-        has_open_quote = text.count('"', at, end) % 2 == 1
-        begin = at if open_at < 0 else open_at
+        has_open_quote = text.count('"', offset, end) % 2 == 1
+        begin = offset if open_at < 0 else open_at
         if has_open_quote != (open_at >= 0) and joined_lines < _MAX_JOINED:
             open_at = begin
             joined_lines += 1
         else:
-            found.append((begin, end))
+            rows.append((begin, end))
             open_at, joined_lines = -1, 0
-        at = end
+        offset = end
     if open_at >= 0:
-        found.append((open_at, len(text)))
-    return found
+        rows.append((open_at, len(text)))
+    return rows
 
 
 def split_grep(text: str, name: str = "") -> Units:

@@ -66,15 +66,15 @@ def _lines(text: str) -> Iterator[Line]:
 
 def split_log(text: str, name: str = "") -> Units:
     """Split a log into lines. Trouble, rare templates and first occurrences rank high."""
-    found = list(_lines(text))
-    shapes = [_template(line.shape) for line in found]
+    lines = list(_lines(text))
+    shapes = [_template(line.shape) for line in lines]
     counts: dict[str, int] = {}
     for shape in shapes:
         counts[shape] = counts.get(shape, 0) + 1
     seen_shapes: set[str] = set()
     units = Units()
     marks = Marks(text)
-    for line, shape in zip(found, shapes, strict=True):
+    for line, shape in zip(lines, shapes, strict=True):
         if not shape:
             units.add(line.start, line.end, -6.0)
             continue

@@ -173,7 +173,11 @@ class Fitter:
         return _rebuilt(result, blocks, texts, fitted)
 
     async def fit_texts(
-        self, call: ToolCall, texts: Sequence[str], reading: Reading, hard_tokens: int | None = None
+        self,
+        call: ToolCall,
+        texts: Sequence[str],
+        how_to_read: Reading,
+        hard_tokens: int | None = None,
     ) -> list[str | None]:
         """The texts of a reply that is not an MCP result, within the budget of its tool and at most
         `hard_tokens` together; None for each unchanged text.
@@ -192,7 +196,7 @@ class Fitter:
         if _within(counted_texts, budget):
             return [None] * len(texts)
         fitted = await self._shorten(call, counted_texts, budget, options)
-        replacements = _with_notice(counted_texts, fitted, reading)
+        replacements = _with_notice(counted_texts, fitted, how_to_read)
         if replacements is None or not any(fitted):
             return [None] * len(texts)
         self._shortened(call, _cut(counted_texts, fitted))
@@ -223,11 +227,11 @@ class Fitter:
 
 
 def _counted(texts: Sequence[str]) -> list[_Text]:
-    return [_Text(place, RawObject(), text, count(text)) for place, text in enumerate(texts)]
+    return [_Text(index, RawObject(), text, count(text)) for index, text in enumerate(texts)]
 
 
 def _with_notice(
-    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], reading: Reading
+    texts: Sequence[_Text], fitted: Sequence[_Shortened | None], how_to_read: Reading
 ) -> list[str | None] | None:
     """The shortened texts, with the notices at the end of the last one; None when an original
     could not be read later, or when nothing is saved."""
@@ -238,9 +242,9 @@ def _with_notice(
             continue
         if short.private or not short.compressed.key:
             return None
-        notices.append(notice(text.tokens, short.compressed, reading=reading))
+        notices.append(notice(text.tokens, short.compressed, how_to_read=how_to_read))
     if notices:
-        last = max(place for place, short in enumerate(fitted) if short)
+        last = max(index for index, short in enumerate(fitted) if short)
         replacements[last] = "\n".join((replacements[last] or "", "", *notices))
     pairs = zip(replacements, texts, strict=True)
     added_chars = sum(len(new) - len(old.text) for new, old in pairs if new)
@@ -262,16 +266,16 @@ def _scaled(limit: int | None, ratio: float) -> int | None:
 
 
 def _texts(blocks: Sequence[bytes]) -> list[_Text]:
-    found: list[_Text] = []
-    for place, raw in enumerate(blocks):
+    texts: list[_Text] = []
+    for index, raw in enumerate(blocks):
         try:
             block = RawObject.parse(raw)
             text = block.value("text") if block.value("type") == "text" else None
         except NotJson:
             continue
         if isinstance(text, str):
-            found.append(_Text(place, block, text, count(text)))
-    return found
+            texts.append(_Text(index, block, text, count(text)))
+    return texts
 
 
 def _within(texts: Sequence[_Text], budget: Budget) -> bool:
@@ -286,11 +290,11 @@ def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int |
     if limit is None:
         return [None] * len(sizes)
     remaining, shares = max(_MIN_SHARE, limit - reserve), [0] * len(sizes)
-    order = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    for position, place in enumerate(order):
+    order = sorted(range(len(sizes)), key=lambda index: sizes[index])
+    for position, index in enumerate(order):
         fair = remaining // (len(order) - position)
-        shares[place] = min(sizes[place], fair)
-        remaining -= shares[place]
+        shares[index] = min(sizes[index], fair)
+        remaining -= shares[index]
     return list(shares)
 
 
@@ -327,7 +331,7 @@ def _contents(text: str, compressed: Compressed) -> str:
 
 
 def notice(
-    tokens_before: int, after: Compressed, *, private: str = "", reading: Reading = by_tool
+    tokens_before: int, after: Compressed, *, private: str = "", how_to_read: Reading = by_tool
 ) -> str:
     """One line: the size before and after, the omissions unless the text ends with them, and how to
     read the original."""
@@ -338,7 +342,7 @@ def notice(
     if omissions:
         line += f" Left out: {omissions}."
     if after.key:
-        line += f" The original, {after.before:,} characters: {reading(after.key)}."
+        line += f" The original, {after.before:,} characters: {how_to_read(after.key)}."
     if private:
         line += f" {private} and the original is kept in memory only, while this session runs."
     return line

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import framed
@@ -197,6 +198,8 @@ class Stream:
         self._primed = primed
         self._has_messages = False
         self.used = False
+        self.receipt = Receipt()
+        """Settled by the owner of the connection."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return await self._questions.ask(self._put, method, params)
@@ -257,7 +260,7 @@ async def follow(outbox: Outbox, send: Send, number: int, *, primed: bool = Fals
         body = b"id: %b\ndata:\n\n" % outbox.identity(number).encode()
     while True:
         fresh, ended = outbox.after(number), outbox.ended
-        body += b"".join(event(line, outbox.identity(place)) for place, line in fresh)
+        body += b"".join(event(line, outbox.identity(position)) for position, line in fresh)
         number = fresh[-1][0] if fresh else number
         await send({"type": "http.response.body", "body": body, "more_body": not ended})
         if ended:

@@ -49,10 +49,10 @@ class Definitions:
         full = {name: tool.encode() for name, tool in upstream.items()}
         self._full = {**full, **own}
         rest = tuple(raw for name, raw in own.items() if not name.endswith(DESCRIBE))
-        whole = RawArray((*full.values(), *rest)).encode()
-        if not self.max_tokens or not exceeds(whole.decode("utf-8", "replace"), self.max_tokens):
+        listing = RawArray((*full.values(), *rest)).encode()
+        if not self.max_tokens or not exceeds(listing.decode("utf-8", "replace"), self.max_tokens):
             self._shortened_names = frozenset()
-            return whole
+            return listing
         self._shortened_names = frozenset(upstream)
         brief = (shortened(tool).encode() for tool in upstream.values())
         return RawArray((*brief, *own.values())).encode()
@@ -128,11 +128,11 @@ def one_line(text: object) -> str:
 def loosest(schema: object) -> dict[str, object]:
     """A schema that accepts every value that `schema` accepts. It keeps the names and the plain
     types of the top-level properties, which is all that most calls need."""
-    whole = schema if isinstance(schema, dict) else {}
-    declared = whole.get("properties")
+    declaration = schema if isinstance(schema, dict) else {}
+    declared = declaration.get("properties")
     own = declared if isinstance(declared, dict) else {}
     properties = {name: _loose(part) for name, part in own.items()}
-    names = whole.get("required")
+    names = declaration.get("required")
     required = [name for name in names if name in properties] if isinstance(names, list) else []
     loose: dict[str, object] = {"type": "object", "properties": properties}
     return {**loose, "required": required} if required else loose
@@ -301,22 +301,22 @@ def _described(error: "ValidationError") -> str:
     """The fault in the words of a JSON path: `edits[0].new is missing`."""
     if error.context:
         return _described(error.context[0])
-    where = _path(error.absolute_path)
+    path = _path(error.absolute_path)
     value, limit = error.instance, error.validator_value
     if error.validator == "type":
-        return f"{where or 'arguments'} {error.message}"
+        return f"{path or 'arguments'} {error.message}"
     if error.validator == "required":
         name = next(name for name in limit if name not in value)
-        return f"{where + '.' if where else ''}{name} is missing"
+        return f"{path + '.' if path else ''}{name} is missing"
     if error.validator == "enum":
-        return f"{where or 'arguments'} must be one of {_options(limit)}"
+        return f"{path or 'arguments'} must be one of {_options(limit)}"
     if error.validator == "additionalProperties":
         known = error.schema.get("properties", {}) if isinstance(error.schema, dict) else {}
         name = next(name for name in value if name not in known)
-        return f"{where or 'it'} takes no {name!r}, only {', '.join(known) or 'nothing'}"
+        return f"{path or 'it'} takes no {name!r}, only {', '.join(known) or 'nothing'}"
     if error.validator in _LIMITS:
-        return f"{where or 'arguments'} must satisfy {error.validator} {limit}"
-    return f"{where or 'arguments'} is not allowed"
+        return f"{path or 'arguments'} must satisfy {error.validator} {limit}"
+    return f"{path or 'arguments'} is not allowed"
 
 
 def _path(steps: Sequence[str | int]) -> str:

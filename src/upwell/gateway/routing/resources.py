@@ -70,7 +70,9 @@ class UpstreamResources:
 
     async def settled(self) -> None:
         """Wait at most `wait_seconds` for servers that are starting."""
-        starting = [up for up in self.upstreams() if up.state is State.STARTING]
+        starting = [
+            candidate for candidate in self.upstreams() if candidate.state is State.STARTING
+        ]
         if not starting:
             return
         try:
@@ -134,7 +136,9 @@ class UpstreamResources:
     async def owners(self, uri: str) -> list[Upstream]:
         """The servers that may have a resource, the likeliest first; a known owner alone."""
         await self.settled()
-        candidates = [up for up in self.upstreams() if up.about.offers("resources")]
+        candidates = [
+            candidate for candidate in self.upstreams() if candidate.about.offers("resources")
+        ]
         known = self._owners.get(uri) or self._templates.get(uri)
         if owner := [upstream for upstream in candidates if upstream.name == known]:
             return owner
@@ -168,7 +172,10 @@ class UpstreamResources:
     def _by_prefix(self, name: str) -> Upstream | None:
         """The server whose prefix a name has: it owns all such names, listed or not."""
         server = server_of(name)
-        return next((up for up in self.upstreams() if server and up.prefix == server), None)
+        return next(
+            (upstream for upstream in self.upstreams() if server and upstream.prefix == server),
+            None,
+        )
 
     def _unique(
         self,
@@ -197,7 +204,9 @@ class UpstreamResources:
         """The entries of every server that has the capability; a server that fails is left out."""
         await self.settled()
         self._requested_kinds.add(capability)
-        upstreams = [up for up in self.upstreams() if up.about.offers(capability)]
+        upstreams = [
+            candidate for candidate in self.upstreams() if candidate.about.offers(capability)
+        ]
         lists = await asyncio.gather(
             *(upstream.every(method, member, client) for upstream in upstreams),
             return_exceptions=True,

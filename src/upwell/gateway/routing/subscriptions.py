@@ -82,8 +82,12 @@ class Subscriptions:
         await self._upstreams.settled()
         lowest = RawObject().replaced("level", dumps(self._audience.log_level()))
         for upstream in self._upstreams.upstreams():
-            about = upstream.about
-            if upstream.state is State.READY and about.offers("logging") and not about.modern:
+            handshake = upstream.about
+            if (
+                upstream.state is State.READY
+                and handshake.offers("logging")
+                and not handshake.modern
+            ):
                 try:
                     await upstream.call("logging/setLevel", lowest, context)
                 except UpstreamError as error:

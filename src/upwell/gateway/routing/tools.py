@@ -71,14 +71,14 @@ class Names:
         bare = [upstream for upstream in upstreams if not upstream.prefix]
         present = {upstream.name for upstream in bare}
         self._owners = {name: owner for name, owner in self._owners.items() if owner in present}
-        unknown = [place for place, upstream in enumerate(bare) if _is_unknown(upstream)]
+        unknown = [index for index, upstream in enumerate(bare) if _is_unknown(upstream)]
         # A server that has not answered yet may claim names before those that follow it.
         later = bare[min(unknown) + 1 :] if unknown else []
         self._undecided_servers = {upstream.name for upstream in later}
 
     def claim(self, upstream: Upstream, own_name: str) -> str:
         """The public name of a server's tool or prompt; "" when the name belongs to another server,
-        or may still turn out to."""
+        or may still turn out to belong to another."""
         name = front_name(upstream.prefix, own_name)
         if not own_name or upstream.prefix:
             return name if own_name else ""
@@ -203,7 +203,7 @@ class Catalog:
         on a thread, so that it delays no call."""
         async with self._refreshing:
             upstreams = self._upstreams()
-            state = [(up, up.tools, up.state, up.about.version) for up in upstreams]
+            state = [(entry, entry.tools, entry.state, entry.about.version) for entry in upstreams]
             if state == self._listed_state and not force:
                 return
             if sum(len(upstream.tools) for upstream in upstreams) > MAX_TOOLS_ON_LOOP:

@@ -78,7 +78,9 @@ class Fleet:
         enabled = [server for server in servers if server.enabled]
         if enabled == [upstream.server for upstream in self.upstreams]:
             return False
-        unchanged = {up.name: up for up in self.upstreams if up.server in enabled}
+        unchanged = {
+            present.name: present for present in self.upstreams if present.server in enabled
+        }
         after = [unchanged.get(server.name) or self._launch(server) for server in enabled]
         fresh = [upstream for upstream in after if upstream not in self._runs]
         for upstream in fresh:

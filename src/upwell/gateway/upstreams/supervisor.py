@@ -30,8 +30,8 @@ class ListenStream:
     def open(self, uris: Iterable[str]) -> None:
         """Listen for changed lists and for updates of these resources, in place of the stream
         before."""
-        about = self._connection.about
-        params = listen_params(about.capabilities, uris) if about.modern else None
+        handshake = self._connection.about
+        params = listen_params(handshake.capabilities, uris) if handshake.modern else None
         self._tasks.cancel()
         if params is not None:
             self._tasks.start(self._listen(params))

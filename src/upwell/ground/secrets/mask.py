@@ -51,11 +51,11 @@ def masked_address(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:
         return MASK
-    user, at, host = parts.netloc.rpartition("@")
+    user, separator, host = parts.netloc.rpartition("@")
     return urlunsplit(
         (
             parts.scheme,
-            f"{MASK}@{host}" if at and user else host,
+            f"{MASK}@{host}" if separator and user else host,
             "/".join(MASK if _looks_random(part) else part for part in parts.path.split("/")),
             "&".join(map(_without_value, parts.query.split("&"))) if parts.query else "",
             MASK if parts.fragment else "",

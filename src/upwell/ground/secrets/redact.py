@@ -97,13 +97,13 @@ def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]
     if not findings:
         return text, ()
     parts: list[bytes] = []
-    at = 0
+    offset = 0
     for finding in findings:
         breaks = data.count(b"\n", finding.start, finding.end) if keep_lines else 0
         mask = f"[REDACTED:{finding.rule}]" + breaks * "\n"
-        parts += [data[at : finding.start], mask.encode()]
-        at = finding.end
-    parts.append(data[at:])
+        parts += [data[offset : finding.start], mask.encode()]
+        offset = finding.end
+    parts.append(data[offset:])
     masked = b"".join(parts).decode("utf-8", "surrogatepass")
     return masked, tuple(sorted({finding.rule for finding in findings}))
 
@@ -137,14 +137,14 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
 
 def _around(lowered: bytes, keyword: bytes, after: int) -> Iterator[tuple[int, int]]:
     """Yield ranges that begin before a keyword and end after the last one within reach."""
-    at = lowered.find(keyword)
-    while at >= 0:
-        last = at
+    offset = lowered.find(keyword)
+    while offset >= 0:
+        last = offset
         while (further := lowered.rfind(keyword, last + 1, last + after)) > last:
             last = further
         end = min(len(lowered), last + after)
-        yield max(0, at - BEFORE_BYTES), end
-        at = lowered.find(keyword, end)
+        yield max(0, offset - BEFORE_BYTES), end
+        offset = lowered.find(keyword, end)
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:

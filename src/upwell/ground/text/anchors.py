@@ -83,12 +83,12 @@ def paths_in(text: str) -> tuple[str, ...]:
     A file has a known extension or is written as a path (`./x`, `/etc/x`, `a/b/c.x`). URLs and
     versions do not count.
     """
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for match in _PATH.finditer(_URL.sub(" ", text[:MAX_READ_CHARS])):
         candidate = match.group().strip("()[]").rstrip(".")
         if _names_a_file(candidate):
-            found.setdefault(candidate.replace("\\", "/"))
-    return tuple(found)[:MAX_FOUND]
+            paths.setdefault(candidate.replace("\\", "/"))
+    return tuple(paths)[:MAX_FOUND]
 
 
 def symbols_in(text: str) -> tuple[str, ...]:
@@ -113,8 +113,8 @@ def symbols_in(text: str) -> tuple[str, ...]:
         for match in _DOTTED.finditer(bare)
         if _looks_like_code(match.group())
     ]
-    found = dict.fromkeys(name for _, name in sorted(candidates) if name not in files)
-    return tuple(found)[:MAX_FOUND]
+    symbols = dict.fromkeys(name for _, name in sorted(candidates) if name not in files)
+    return tuple(symbols)[:MAX_FOUND]
 
 
 def _names_a_file(candidate: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
-from upwell.ground.files import read_whole
+from upwell.ground.files import read_regular_file
 
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
@@ -89,7 +89,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise _fault(path, "is larger than 1 MB")
-        return tomllib.loads(read_whole(path).decode())
+        return tomllib.loads(read_regular_file(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _fault(path, f"is not TOML: {error}", hint="fix that line") from error
     except OSError as error:
@@ -111,14 +111,14 @@ def _with(lexicon: Lexicon, document: Mapping[str, Any], path: Path) -> Lexicon:
 def _added(lexicon: Lexicon, name: str, table: Mapping[str, Any], path: Path) -> Lexicon:
     known = _CODE_LISTS if name == CODE else (*_LANGUAGE_LISTS, INTENT)
     for key, value in table.items():
-        where = f"{name}.{key}"
+        key_path = f"{name}.{key}"
         if key not in known:
-            raise _unknown(path, where, key, known)
+            raise _unknown(path, key_path, key, known)
         if key == INTENT:
-            signals = tuple(_signals(path, where, value))
+            signals = tuple(_signals(path, key_path, value))
             lexicon = replace(lexicon, signals=lexicon.signals + signals)
         else:
-            words = frozenset(_listed(path, where, value))
+            words = frozenset(_listed(path, key_path, value))
             lexicon = replace(lexicon, **{key: getattr(lexicon, key) | words})
     return lexicon
 
@@ -138,50 +138,52 @@ def _without(lexicon: Lexicon, table: Mapping[str, Any], path: Path) -> Lexicon:
     return lexicon
 
 
-def _signals(path: Path, where: str, value: Any) -> Iterator[Signal]:
-    for kind, table in _table(path, where, value, KINDS).items():
-        for strength, phrases in _table(path, f"{where}.{kind}", table, tuple(WEIGHTS)).items():
-            for phrase in _listed(path, f"{where}.{kind}.{strength}", phrases):
-                _check_phrase(path, f"{where}.{kind}.{strength}", phrase)
+def _signals(path: Path, key_path: str, value: Any) -> Iterator[Signal]:
+    for kind, table in _table(path, key_path, value, KINDS).items():
+        for strength, phrases in _table(path, f"{key_path}.{kind}", table, tuple(WEIGHTS)).items():
+            for phrase in _listed(path, f"{key_path}.{kind}.{strength}", phrases):
+                _check_phrase(path, f"{key_path}.{kind}.{strength}", phrase)
                 yield Signal(kind, WEIGHTS[strength], phrase)
 
 
-def _check_phrase(path: Path, where: str, phrase: str) -> None:
+def _check_phrase(path: Path, key_path: str, phrase: str) -> None:
     words = phrase.split()
     bare = [word for word in words if word != "..."]
-    whole = all(part.strip("^*") for word in bare for part in word.split("|"))
+    has_words = all(part.strip("^*") for word in bare for part in word.split("|"))
     gaps = "... ..." in " ".join(words) or "..." in (*words[:1], *words[-1:])
-    if not bare or not whole or gaps or len(words) > MAX_PHRASE_WORDS:
+    if not bare or not has_words or gaps or len(words) > MAX_PHRASE_WORDS:
         raise _fault(
             path,
-            f"has {phrase!r} in {where}, which is not a phrase",
+            f"has {phrase!r} in {key_path}, which is not a phrase",
             hint='words like "how do|can ... fix*"',
         )
 
 
-def _table(path: Path, where: str, value: Any, known: Sequence[str]) -> Mapping[str, Any]:
+def _table(path: Path, key_path: str, value: Any, known: Sequence[str]) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _fault(path, f"has a {where} that is not a table", hint=f"known: {', '.join(known)}")
+        raise _fault(
+            path, f"has a {key_path} that is not a table", hint=f"known: {', '.join(known)}"
+        )
     for key in value:
         if key not in known:
-            raise _unknown(path, f"{where}.{key}", key, known)
+            raise _unknown(path, f"{key_path}.{key}", key, known)
     return value
 
 
-def _listed(path: Path, where: str, value: Any) -> list[str]:
+def _listed(path: Path, key_path: str, value: Any) -> list[str]:
     """Return the words of an array of strings, or of a string of single words."""
     if isinstance(value, str):
         return value.split()
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return [item for item in value if item.strip()]
-    raise _fault(path, f"has a {where} that is not a list of words", hint='["one", "two words"]')
+    raise _fault(path, f"has a {key_path} that is not a list of words", hint='["one", "two words"]')
 
 
-def _unknown(path: Path, where: str, key: str, known: Sequence[str]) -> ConfigError:
+def _unknown(path: Path, key_path: str, key: str, known: Sequence[str]) -> ConfigError:
     nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     hint = f"did you mean {nearest[0]!r}?" if nearest else f"known here: {', '.join(known)}"
-    return _fault(path, f"has an unknown list {where}", hint=hint)
+    return _fault(path, f"has an unknown list {key_path}", hint=hint)
 
 
-def _fault(path: Path, what: str, hint: str = "") -> ConfigError:
-    return ConfigError(f"{path} {what}", origin=str(path), hint=hint)
+def _fault(path: Path, problem: str, hint: str = "") -> ConfigError:
+    return ConfigError(f"{path} {problem}", origin=str(path), hint=hint)

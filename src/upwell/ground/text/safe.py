@@ -8,19 +8,19 @@ _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
 """The places to cut, best first: after a paragraph, line, sentence, clause, word."""
 
 
-def safe_cut(text: str, at: int) -> int:
-    """Return the greatest index ≤ `at` that is between two graphemes and not inside CRLF.
+def safe_cut(text: str, limit: int) -> int:
+    """Return the greatest index ≤ `limit` that is between two graphemes and not inside CRLF.
 
-    Looks back at most 64 characters; a longer run of combining marks is cut at `at`.
+    Looks back at most 64 characters; a longer run of combining marks is cut at `limit`.
     """
-    if at <= 0:
+    if limit <= 0:
         return 0
-    if at >= len(text):
+    if limit >= len(text):
         return len(text)
-    index = at
-    while index > max(0, at - _LOOK_BACK) and _glued(text, index):
+    index = limit
+    while index > max(0, limit - _LOOK_BACK) and _glued(text, index):
         index -= 1
-    return index if index > 0 and not _glued(text, index) else at
+    return index if index > 0 and not _glued(text, index) else limit
 
 
 def _glued(text: str, index: int) -> bool:
@@ -59,9 +59,9 @@ def boundary(text: str, start: int, end: int) -> int:
         return len(text)
     least = start + (end - start) // 2
     for mark in _BOUNDARIES:
-        found = text.rfind(mark, least, end)
-        if found >= 0 and start < found + len(mark) <= end:
-            return found + len(mark)
+        index = text.rfind(mark, least, end)
+        if index >= 0 and start < index + len(mark) <= end:
+            return index + len(mark)
     cut = safe_cut(text, end)
     return cut if cut > start else end
 

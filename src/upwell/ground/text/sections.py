@@ -58,13 +58,13 @@ class _Scan:
 
     def close(self, end: int) -> None:
         if self.open is not None:
-            what, start = self.open
-            self._add(what, start, end)
+            kind, start = self.open
+            self._add(kind, start, end)
             self.open = None
 
-    def begin(self, what: str, start: int) -> None:
+    def begin(self, kind: str, start: int) -> None:
         self.close(start)
-        self.open = (what, start)
+        self.open = (kind, start)
 
     def heading(self, start: int, end: int, level: int) -> None:
         self.close(start)
@@ -73,47 +73,47 @@ class _Scan:
         self._add(HEADING, start, end, level)
         self.path.append((level, len(self.blocks) - 1))
 
-    def _add(self, what: str, start: int, end: int, level: int = 0) -> None:
+    def _add(self, kind: str, start: int, end: int, level: int = 0) -> None:
         above = self.path[-1][1] if self.path else -1
-        self.blocks.append(Block(what, start, end, level, above))
+        self.blocks.append(Block(kind, start, end, level, above))
 
 
 def blocks(text: str) -> list[Block]:
     """Return the blocks of `text` in order. Together they cover the whole text."""
     scan = _Scan(text)
-    at = 0
+    offset = 0
     front = _FRONT.match(text)
     if front:
         scan.begin(FENCE, 0)
-        at = front.end()
-        scan.close(at)
-    while at < len(text):
-        plain = _PLAIN.match(text, at)
+        offset = front.end()
+        scan.close(offset)
+    while offset < len(text):
+        plain = _PLAIN.match(text, offset)
         if plain is not None:
-            _plain_lines(scan, at, blank=plain.lastgroup == BLANK)
-            at = plain.end()
+            _plain_lines(scan, offset, blank=plain.lastgroup == BLANK)
+            offset = plain.end()
             continue
-        end = _line_end(text, at)
-        fence = _line(scan, text[at:end].rstrip("\r\n"), at, end)
-        at = end
+        end = _line_end(text, offset)
+        fence = _line(scan, text[offset:end].rstrip("\r\n"), offset, end)
+        offset = end
         if fence:
-            at = _fence_end(text, at, fence)
-            scan.close(at)
+            offset = _fence_end(text, offset, fence)
+            scan.close(offset)
     scan.close(len(text))
     return scan.blocks
 
 
-def _line_end(text: str, at: int) -> int:
-    return text.find("\n", at) + 1 or len(text)
+def _line_end(text: str, offset: int) -> int:
+    return text.find("\n", offset) + 1 or len(text)
 
 
-def _fence_end(text: str, at: int, fence: str) -> int:
+def _fence_end(text: str, offset: int, fence: str) -> int:
     """Return the end of the line that closes a fence, or the end of the text."""
-    while (found := text.find(fence, at)) >= 0:
-        start, end = text.rfind("\n", at - 1, found) + 1, _line_end(text, found)
+    while (fence_start := text.find(fence, offset)) >= 0:
+        start, end = text.rfind("\n", offset - 1, fence_start) + 1, _line_end(text, fence_start)
         if _closes(text[start:end], fence):
             return end
-        at = end
+        offset = end
     return len(text)
 
 
@@ -122,39 +122,39 @@ def _closes(line: str, fence: str) -> bool:
     return len(stripped) >= len(fence) and not stripped.strip(fence[0]) and line[:4].strip() != ""
 
 
-def _plain_lines(scan: _Scan, at: int, *, blank: bool) -> None:
+def _plain_lines(scan: _Scan, offset: int, *, blank: bool) -> None:
     """Continue the open block with blank or prose lines, or begin one with them."""
     kind = scan.open[0] if scan.open else ""
     if blank and kind != BLANK:
-        scan.begin(BLANK, at)
+        scan.begin(BLANK, offset)
     elif not blank and kind in ("", *_ENDED_BY_PROSE):
-        scan.begin(PARAGRAPH, at)
+        scan.begin(PARAGRAPH, offset)
 
 
-def _line(scan: _Scan, line: str, at: int, end: int) -> str:
+def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
     """Process a line outside fences. Returns the fence that it opens, or ""."""
     bare = line.strip()
     if not bare or (bare[0] not in _SIGNS and "|" not in bare):
-        _plain_lines(scan, at, blank=not bare)
+        _plain_lines(scan, offset, blank=not bare)
         return ""
     sign = bare[0]
     if sign in "`~" and (match := _FENCE.match(line)) is not None:
-        scan.begin(FENCE, at)
+        scan.begin(FENCE, offset)
         return match.group(1)
     kind = scan.open[0] if scan.open else ""
     if sign == "#" and (match := _ATX.match(line)) is not None:
-        scan.heading(at, end, len(match.group(1)))
+        scan.heading(offset, end, len(match.group(1)))
     elif kind == PARAGRAPH and sign in "=-" and _SETEXT.match(line) and scan.open is not None:
         start = scan.open[1]
         scan.open = None
         scan.heading(start, end, 1 if sign == "=" else 2)
     elif (sign in "-*+" or sign.isdigit()) and _LIST.match(line) and not _RULE.match(line):
-        scan.begin(ITEM, at)
+        scan.begin(ITEM, offset)
     elif "|" in bare and _TABLE.match(line) and kind in (TABLE, "", BLANK):
         if kind != TABLE:
-            scan.begin(TABLE, at)
+            scan.begin(TABLE, offset)
     elif kind in ("", BLANK, TABLE) or (sign == ">" and kind == ITEM and _QUOTE.match(line)):
-        scan.begin(PARAGRAPH, at)
+        scan.begin(PARAGRAPH, offset)
     return ""
 
 

@@ -29,11 +29,11 @@ def fold(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of `text` in order, as written. Each CJK character is a word."""
-    found: list[str] = []
+    words: list[str] = []
     for match in _WORD.finditer(text):
         word = match.group()
-        found.extend(_CJK.findall(word) if _CJK.search(word) else [word])
-    return found
+        words.extend(_CJK.findall(word) if _CJK.search(word) else [word])
+    return words
 
 
 def terms(text: str) -> list[str]:
@@ -41,20 +41,20 @@ def terms(text: str) -> list[str]:
 
     `parseConfig` gives `parseconfig parse config`; `max_chars` gives `max chars`.
     """
-    found: list[str] = []
+    terms: list[str] = []
     for match in _WORD.finditer(text):
         word = match.group()
         if _CJK.search(word):
-            found.extend(cjk_terms(word))
+            terms.extend(cjk_terms(word))
             continue
         word = word.replace("’", "'")
         word = word.removesuffix("'s")
         folded = fold(word)
-        found.append(folded)
+        terms.append(folded)
         parts = _CAMEL.split(word)
         if len(parts) > 1:
-            found.extend(fold(part) for part in parts)
-    return found
+            terms.extend(fold(part) for part in parts)
+    return terms
 
 
 def cjk_terms(run: str) -> list[str]:
@@ -70,11 +70,11 @@ def _folded_stop_words() -> frozenset[str]:
     return frozenset(fold(word) for word in STOP_WORDS)
 
 
-def informative(found: Iterable[str]) -> list[str]:
+def informative(terms: Iterable[str]) -> list[str]:
     """Return the terms without stop words, single letters and repeats, in order."""
     stop = _folded_stop_words()
     seen: dict[str, None] = {}
-    for term in found:
+    for term in terms:
         if (len(term) > 1 and term not in stop) or _CJK.search(term):
             seen.setdefault(term)
     return list(seen)

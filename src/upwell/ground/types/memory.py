@@ -38,7 +38,8 @@ class Query:
     """What to search for.
 
     `texts`: up to three search texts (seed 003). `paths`, `symbols`: files and code names that
-    memories must name exactly. `scope`: the memories to search. `limit`: the number of hits.
+    memories must name exactly. `triggers`: the keys of the situation; a memory with one of them is
+    found without a shared word. `scope`: the memories to search. `limit`: the number of hits.
     `source`: where the query came from. `awaited`: whether a user or agent waits for the answer.
     A place that must first read changed files does so for an awaited query; automatic doors take
     what is ready. `command`: the command of a tool call as it was written; its flags are evidence
@@ -48,6 +49,7 @@ class Query:
     texts: tuple[str, ...]
     paths: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
     scope: Scope = field(default_factory=Scope)
     limit: int = 10
     source: QuerySource = QuerySource.EXPLICIT
@@ -80,6 +82,8 @@ class Memory:
 
     `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
     classification. `paths`, `symbols`: the files and code names that it is about.
+    `triggers`: keys of situations (`error:1f0c…`). A memory with triggers is said by itself only
+    where one of them is met. `occurrences`: how often sessions have found it out.
     `project`: the absolute repository root that it belongs to; None makes it global.
     `tenant`: the tenant that owns it. `source`: where the text comes from
     (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the inclusive 1-based span there.
@@ -95,6 +99,8 @@ class Memory:
     tags: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    occurrences: int = 1
     project: str | None = None
     tenant: str = DEFAULT_TENANT
     source: str = ""
@@ -115,13 +121,15 @@ class Hit:
     """A `memory` found by a search.
 
     `score`: the calibrated probability that it is relevant, 0..1. `signals`: the raw figures that
-    the score is computed from. `matched`: the query texts that found it.
+    the score is computed from. `matched`: the query texts that found it. `trigger`: the key of the
+    situation that found it, "" for a hit by relevance.
     """
 
     memory: Memory
     score: float
     signals: Mapping[str, float] = field(default_factory=dict)
     matched: tuple[str, ...] = ()
+    trigger: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from upwell.ground.clock import Clock, Deadline
-from upwell.ground.files import is_there
+from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
+from upwell.ground.files import file_exists
 from upwell.ground.sqlite.database import Database, open_database
-from upwell.ground.types.memory import Hit, Memory, Query
+from upwell.ground.types.memory import DEFAULT_TENANT, Hit, Memory, Query
 from upwell.memory.base import Store
 from upwell.memory.documents import tables
 from upwell.memory.documents.scan import Known
@@ -20,15 +20,19 @@ from upwell.memory.sqlite.store import SqliteStore
 
 
 class Catalog:
-    """The index of one tenant's files. Every method raises StoreError when the file fails."""
+    """The index of one tenant's files. Every method raises StoreError when the file fails.
+
+    `opened` is called with the store of the index when it is first opened.
+    """
 
     def __init__(
         self,
         path: Path,
-        tenant: str,
-        clock: Clock,
-        opened: Callable[[Store], None],
-        questions: Questions | None,
+        tenant: str = DEFAULT_TENANT,
+        *,
+        opened: Callable[[Store], None] = lambda _: None,
+        questions: Questions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._path = path
         self._opened = opened
@@ -42,8 +46,17 @@ class Catalog:
         self._known: tuple[tuple[int, int], Mapping[str, Known]] | None = None
 
     @property
+    def tenant(self) -> str:
+        return self._tenant
+
+    @property
+    def embeds(self) -> bool:
+        """Are vectors stored with the sections?"""
+        return self._questions is not None
+
+    @property
     def exists(self) -> bool:
-        return is_there(self._path)
+        return file_exists(self._path)
 
     async def store(self) -> SqliteStore | None:
         """Return the store of the index's memories, or None if no index exists."""
@@ -57,11 +70,11 @@ class Catalog:
         database = await self._open()
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
-    async def passages(self, query: Query, found: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `found`, which other searches returned, to the passage that bears
-        on `query`."""
+    async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+        """Cut each section of `hits`, which other searches returned, to the passage that bears on
+        `query`."""
         database = await self._open()
-        return await database.read(lambda db: self._sections.passages(db, query, found))
+        return await database.read(lambda db: self._sections.passages(db, query, hits))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the section or note with this id."""

@@ -55,26 +55,26 @@ def statements(text: str) -> list[Statement]:
     """Return the statements of `text` in order, without blank lines and table rules."""
     begins = list(accumulate((len(row) + 1 for row in text.split("\n")), initial=0))[:-1]
 
-    def line(at: int) -> int:
-        return bisect_right(begins, at) - 1
+    def line(offset: int) -> int:
+        return bisect_right(begins, offset) - 1
 
-    found = blocks(text)
+    all_blocks = blocks(text)
     made: list[Statement] = []
-    for number, block in enumerate(found):
+    for number, block in enumerate(all_blocks):
         pieces = list(_stripped(text, _pieces(text, block)))
         head = _head(text, pieces) if block.what == TABLE else ""
-        for place, (start, end) in enumerate(pieces):
-            if head and place == 1:
+        for piece_number, (start, end) in enumerate(pieces):
+            if head and piece_number == 1:
                 continue
-            until = line(end - 1)
-            if head and place == 0:
-                until = line(pieces[-1][1] - 1)
-            elif place == len(pieces) - 1 and text[end - 1] == ":":
-                until = max(until, line(_announced(text, found, number) - 1))
-            row_head = head if place else ""
+            end_line = line(end - 1)
+            if head and piece_number == 0:
+                end_line = line(pieces[-1][1] - 1)
+            elif piece_number == len(pieces) - 1 and text[end - 1] == ":":
+                end_line = max(end_line, line(_announced(text, all_blocks, number) - 1))
+            row_head = head if piece_number else ""
             is_heading = block.what == HEADING
             made.append(
-                Statement(start, end, line(start), line(end - 1), until, is_heading, row_head)
+                Statement(start, end, line(start), line(end - 1), end_line, is_heading, row_head)
             )
     return made
 
@@ -122,10 +122,10 @@ def _is_deliberate(row: str, following: str, width: int) -> bool:
     return not is_open and not ahead[0][0].islower()
 
 
-def _announced(text: str, found: Sequence[Block], number: int) -> int:
+def _announced(text: str, blocks: Sequence[Block], number: int) -> int:
     """Return the end of the part that the colon at the end of this block introduces."""
-    block = found[number]
-    following = [other for other in found[number + 1 :] if other.what != BLANK]
+    block = blocks[number]
+    following = [other for other in blocks[number + 1 :] if other.what != BLANK]
     if following and following[0].what in (FENCE, TABLE):
         return _content_end(text, following[0])
     end = _content_end(text, block)
@@ -151,16 +151,16 @@ def _stripped(text: str, pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[in
     for start, end in pieces:
         content = text[start:end].strip()
         if content:
-            at = start + text[start:end].index(content)
-            yield at, at + len(content)
+            offset = start + text[start:end].index(content)
+            yield offset, offset + len(content)
 
 
 def _rows(text: str, block: Block) -> Iterator[tuple[int, int]]:
-    at = block.start
-    while at < block.end:
-        end = text.find("\n", at, block.end) + 1 or block.end
-        yield at, end
-        at = end
+    offset = block.start
+    while offset < block.end:
+        end = text.find("\n", offset, block.end) + 1 or block.end
+        yield offset, end
+        offset = end
 
 
 EXTRA_LINE = 0.25
@@ -193,9 +193,9 @@ def lines_for(text: str, queries: Iterable[str]) -> tuple[int, int] | None:
 
 def _best(telling: Sequence[tuple[Statement, set[str]]], headed: set[str]) -> tuple[int, int]:
     best, chosen = -1.0, (telling[0][0], telling[0][0])
-    for place, (first, _) in enumerate(telling):
+    for index, (first, _) in enumerate(telling):
         covered: set[str] = set()
-        for last, stems in telling[place:]:
+        for last, stems in telling[index:]:
             covered |= stems
             worth = len(covered - headed) + HEADED * len(covered & headed)
             worth -= EXTRA_LINE * (last.last - first.last)

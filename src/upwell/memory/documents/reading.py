@@ -62,38 +62,38 @@ class Reader:
         """Read these files. `known` is their earlier state: unchanged content is not cut again,
         and a file that still cannot be opened is not reported twice."""
         readings = []
-        for found in files:
-            before = known.get(found.path)
-            reading = self.read(found, before)
-            if reading.hash or before is None or before.hash or before.key != found.source.key:
+        for file in files:
+            before = known.get(file.path)
+            reading = self.read(file, before)
+            if reading.hash or before is None or before.hash or before.key != file.source.key:
                 readings.append(_settled(reading, now_ns))
         return readings
 
-    def read(self, found: FoundFile, before: Known | None) -> Reading:
+    def read(self, file: FoundFile, before: Known | None) -> Reading:
         """Read one file. A failure becomes the reading's `problem`."""
         digest = ""
         try:
-            data = read_bytes(found.path, found.source.path)
+            data = read_bytes(file.path, file.source.path)
             digest = hashlib.sha256(data).hexdigest()[:32]
-            if before and before.hash == digest and before.key == found.source.key:
-                return Reading(found, digest, unchanged=True)
-            if found.source.form is Form.STM:
-                return Reading(found, digest, memories=self._notes(found))
-            return self._sections(found, digest, text_of(data))
+            if before and before.hash == digest and before.key == file.source.key:
+                return Reading(file, digest, unchanged=True)
+            if file.source.form is Form.STM:
+                return Reading(file, digest, memories=self._notes(file))
+            return self._sections(file, digest, text_of(data))
         except Unreadable as error:
-            return Reading(found, digest, problem=str(error))
+            return Reading(file, digest, problem=str(error))
         except StoreError as error:
-            return Reading(found, digest, problem=error.message)
+            return Reading(file, digest, problem=error.message)
 
-    def _sections(self, found: FoundFile, digest: str, raw: str) -> Reading:
+    def _sections(self, file: FoundFile, digest: str, raw: str) -> Reading:
         text, _ = redact(raw, keep_lines=True)
         front = front_of(text)
-        cited = found.source.citation(found.path)
+        cited = file.source.citation(file.path)
         reading = Reading(
-            found,
+            file,
             digest,
-            sections=tuple(rows_from(found.path, cited, text, text.count("\n", 0, front.end))),
-            changed_at=found.mtime_ns / 1e9,
+            sections=tuple(rows_from(file.path, cited, text, text.count("\n", 0, front.end))),
+            changed_at=file.mtime_ns / 1e9,
             namespace=namespace_of(front, cited),
             tags=front.tags[:MAX_TAGS],
         )
@@ -118,9 +118,9 @@ class Reader:
                 around[row.id] = " ".join((*path_words(cited), *row.section.trail))
         return replace(reading, memories=tuple(memories), around=around)
 
-    def _notes(self, found: FoundFile) -> tuple[Memory, ...]:
+    def _notes(self, file: FoundFile) -> tuple[Memory, ...]:
         # Notes written by hand were not masked when they were added.
-        changed = found.mtime_ns / 1e9
+        changed = file.mtime_ns / 1e9
         return tuple(
             stamped(
                 memory_of(replace(note, text=redact(note.text)[0], tenant=self.tenant)),

@@ -9,18 +9,16 @@ import asyncio
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
-from upwell.ground.files import is_there
+from upwell.ground.files import file_exists
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
-from upwell.ground.types.memory import DEFAULT_TENANT, Found, Hit, Memory, Query
+from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.ground.types.rpc import Ping
-from upwell.memory.base import Store
 from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.reading import Notes, Reader
 from upwell.memory.documents.scan import (
@@ -33,7 +31,6 @@ from upwell.memory.documents.scan import (
     scan,
     text_of,
 )
-from upwell.memory.embedding.questions import Questions
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sources import Form, Source, Sources
 
@@ -66,30 +63,27 @@ class State:
 
 
 class Documents:
-    """`Recall` over the files of `sources` and over `notes`.
+    """`Recall` over the files of `sources` and over `notes`, indexed in `catalog`.
 
-    `opened` is called with the store of the index when it is first opened. Without `watches` only
-    `refresh` looks at files.
+    Without `watches` only `refresh` looks at files.
     """
 
     name = "documents"
 
     def __init__(
         self,
-        path: Path,
+        catalog: Catalog,
         sources: Sources,
         *,
         notes: Notes | None = None,
-        opened: Callable[[Store], None] = lambda _: None,
-        questions: Questions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         watches: bool = True,
     ) -> None:
         self._watches = watches
         self._sources = sources
-        self._reader = Reader(DEFAULT_TENANT, notes, embeds=questions is not None)
+        self._reader = Reader(catalog.tenant, notes, embeds=catalog.embeds)
         self._clock = clock
-        self.catalog = Catalog(path, DEFAULT_TENANT, clock, opened, questions)
+        self.catalog = catalog
         self._checking = asyncio.Lock()
         self._running: dict[str | None, asyncio.Task[None]] = {}
         self._checked: dict[str | None, tuple[float, float]] = {}
@@ -111,13 +105,13 @@ class Documents:
             return Found()
         try:
             passages = await self.catalog.search(query, deadline)
-            found = await StoreRecall(store).search(query, deadline)
-            others = [hit for hit in found.hits if hit.memory.lines is None or _is_joined(hit)]
+            result = await StoreRecall(store).search(query, deadline)
+            others = [hit for hit in result.hits if hit.memory.lines is None or _is_joined(hit)]
             if others:
                 others = await self.catalog.passages(query, others)
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        return replace(found, hits=tuple(_once([*passages, *others])[: query.limit]))
+        return replace(result, hits=tuple(_best_by_memory([*passages, *others])[: query.limit]))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the section or note with this id.
@@ -173,14 +167,14 @@ class Documents:
         """
         await _finish(self._start(project), LOOK_SECONDS)
         citation = cited.removeprefix("./")
-        found = await self.catalog.file_cited(citation, project, namespaces)
-        if found is None:
+        located = await self.catalog.file_cited(citation, project, namespaces)
+        if located is None:
             raise UsageError(
                 f"no imported document is called {cited!r:.200}",
                 hint="memory_search cites them; `upwell import` adds a folder",
             )
         try:
-            return await asyncio.to_thread(_lines_of, *found)
+            return await asyncio.to_thread(_lines_of, *located)
         except Unreadable as error:
             raise UsageError(f"cannot read {citation}: {error}") from error
 
@@ -221,17 +215,17 @@ class Documents:
             LOG.warning("cannot check the documents: %s", error)
 
     def _checked_lately(self, project: str | None) -> bool:
-        at, took = self._checked.get(project, (0.0, 0.0))
+        checked_at, took = self._checked.get(project, (0.0, 0.0))
         if self._has_files():
             pause = SHARE * took
         else:
             quiet = self._empty is not None and self._empty == self._sources.stamp()
             pause = QUIET_SECONDS if quiet else PAUSE_SECONDS * bool(took)
-        return self._clock.monotonic() - at < pause
+        return self._clock.monotonic() - checked_at < pause
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and is_there(notes.path))
+        return self.catalog.exists or (notes is not None and file_exists(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with the index, and index the differences."""
@@ -247,7 +241,7 @@ class Documents:
         self._checked[project] = (began, self._clock.monotonic() - began)
         keys = {source.key for source in visible}
         every_key = {source.key for source in every}
-        await self.catalog.drop(_gone(known, look, keys, every_key))
+        await self.catalog.drop(_deleted(known, look, keys, every_key))
         await self._index(look.changed, known, progress)
         return look.problems
 
@@ -281,31 +275,33 @@ def _lines_of(path: str, source: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _gone(known: Mapping[str, Known], look: Look, within: set[str], every: set[str]) -> list[str]:
+def _deleted(
+    known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
+) -> list[str]:
     """Return the indexed files that no longer exist. Files of sources outside the scan may still
     exist; so may the notes of another project, which are a source only for processes that work
     there."""
     return [
         path
         for path, state in known.items()
-        if path not in look.there
-        and (state.key in within or (state.key not in every and not _is_there(path, state)))
+        if path not in look.present_paths
+        and (state.key in within or (state.key not in every and not _still_exists(path, state)))
     ]
 
 
-def _is_there(path: str, known: Known) -> bool:
+def _still_exists(path: str, known: Known) -> bool:
     return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
 
 
 def _batches(files: Sequence[FoundFile]) -> Iterator[list[FoundFile]]:
     batch: list[FoundFile] = []
     size = 0
-    for found in files:
-        if batch and (len(batch) >= BATCH_FILES or size + found.size > BATCH_BYTES):
+    for file in files:
+        if batch and (len(batch) >= BATCH_FILES or size + file.size > BATCH_BYTES):
             yield batch
             batch, size = [], 0
-        batch.append(found)
-        size += found.size
+        batch.append(file)
+        size += file.size
     if batch:
         yield batch
 
@@ -315,9 +311,9 @@ def _is_joined(hit: Hit) -> bool:
     return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
 
 
-def _once(found: Sequence[Hit]) -> list[Hit]:
+def _best_by_memory(hits: Sequence[Hit]) -> list[Hit]:
     """Return the most probable hit for each memory, most probable first."""
     best: dict[str, Hit] = {}
-    for hit in sorted(found, key=lambda hit: -hit.score):
+    for hit in sorted(hits, key=lambda hit: -hit.score):
         best.setdefault(hit.memory.id, hit)
     return list(best.values())

@@ -45,8 +45,8 @@ class Reading:
 
 def load(db: sqlite3.Connection) -> dict[str, Known]:
     """Return the state of every indexed file, by path."""
-    found = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
-    return {row[0]: Known(*row[1:]) for row in found}
+    rows = db.execute("SELECT path, size, mtime_ns, hash, key FROM file")
+    return {row[0]: Known(*row[1:]) for row in rows}
 
 
 def put(db: sqlite3.Connection, readings: Sequence[Reading], tenant: str) -> None:
@@ -145,8 +145,8 @@ def problems(db: sqlite3.Connection) -> list[tuple[str, str]]:
 
 
 def _note(db: sqlite3.Connection, reading: Reading) -> int:
-    found = reading.found
-    source = found.source
+    file = reading.found
+    source = file.source
     row = db.execute(
         "INSERT INTO file (path, source, cited, project, key, size, mtime_ns, hash, problem, "
         "namespace, tags, changed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
@@ -156,13 +156,13 @@ def _note(db: sqlite3.Connection, reading: Reading) -> int:
         "hash = excluded.hash, problem = excluded.problem, namespace = excluded.namespace, "
         "tags = excluded.tags, changed_at = excluded.changed_at RETURNING no",
         (
-            found.path,
+            file.path,
             source.path,
-            source.citation(found.path),
+            source.citation(file.path),
             source.project or "",
             source.key,
-            found.size,
-            found.mtime_ns,
+            file.size,
+            file.mtime_ns,
             reading.hash,
             reading.problem,
             reading.namespace,

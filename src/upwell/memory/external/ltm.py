@@ -1,8 +1,8 @@
 """Recall over another memory server that speaks MCP (seed 000).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text and adds the
-server's score as one more signal.
+scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. Somebody who
+asks gets the server's own score where that is higher; it is also one of the signals.
 
 The server may hang, crash or send rubbish. A search waits for part of its deadline, and a breaker
 skips the server for a while after several failures in a row. An answer that arrives too late for an
@@ -191,7 +191,7 @@ class LtmRecall:
         }
         self._last_failure: dict[bool, str] = {}
         self._quick_seconds = self._patience.race_seconds * RACE_SHARE
-        self._late_answers = LateAnswers(self._quick_seconds, self._came_late, clock)
+        self._late_answers = LateAnswers(self._quick_seconds, self._count_late, clock)
         self._cached: OrderedDict[str, Memory] = OrderedDict()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
@@ -212,7 +212,7 @@ class LtmRecall:
             request.cancel()
             raise
         if not request.done():
-            raise self._go_on_without(request, query, seconds)
+            raise self._stop_waiting(request, query, seconds)
         try:
             hits = await self._read(request.result(), query, deadline)
         except RecallUnavailable as error:
@@ -243,7 +243,7 @@ class LtmRecall:
             return patient
         return 0.0 if self._late_answers.is_slow else min(patient, self._quick_seconds)
 
-    def _go_on_without(
+    def _stop_waiting(
         self, request: "asyncio.Task[Answers]", query: Query, seconds: float
     ) -> RecallUnavailable:
         """Stop waiting; the answer to an automatic door may still arrive."""
@@ -255,7 +255,7 @@ class LtmRecall:
         self._fail(error, query)
         return error
 
-    def _came_late(self, failure: str) -> None:
+    def _count_late(self, failure: str) -> None:
         """Record the outcome of an automatic door's request; `failure` is "" for an answer."""
         if failure:
             self._last_failure[False] = failure
@@ -343,7 +343,7 @@ class LtmRecall:
             replace(hit, signals={**hit.signals, SIGNAL: scores[hit.memory.id]})
             if hit.memory.id in scores
             else hit
-            for hit in rescored(first_memories, query, self._clock.now(), deadline)
+            for hit in rescored(first_memories, query, self._clock.now(), deadline, scores)
         ]
 
     def _dialect(self, tools: Mapping[str, frozenset[str]]) -> tuple[Dialect, str]:

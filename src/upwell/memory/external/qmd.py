@@ -3,7 +3,8 @@
 `qmd search` is BM25 over all words of a query; `vsearch` and `query` need qmd's models. qmd runs
 without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again.
+queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count for
+somebody who asks.
 """
 
 import asyncio
@@ -73,14 +74,19 @@ class QmdRecall:
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages_by_id: dict[str, Memory] = {}
+        own_scores: dict[str, float] = {}
         for answer in answers:
             for item in answer:
                 memory = await self._memory(item, deadline)
                 if memory is not None:
                     passages_by_id.setdefault(memory.id, memory)
+                    if isinstance(score := item.get("score"), int | float):
+                        own_scores.setdefault(memory.id, float(score))
         passages = list(passages_by_id.values())[: MAX_HITS * 2]
+        searches_by_meaning = self._options.qmd_mode is not QmdMode.SEARCH
+        own = own_scores if searches_by_meaning else None
         now = self._clock.now()
-        return Found(tuple(await asyncio.to_thread(rescored, passages, query, now, deadline)))
+        return Found(tuple(await asyncio.to_thread(rescored, passages, query, now, deadline, own)))
 
     async def get(self, memory_id: str) -> Memory | None:
         """The passage with an id that `search` returned; None if qmd no longer has the passage."""

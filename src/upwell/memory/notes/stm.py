@@ -155,7 +155,7 @@ class ShortTerm:
         def clear(notes: list[Any]) -> list[Any]:
             cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
             # Write the trash first: a crash in between duplicates notes instead of losing them.
-            _throw_away(NotesFile(self.trash, self._clock), cleared, self._clock.now())
+            _move_to_trash(NotesFile(self.trash, self._clock), cleared, self._clock.now())
             return [raw for raw in notes if raw not in cleared]
 
         self.file.change(clear)
@@ -199,7 +199,7 @@ class ShortTerm:
                 self._origins.drop(ids)
 
 
-def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+def _move_to_trash(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
     cleared = [raw | {"cleared_at": _stamp(now)} for raw in old]
 
     def add(notes: list[Any]) -> list[Any]:
@@ -255,8 +255,8 @@ def _ranked(notes: list[Raw], query: str) -> list[Raw]:
 
 
 def _was_created_on(raw: Raw, day: date) -> bool:
-    at = _time(raw, "created_at")
-    return at is not None and datetime.fromtimestamp(at, UTC).date() == day
+    time = _time(raw, "created_at")
+    return time is not None and datetime.fromtimestamp(time, UTC).date() == day
 
 
 def _is_forgotten(raw: Raw, horizon: float) -> bool:
@@ -271,10 +271,10 @@ def _time(raw: object, key: str) -> float | None:
     if not isinstance(value, str):
         return None
     try:
-        at = datetime.fromisoformat(value)
+        time = datetime.fromisoformat(value)
     except ValueError:
         return None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
 def _day(text: str) -> date:

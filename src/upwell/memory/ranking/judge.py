@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from upwell.ground.types.memory import Hit, Query
-from upwell.memory.ranking.calibrate import probability, relevance
+from upwell.memory.ranking.calibrate import asked_probability, probability, relevance
 from upwell.memory.ranking.joins import Join
 from upwell.memory.ranking.null_scores import NullScores
+from upwell.memory.ranking.precision import precision_of
 from upwell.memory.ranking.query import Corpus, Reading
 from upwell.memory.ranking.signals import (
     Candidate,
@@ -27,7 +28,9 @@ STEP = 1e-6
 LEAST_JUDGED = 10
 """At least this many hits are scored, whatever the limit, because each counts for the hits above
 it."""
-SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning")
+TRIGGER = "trigger"
+"""The signal of a hit that has a trigger of the query."""
+SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
 """A candidate needs at least one of these signals to become a hit."""
 BACKGROUND_FROM, BACKGROUND_TO = 5, 15
 """The ranks whose mean BM25 is the background that the margin is measured from."""
@@ -46,8 +49,9 @@ class Successor:
 class Pool:
     """The candidates of one query, by number, and everything that they are judged against.
 
-    `joins` maps join keys to exact matches; `likeness` is None without an embedder; `successors`
-    maps the ids of superseded candidates to their replacement.
+    `joins` maps join keys to exact matches; `likeness` is None without an embedder; `triggered`
+    maps the numbers of candidates to the trigger of the query that they have; `successors` maps the
+    ids of superseded candidates to their replacement.
     """
 
     candidates: Mapping[int, Candidate]
@@ -56,22 +60,27 @@ class Pool:
     corpus: Corpus
     null_scores: NullScores
     likeness: Likeness | None = None
+    triggered: Mapping[int, str] = field(default_factory=dict)
     successors: Mapping[str, Successor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A candidate, the figure that orders it, and its signals."""
+    """A candidate, the figure that orders it, its signals, and the trigger that it has."""
 
     candidate: Candidate
     relevance: float
     signals: Mapping[str, float]
+    trigger: str = ""
 
 
 def rank(pool: Pool, query: Query) -> list[Hit]:
     """Return the hits of `query`, most probable first, at most `query.limit`."""
     judged = sorted(judge(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
-    hits = scored(judged, pool.readings, query.limit)
+    related = [entry for entry in judged if not entry.trigger]
+    triggered = [entry for entry in judged if entry.trigger]
+    hits = [*_triggered(triggered, pool.readings), *scored(related, pool.readings, query)]
+    hits.sort(key=lambda hit: -hit.score)
     return newest_first(hits, pool.successors)[: query.limit]
 
 
@@ -86,28 +95,38 @@ def judge(pool: Pool) -> list[Judged]:
         signals = {**best, **join_signals(pool.joins, pool.corpus, candidate)}
         if pool.likeness:
             signals |= meaning_signals(pool.likeness, n, bool(candidate.speaker))
+        if trigger := pool.triggered.get(n, ""):
+            signals[TRIGGER] = 1.0
         if any(signals.get(name) for name in SPEAKING):
-            judged.append(Judged(candidate, relevance(signals), signals))
+            judged.append(Judged(candidate, relevance(signals), signals, trigger))
     return judged
 
 
-def scored(judged: Sequence[Judged], readings: Sequence[Reading], limit: int) -> list[Hit]:
+def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) -> list[Hit]:
     """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
     hits: list[Hit] = []
     score = 0.0
-    for entry in reversed(judged[: max(limit, LEAST_JUDGED)]):
-        score = min(1.0, max(score + STEP, probability(entry.signals)))
-        hits.append(
-            Hit(
-                memory=entry.candidate.load(),
-                score=score,
-                signals=entry.signals,
-                matched=tuple(
-                    reading.text for reading in readings if matches(entry.candidate, reading)
-                ),
-            )
-        )
-    return hits[::-1][:limit]
+    estimate = asked_probability if query.awaited else probability
+    for entry in reversed(judged[: max(query.limit, LEAST_JUDGED)]):
+        score = min(1.0, max(score + STEP, estimate(entry.signals)))
+        hits.append(_hit(entry, score, readings))
+    return hits[::-1][: query.limit]
+
+
+def _triggered(judged: Sequence[Judged], readings: Sequence[Reading]) -> list[Hit]:
+    """Turn the candidates with a trigger of the query into hits. How often memories of its kind are
+    useful is measured, and does not depend on the words of the query."""
+    return [_hit(entry, precision_of(entry.trigger), readings) for entry in judged]
+
+
+def _hit(entry: Judged, score: float, readings: Sequence[Reading]) -> Hit:
+    return Hit(
+        memory=entry.candidate.load(),
+        score=score,
+        signals=entry.signals,
+        matched=tuple(reading.text for reading in readings if matches(entry.candidate, reading)),
+        trigger=entry.trigger,
+    )
 
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
@@ -122,14 +141,14 @@ def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> li
         if successor is None:
             placed.setdefault(hit.memory.id, hit)
             continue
-        first = hit_of.get(successor.id) or _standing_in(successor.candidate, hit)
+        first = hit_of.get(successor.id) or _in_place_of(successor.candidate, hit)
         if first is not None and successor.id not in placed:
             placed[successor.id] = replace(first, score=max(first.score, hit.score))
         placed[hit.memory.id] = replace(hit, signals={**hit.signals, SUPERSEDED: 1.0})
     return list(placed.values())
 
 
-def _standing_in(candidate: Candidate | None, hit: Hit) -> Hit | None:
+def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
     return None if candidate is None else replace(hit, memory=candidate.load())
 
 

@@ -36,9 +36,9 @@ class NullScores:
     def at(self, words: float) -> tuple[float, float]:
         """Return the mean and spread for a query of this many known words, interpolated between
         `SIZES`."""
-        place = math.log2(min(max(words, 1.0), float(SIZES[-1])))
-        low = min(int(place), len(SIZES) - 2)
-        share = place - low
+        position = math.log2(min(max(words, 1.0), float(SIZES[-1])))
+        low = min(int(position), len(SIZES) - 2)
+        share = position - low
         mean, spread = (
             figures[low] * (1.0 - share) + figures[low + 1] * share
             for figures in (self.mean, self.spread)

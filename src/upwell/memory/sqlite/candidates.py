@@ -17,6 +17,7 @@ from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (
     Filter,
     by_anchors,
+    by_triggers,
     by_words,
     candidates,
     corpus_seen_by,
@@ -80,23 +81,26 @@ def gather(
     keys = join_keys(query.paths, query.symbols, query.scope.project)
     joins = existing_joins(db, keys, corpus)
     numbers.update(dict.fromkeys(by_anchors(db, joins, corpus, keep)))
+    triggered = by_triggers(db, query.triggers, corpus, keep)
+    numbers.update(dict.fromkeys(triggered))
     readings = [lookup.reading for lookup in lookups]
     stems = _stems(readings, joins)
     likeness = _likeness(db, question, corpus, keep, numbers) if question else None
-    found = candidates(db, numbers, stems)
+    gathered = candidates(db, numbers, stems)
     if likeness:
-        found |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
-    turns = [n for n, candidate in found.items() if candidate.speaker]
+        gathered |= candidates(db, likeness.cosines.keys() - numbers.keys(), stems, keep)
+    turns = [n for n, candidate in gathered.items() if candidate.speaker]
     if turns:
-        found |= candidates(db, neighbours(turns) - found.keys(), stems, keep)
+        gathered |= candidates(db, neighbours(turns) - gathered.keys(), stems, keep)
     return Pool(
-        candidates=found,
+        candidates=gathered,
         joins=joins,
+        triggered=triggered,
         readings=readings,
         corpus=corpus,
         null_scores=null_scores.load(db, query.scope, corpus),
         likeness=likeness,
-        successors=_replacements(db, found.values(), corpus, keep),
+        successors=_replacements(db, gathered.values(), corpus, keep),
     )
 
 
@@ -115,10 +119,10 @@ def _likeness(
 
 
 def _replacements(
-    db: sqlite3.Connection, found: Iterable[Candidate], corpus: Corpus, keep: Filter
+    db: sqlite3.Connection, replaceable: Iterable[Candidate], corpus: Corpus, keep: Filter
 ) -> dict[str, Successor]:
     """Map each superseded candidate to the memory that replaces it now."""
-    heads = successors(db, [candidate.id for candidate in found], corpus.scopes, keep.now)
+    heads = successors(db, [candidate.id for candidate in replaceable], corpus.scopes, keep.now)
     if not heads:
         return {}
     loaded = candidates(db, {head.n for head in heads.values()}, (), keep)
@@ -139,24 +143,29 @@ def successors(
     """Map each of these memories that was superseded within `scopes` to the newest living memory
     of its chain. Chains are read from the rows each time, so that a memory is current again when
     its successor is deleted or expires."""
-    if not db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone():
-        return {}
     listed = list(dict.fromkeys(ids))
+    if not listed or not _any_superseding(db):
+        return {}
     direct: dict[str, Head] = {}
     pending = listed
     for _ in range(_LONGEST_CHAIN):
-        found = _direct(db, [old for old in pending if old not in direct], scopes, now)
-        if not found:
+        heads = _direct(db, [old for old in pending if old not in direct], scopes, now)
+        if not heads:
             break
-        direct |= found
-        pending = [head.id for head in found.values()]
+        direct |= heads
+        pending = [head.id for head in heads.values()]
     return {old: _last(direct, old) for old in listed if old in direct}
+
+
+def _any_superseding(db: sqlite3.Connection) -> bool:
+    row = db.execute("SELECT 1 FROM memory WHERE supersedes IS NOT NULL LIMIT 1").fetchone()
+    return row is not None
 
 
 def _direct(
     db: sqlite3.Connection, ids: Sequence[str], scopes: Sequence[int], now: float
 ) -> dict[str, Head]:
-    found: dict[str, Head] = {}
+    heads: dict[str, Head] = {}
     spans = list(ranges(scopes))
     within = " OR ".join("n BETWEEN ? AND ?" for _ in spans)
     for chunk in chunks(ids if spans else ()):
@@ -165,8 +174,8 @@ def _direct(
             f"AND (expires_at IS NULL OR expires_at > ?) AND ({within}) ORDER BY created_at, n",
             (*chunk, now, *(edge for span in spans for edge in span)),
         )
-        found.update((old, Head(new, n)) for old, new, n in rows if old != new)
-    return found
+        heads.update((old, Head(new, n)) for old, new, n in rows if old != new)
+    return heads
 
 
 def _last(direct: Mapping[str, Head], start: str) -> Head:

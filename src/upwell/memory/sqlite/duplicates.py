@@ -22,7 +22,7 @@ _COMPARED = 8
 def find_duplicates(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[tuple[str, ...]]:
     """Return, for each memory, the ids of its exact and near duplicates in the same project, in
     the store or earlier in the batch. The memory that it replaces does not count."""
-    found: list[tuple[str, ...]] = []
+    groups: list[tuple[str, ...]] = []
     earlier: dict[tuple[str, str | None, str], str] = {}
     for memory in memories:
         same = dict.fromkeys(_exact(db, memory))
@@ -33,8 +33,8 @@ def find_duplicates(db: sqlite3.Connection, memories: Sequence[Memory]) -> list[
         if len(memories) <= MAX_CHECKED:
             same |= dict.fromkeys(_near(db, memory))
         same.pop(memory.id, None)
-        found.append(tuple(same)[:MAX_REPORTED])
-    return found
+        groups.append(tuple(same)[:MAX_REPORTED])
+    return groups
 
 
 def _exact(db: sqlite3.Connection, memory: Memory) -> list[str]:

@@ -16,7 +16,7 @@ from upwell.ground.types.memory import Scope
 from upwell.memory.ranking.joins import Join, JoinKey
 from upwell.memory.ranking.query import MAX_WORDS, Corpus, Reading, reading_of
 from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate, Part, bm25, frequencies
-from upwell.memory.ranking.terms import Worded, query_words, word_list, words_of
+from upwell.memory.ranking.terms import Worded, query_words, sound, word_list, words_of
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     chunks,
@@ -37,6 +37,7 @@ ONLY_NEWEST_BEYOND = 60_000
 PER_TEXT = 40
 FEW_CLAUSES = 3
 PER_ANCHOR = 60
+PER_TRIGGER = 8
 MAX_JOINED = 160
 """How many memories that share a file or symbol become candidates, for each key and in all; the
 newest do."""
@@ -264,6 +265,25 @@ def _about(db: sqlite3.Connection, key: str, scope: int, keep: Filter) -> list[i
     return [row[0] for row in rows]
 
 
+def by_triggers(
+    db: sqlite3.Connection, triggers: Sequence[str], corpus: Corpus, keep: Filter
+) -> dict[int, str]:
+    """Map the numbers of the newest memories with one of these triggers to that trigger; the first
+    trigger wins."""
+    numbers: dict[int, str] = {}
+    for trigger in triggers:
+        for low, high in ranges(corpus.scopes):
+            rows = db.execute(
+                f"SELECT t.n FROM memory_trigger t {keep.joined('t.n')} "
+                f"WHERE t.trigger = ? AND t.n BETWEEN ? AND ? {keep.also} "
+                "ORDER BY t.n DESC LIMIT ?",
+                (sound(trigger), low, high, *keep.values, PER_TRIGGER),
+            )
+            for (n,) in rows:
+                numbers.setdefault(n, trigger)
+    return numbers
+
+
 def neighbours(numbers: Iterable[int]) -> set[int]:
     """Return the numbers directly before and after these, in the same scope."""
     near: set[int] = set()
@@ -315,6 +335,6 @@ def best_bm25(
     db: sqlite3.Connection, reading: Reading, corpus: Corpus, numbers: Sequence[int]
 ) -> float:
     """Return the best BM25 of these memories for a reading, or 0 if there are no memories."""
-    found = candidates(db, numbers, reading.idf.keys()).values()
-    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in found]
+    matches = candidates(db, numbers, reading.idf.keys()).values()
+    parts = [Part(candidate, frequencies(reading, candidate)) for candidate in matches]
     return max((bm25(reading, corpus, [part]) for part in parts), default=0.0)

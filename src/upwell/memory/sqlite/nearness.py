@@ -62,7 +62,7 @@ class Nearness:
         if not near or not len(self._sample):
             return None
         mean, spread = self._usual(question, scopes)
-        best = dict(sorted(near.items(), key=lambda found: -found[1]))
+        best = dict(sorted(near.items(), key=lambda pair: -pair[1]))
         next_best = list(best.values())[BACKGROUND_FROM:BACKGROUND_TO]
         nearest = dict(list(best.items())[:NEAREST])
         missing = [n for n in others if n not in nearest]
@@ -123,9 +123,9 @@ class Nearness:
         rng = np.random.default_rng(len(self._memories))
         size = min(SAMPLE, len(self._memories))
         chosen = rng.choice(self._memories, size, replace=False).tolist()
-        found = list(_numbers(db, chosen, self.model))
-        self._sampled = np.asarray([n for n, _ in found], np.int64)
-        self._sample = unpacked([numbers for _, numbers in found], self._dim)
+        rows = list(_numbers(db, chosen, self.model))
+        self._sampled = np.asarray([n for n, _ in rows], np.int64)
+        self._sample = unpacked([numbers for _, numbers in rows], self._dim)
 
     def _visible(
         self, scopes: Sequence[int], namespaces: Sequence[str]
@@ -158,11 +158,11 @@ class Nearness:
     def _cosines(
         self, db: sqlite3.Connection, question: Floats, memories: Sequence[int]
     ) -> dict[int, float]:
-        found = list(_numbers(db, memories, self.model))
-        if not found:
+        rows = list(_numbers(db, memories, self.model))
+        if not rows:
             return {}
-        likeness = unpacked([numbers for _, numbers in found], self._dim) @ question
-        return dict(zip([n for n, _ in found], likeness.tolist(), strict=True))
+        likeness = unpacked([numbers for _, numbers in rows], self._dim) @ question
+        return dict(zip([n for n, _ in rows], likeness.tolist(), strict=True))
 
 
 def packed(vector: Vector) -> bytes:

@@ -2,11 +2,12 @@
 
 The scores of such a place order its hits but do not show whether one is relevant (DESIGN 4.4). The
 texts are therefore loaded into a temporary store and searched there. Texts without any of our
-signals come last with the score 0, which automatic doors never show.
+signals come last: with the score 0, which automatic doors never show, or with the place's own score
+for somebody who asks, since the place may have found them by meaning.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from upwell.ground.clock import Deadline
@@ -18,13 +19,24 @@ from upwell.memory.sqlite import schema
 from upwell.memory.sqlite.candidates import pool_of
 from upwell.memory.sqlite.writing import insert
 
+UNSCORED = 0.2
+"""The score, for somebody who asks, of a text that the place found but did not score."""
 
-def rescored(memories: Sequence[Memory], query: Query, now: float, deadline: Deadline) -> list[Hit]:
+
+def rescored(
+    memories: Sequence[Memory],
+    query: Query,
+    now: float,
+    deadline: Deadline,
+    own_scores: Mapping[str, float] | None = None,
+) -> list[Hit]:
     """Return these memories, whose ids differ, as hits of `query`, most probable first. Memories
-    outside the query's scope are left out."""
+    outside the query's scope are left out. `own_scores` are the place's own, by id, where it
+    searches by meaning; those outside 0 to 1 do not count."""
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        schema.create(db)
+        for migration in schema.MIGRATIONS:
+            migration(db)
         tenant = query.scope.tenant
         memories = [stamped(replace(memory, tenant=tenant), now) for memory in memories]
         insert(db, memories)
@@ -38,7 +50,16 @@ def rescored(memories: Sequence[Memory], query: Query, now: float, deadline: Dea
         for memory in memories
         if memory.id not in hit_ids and _is_seen(memory, query)
     ]
-    return [*hits, *others][: query.limit]
+    found = [*hits, *others]
+    if query.awaited and own_scores is not None:
+        found = [_with_own_score(hit, own_scores) for hit in found]
+        found.sort(key=lambda hit: -hit.score)
+    return found[: query.limit]
+
+
+def _with_own_score(hit: Hit, own_scores: Mapping[str, float]) -> Hit:
+    own = own_scores.get(hit.memory.id, UNSCORED)
+    return replace(hit, score=max(hit.score, own)) if 0.0 <= own <= 1.0 else hit
 
 
 def _is_seen(memory: Memory, query: Query) -> bool:

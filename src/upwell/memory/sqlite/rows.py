@@ -18,7 +18,7 @@ from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
 COLUMNS = (
     "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
     "door, server, tool, session, trust, pinned, supersedes, expires_at, content_hash, "
-    "created_at, updated_at, viewed_at"
+    "created_at, updated_at, viewed_at, triggers, occurrences"
 )
 
 
@@ -50,6 +50,8 @@ def to_row(memory: Memory) -> tuple[Any, ...]:
         memory.created_at,
         memory.updated_at,
         memory.viewed_at,
+        json.dumps(memory.triggers),
+        memory.occurrences,
     )
 
 
@@ -67,7 +69,7 @@ def from_row(row: Sequence[Any]) -> Memory:
         source=row[8],
         lines=None if row[9] is None else (row[9], row[10]),
         provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
-        trust=Trust(row[15]),
+        trust=_trust(row[15]),
         pinned=bool(row[16]),
         supersedes=row[17],
         expires_at=row[18],
@@ -75,11 +77,28 @@ def from_row(row: Sequence[Any]) -> Memory:
         created_at=row[20],
         updated_at=row[21],
         viewed_at=row[22],
+        triggers=_names(row[23]),
+        occurrences=row[24],
     )
 
 
 def _names(column: str) -> tuple[str, ...]:
-    return () if column == "[]" else tuple(json.loads(column))
+    """Decode a list of names; a damaged one is empty, so that it does not cost the memory."""
+    if column == "[]":
+        return ()
+    try:
+        names = json.loads(column)
+    except (ValueError, TypeError):
+        return ()
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _trust(column: str) -> Trust:
+    """Decode the trust; a damaged one is the least."""
+    try:
+        return Trust(column)
+    except ValueError:
+        return Trust.TOOL
 
 
 def text_of(value: str | bytes) -> str:
@@ -102,7 +121,7 @@ def to_json(memory: Memory) -> str:
 def from_json(text: str) -> Memory:
     """Decode a memory that `to_json` encoded."""
     raw = json.loads(text)
-    lists = {name: tuple(raw[name]) for name in ("tags", "paths", "symbols")}
+    lists = {name: tuple(raw.get(name, ())) for name in ("tags", "paths", "symbols", "triggers")}
     return Memory(
         **(
             raw
@@ -151,9 +170,9 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
 def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Return the ranges of `n` of these scopes, with adjacent ranges joined."""
     start: int | None = None
-    for place, number in enumerate(scopes):
+    for index, number in enumerate(scopes):
         start = number if start is None else start
-        if place + 1 == len(scopes) or scopes[place + 1] != number + 1:
+        if index + 1 == len(scopes) or scopes[index + 1] != number + 1:
             yield start << SEQUENCE_BITS, ((number + 1) << SEQUENCE_BITS) - 1
             start = None
 

@@ -3,13 +3,14 @@
     scope ──< memory >── words (FTS5)      a memory's number `n` holds tenant, project and sequence
                 │                          in one integer: the memories of a project are a range
                 ├──< about >── anchor      exact joins with files and symbols
+                ├──< memory_trigger        the situations at which a memory is said
                 └── term                   number of memories of a scope with a stem
     background                             null scores of each scope
     trash                                  deleted memories, kept for 30 days
 
-`words`, `anchor`, `about` and `term` are derived from `memory` and can be rebuilt. So can its
-columns `extra` (words that the form of the text hides) and `keys` (join keys, one a line), which
-save searches from deriving them for every candidate.
+`words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
+rebuilt. So can its columns `extra` (words that the form of the text hides) and `keys` (join keys,
+one a line), which save searches from deriving them for every candidate.
 """
 
 import sqlite3
@@ -63,3 +64,21 @@ def create(db: sqlite3.Connection) -> None:
             memory TEXT NOT NULL, PRIMARY KEY (tenant, id)) WITHOUT ROWID""",
     ):
         db.execute(statement)
+
+
+def add_triggers(db: sqlite3.Connection) -> None:
+    """Add the triggers of memories, and how often sessions have found a memory out."""
+    for column, default in ADDED_COLUMNS.items():
+        db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
+    db.execute(
+        """CREATE TABLE memory_trigger (
+            trigger TEXT NOT NULL, n INTEGER NOT NULL,
+            PRIMARY KEY (trigger, n)) WITHOUT ROWID"""
+    )
+
+
+ADDED_COLUMNS = {"triggers": "'[]'", "occurrences": "1"}
+"""Columns that files of 0.1.0 lack, with their defaults as SQL."""
+
+MIGRATIONS = (create, add_triggers)
+"""The migrations of the tables, oldest first."""

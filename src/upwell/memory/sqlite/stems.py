@@ -63,7 +63,7 @@ class Stemmer:
             by_place = dict(self._db.execute("SELECT offset, term FROM seen").fetchall())
             self._db.execute("ROLLBACK")
         agrees = len(by_place) == len(words)
-        return {word: by_place[place] if agrees else fold(word) for place, word in enumerate(words)}
+        return {word: by_place[index] if agrees else fold(word) for index, word in enumerate(words)}
 
 
 def _is_own_stem(word: str) -> bool:

@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
@@ -149,7 +150,7 @@ class SqliteStore:
         """Restore a memory from the trash. Returns False if the trash does not contain it or its
         id is in use."""
 
-        def bring_back(db: sqlite3.Connection) -> bool:
+        def restore_row(db: sqlite3.Connection) -> bool:
             row = db.execute(
                 "SELECT memory FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
             ).fetchone()
@@ -159,7 +160,7 @@ class SqliteStore:
             db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id))
             return True
 
-        return await self._database.write(bring_back)
+        return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Delete permanently: one memory, in the trash or not, or, without an id, everything
@@ -191,11 +192,11 @@ class SqliteStore:
 
     async def get_many(self, ids: Sequence[str]) -> list[Memory]:
         """Return the memories with these ids; deleted and expired memories are left out."""
-        found = await self._database.read(lambda db: by_id(db, self._tenant, ids))
+        memories = await self._database.read(lambda db: by_id(db, self._tenant, ids))
         now = self._clock.now()
         return [
             memory
-            for memory in found.values()
+            for memory in memories.values()
             if memory.expires_at is None or memory.expires_at > now
         ]
 
@@ -325,14 +326,31 @@ def _size(db: sqlite3.Connection) -> int:
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     """Salvage a damaged file: read the remaining memories, index them again, and copy the trash."""
-    from upwell.ground.sqlite.salvage import copy_table, rows_left
+    from upwell.ground.sqlite.salvage import copy_table, insert_row, rows_left
+
+    def copy(row: Sequence[object]) -> int:
+        memory = from_row(row)
+        if number_of(fresh, memory.tenant, memory.id) is not None:
+            return 0
+        return len(insert(fresh, [memory]))
 
     saved = 0
-    for row in rows_left(damaged, "memory", COLUMNS, key="n"):
-        saved += len(insert(fresh, [from_row(row[1:])]))
+    for row in rows_left(damaged, "memory", _columns_in(damaged), key="n"):
+        saved += insert_row(fresh, partial(copy, row[1:]))
     copy_table(damaged, fresh, "trash")
     return saved
 
 
-OWNER = Owner("memory", [schema.create], _salvage)
+def _columns_in(db: sqlite3.Connection) -> str:
+    """Return `COLUMNS` as SQL for a file that may be older than some of them."""
+    present = {row[1] for row in db.execute("PRAGMA table_info(memory)")}
+    return ", ".join(
+        schema.ADDED_COLUMNS[column]
+        if column in schema.ADDED_COLUMNS and column not in present
+        else column
+        for column in COLUMNS.split(", ")
+    )
+
+
+OWNER = Owner("memory", schema.MIGRATIONS, _salvage)
 """The tables of memories in a database file."""

@@ -1,5 +1,6 @@
 """Write a memory's row and everything derived from it, in the caller's transaction."""
 
+import json
 import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,10 +42,11 @@ def insert(
     memory's text, such as the headings above it, by which searches find it as they do by tags."""
     numbers: list[int] = []
     tallies: dict[int, Tally] = defaultdict(Tally)
-    about: list[tuple[int, str]] = []
-    latest = {(memory.tenant, memory.id): place for place, memory in enumerate(memories)}
-    for place, memory in enumerate(memories):
-        if latest[memory.tenant, memory.id] != place:
+    joins: list[tuple[int, str]] = []
+    triggers: list[tuple[str, int]] = []
+    latest = {(memory.tenant, memory.id): index for index, memory in enumerate(memories)}
+    for index, memory in enumerate(memories):
+        if latest[memory.tenant, memory.id] != index:
             numbers.append(0)
             continue
         n = _number(db, memory)
@@ -52,17 +54,19 @@ def insert(
         parts, keys = indexed(memory, (around or {}).get(memory.id, "")), anchor_keys(memory)
         _write(db, n, memory, parts, keys)
         _count(tallies[scope_of(n)], parts, keys, 1)
-        about += [(n, key) for key in keys]
+        joins += [(n, key) for key in keys]
+        triggers += [(sound(trigger), n) for trigger in memory.triggers]
     for scope, tally in tallies.items():
         _apply(db, scope, tally)
-    _join(db, about)
+    _join(db, joins)
+    db.executemany("INSERT OR IGNORE INTO memory_trigger VALUES (?, ?)", triggers)
     return numbers
 
 
 def remove(db: sqlite3.Connection, n: int) -> None:
     """Remove a memory's row and its entries in every index."""
-    text, extra, key_lines = db.execute(
-        "SELECT text, extra, keys FROM memory WHERE n = ?", (n,)
+    text, extra, key_lines, triggers = db.execute(
+        "SELECT text, extra, keys, triggers FROM memory WHERE n = ?", (n,)
     ).fetchone()
     parts = Indexed(sound(text_of(text)), extra)
     keys = key_lines.split("\n") if key_lines else []
@@ -75,6 +79,10 @@ def remove(db: sqlite3.Connection, n: int) -> None:
         "DELETE FROM about WHERE n = ? AND anchor = "
         "(SELECT no FROM anchor WHERE key = ? AND scope = ?)",
         [(n, key, scope) for key in keys],
+    )
+    db.executemany(
+        "DELETE FROM memory_trigger WHERE trigger = ? AND n = ?",
+        [(sound(trigger), n) for trigger in json.loads(triggers)],
     )
     db.execute("DELETE FROM memory WHERE n = ?", (n,))
     tally = Tally()
@@ -144,8 +152,8 @@ def _apply(db: sqlite3.Connection, scope: int, tally: Tally) -> None:
     )
 
 
-def _join(db: sqlite3.Connection, about: Iterable[tuple[int, str]]) -> None:
+def _join(db: sqlite3.Connection, joins: Iterable[tuple[int, str]]) -> None:
     db.executemany(
         "INSERT OR IGNORE INTO about SELECT no, ? FROM anchor WHERE key = ? AND scope = ?",
-        [(n, key, scope_of(n)) for n, key in about],
+        [(n, key, scope_of(n)) for n, key in joins],
     )

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.hosts import HOSTS
-from upwell.replay.events import Event
 from upwell.replay.transcripts import (
     claude,
     codex,
@@ -65,10 +65,10 @@ def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Tr
     Raises:
         UsageError: a path does not exist, or a file is not a transcript.
     """
-    found: dict[Path, Transcript] = {}
+    transcripts: dict[Path, Transcript] = {}
     for path in paths:
         if path.is_dir():
-            found |= {transcript.path: transcript for transcript in _below(path, host)}
+            transcripts |= {transcript.path: transcript for transcript in _below(path, host)}
         elif path.exists():
             format = host or _format_of(path)
             if format is None:
@@ -76,27 +76,27 @@ def transcripts_at(paths: Sequence[Path], host: Format | None = None) -> list[Tr
                     f"{path} is not a transcript of a known host",
                     hint=f"--host names its format: {', '.join(NAMES)}",
                 )
-            found[path] = Transcript(path, format)
+            transcripts[path] = Transcript(path, format)
         else:
             raise UsageError(f"cannot replay {path}: it does not exist")
-    return list(found.values())
+    return list(transcripts.values())
 
 
 def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Transcript]:
     """The transcripts of every host below a user's home folder, and the SpecStory histories of the
     folder `cwd`; with `format` only those of that format."""
-    found: list[Transcript] = []
+    transcripts: list[Transcript] = []
     for candidate in [format] if format else FORMATS:
         root, patterns = home, _patterns_of(candidate)
         if candidate is specstory.FORMAT:
             root, patterns = cwd, [SPECSTORY_FILES]
         files = {path for pattern in patterns for path in root.glob(pattern)}
-        found += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
-    return found
+        transcripts += [Transcript(path, candidate) for path in sorted(files) if _is_session(path)]
+    return transcripts
 
 
 def _patterns_of(format: Format) -> list[str]:
-    """Where hosts record sessions in this format, relative to the user's home folder."""
+    """The file patterns of this format, relative to the user's home folder."""
     recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
     return [
         pattern

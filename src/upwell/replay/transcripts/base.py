@@ -1,4 +1,4 @@
-"""The contract of a transcript format, and how every reader reads foreign values.
+"""The contract of a transcript format, and functions with which every reader reads foreign values.
 
 A transcript is foreign data: a reader takes the values that have the expected shape and ignores the
 rest. A file without anything of its format raises `Unreadable`.
@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
+from upwell.episodes.events import Event, Kind
 from upwell.ground.errors import UsageError
 from upwell.hosts.events import plain_args
-from upwell.replay.events import Event, Kind
 
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
 MAX_OUT_CHARS = 24_000
-"""Of a tool's answer; upwell reads only its beginning."""
+"""The characters of a tool's answer that are read."""
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
@@ -67,7 +67,7 @@ _SYNTHETIC = (
     "This session is being continued from a previous conversation",
     "Stop hook feedback",
 )
-"""How a message begins that the host writes in the user's name."""
+"""The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w+|user-prompt-submit-hook|hook_context)\b[^>]*>"
     r".*?</\1>",
@@ -141,10 +141,10 @@ def closed(events: Iterable[Event]) -> Iterator[Event]:
     """The events of one session, numbered, between its start and its end; nothing without
     events."""
     last: Event | None = None
-    for place, event in enumerate(events, start=1):
+    for number, event in enumerate(events, start=1):
         if last is None:
             yield replace(event, i=0, kind=Kind.START, text="startup", **_BLANK)
-        last = replace(event, i=place)
+        last = replace(event, i=number)
         yield last
     if last is not None:
         yield replace(last, i=last.i + 1, kind=Kind.END, text="", **_BLANK)
@@ -173,12 +173,12 @@ def document(path: Path) -> dict[str, Any]:
         Unreadable: the file holds none.
     """
     try:
-        whole = orjson.loads(path.read_bytes())
+        document = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError as error:
         raise Unreadable(f"not JSON: {error}") from error
-    if not isinstance(whole, dict):
+    if not isinstance(document, dict):
         raise Unreadable("not a JSON object")
-    return whole
+    return document
 
 
 def table(value: Any) -> dict[str, Any]:
@@ -263,14 +263,14 @@ def _dumped(value: Mapping[str, Any]) -> str:
 def prompt_in(message: str) -> str:
     """The user's own words in a message: a slash command as it was typed, and no text that the host
     inserted; "" where nothing is left."""
-    whole = message.strip()
-    command = _COMMAND.search(whole[:HEAD_BYTES])
+    document = message.strip()
+    command = _COMMAND.search(document[:HEAD_BYTES])
     if command:
-        args = _COMMAND_ARGS.search(whole)
-        whole = f"{command[1]} {args[1].strip() if args else ''}".strip()
-    if whole.startswith(_SYNTHETIC):
+        args = _COMMAND_ARGS.search(document)
+        document = f"{command[1]} {args[1].strip() if args else ''}".strip()
+    if document.startswith(_SYNTHETIC):
         return ""
-    return _INSERTED.sub("", whole).strip()[:MAX_TEXT_CHARS]
+    return _INSERTED.sub("", document).strip()[:MAX_TEXT_CHARS]
 
 
 def tool_name(name: Any) -> str:

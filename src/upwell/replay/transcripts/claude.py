@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upwell.replay.events import Event, Kind
+from upwell.episodes.events import Event, Kind
 from upwell.replay.transcripts.base import (
     Draft,
     Format,

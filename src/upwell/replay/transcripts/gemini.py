@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from upwell.replay.events import Event
+from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import (
     Draft,
     Format,

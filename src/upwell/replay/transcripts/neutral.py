@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from upwell.replay.events import read_events
+from upwell.episodes.events import read_events
 from upwell.replay.transcripts.base import Format
 
 

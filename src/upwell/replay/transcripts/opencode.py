@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
-from upwell.replay.events import Event, Kind
+from upwell.episodes.events import Event, Kind
 from upwell.replay.merge import Stream, merged
 from upwell.replay.transcripts.base import (
     Draft,
@@ -53,13 +53,13 @@ def read(path: Path) -> Iterator[Event]:
     if path.suffix == ".db":
         yield from _of_database(path)
         return
-    whole = document(path)
-    exported = table(whole.get("info"))
-    session = exported or whole
+    stored = document(path)
+    exported = table(stored.get("info"))
+    session = exported or stored
     if not text(session.get("id")).startswith("ses"):
         raise Unreadable("it holds no session")
     if not text(session.get("parentID")):
-        messages = _exported(whole) if exported else _stored(path, text(session["id"]))
+        messages = _exported(stored) if exported else _stored(path, text(session["id"]))
         yield from closed(_events(text(session["id"]), session.get("directory"), messages))
 
 
@@ -91,8 +91,8 @@ def _of_part(draft: Draft, role: str, part: Mapping[str, Any], at: float) -> Ite
         )
 
 
-def _exported(whole: Mapping[str, Any]) -> Iterator[Message]:
-    for entry in map(table, array(whole.get("messages"))):
+def _exported(document: Mapping[str, Any]) -> Iterator[Message]:
+    for entry in map(table, array(document.get("messages"))):
         yield table(entry.get("info")), map(table, array(entry.get("parts")))
 
 

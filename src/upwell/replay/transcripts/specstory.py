@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from upwell.replay.events import Event
+from upwell.episodes.events import Event
 from upwell.replay.transcripts.base import Draft, Format, Unreadable, closed, folder, tool_name
 
 _HEADING = re.compile(r"_\*\*(User|Assistant|Agent)( - sidechain)?(?: \((.*)\))?\*\*_")
@@ -221,17 +221,17 @@ def _fences(text: str) -> list[tuple[str, str]]:
 def _old_style(draft: Draft, words: str, at: float, *, marked: bool) -> Iterator[Event]:
     """The calls of an older history, and the words between them."""
     calls = [call for call in _OLD_CALL.finditer(words) if _ran(call, words, marked=marked)]
-    place = 0
+    offset = 0
     for number, call in enumerate(calls):
-        yield from draft.say(_plain(words[place : call.start()]), at)
+        yield from draft.say(_plain(words[offset : call.start()]), at)
         end = calls[number + 1].start() if number + 1 < len(calls) else len(words)
-        out, place = _answer(call, words, end)
+        out, offset = _answer(call, words, end)
         tool_and_args = _old_call(call, words[call.end() : end])
         if tool_and_args is not None:
             at = draft.at + CALL_SECONDS
             failed = bool(_FAILED.search(out[:2_000]))
             yield draft.tool(*tool_and_args, out, failed=failed, at=at)
-    yield from draft.say(_plain(words[place:]), at)
+    yield from draft.say(_plain(words[offset:]), at)
 
 
 def _plain(words: str) -> str:
@@ -251,8 +251,8 @@ def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
 
 
 def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
-    """A tool's answer and where it ends: the fence after a command, or the table after a search.
-    The history does not hold the content of files."""
+    """A tool's answer and the offset of its end: the fence after a command, or the table after a
+    search. The history does not hold the content of files."""
     pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
     match = pattern.match(words, call.end(), end) if pattern else None
     return (match[1].strip(), match.end()) if match else ("", call.end())

@@ -12,7 +12,7 @@ async def test_searches_at_once_open_one_index(tmp_path: Path) -> None:
     opened: list[Store] = []
     path = tmp_path / "index.db"
     path.touch()
-    catalog = Catalog(path, "default", ManualClock(), opened.append, None)
+    catalog = Catalog(path, opened=opened.append, clock=ManualClock())
     stores = await asyncio.gather(*(catalog.store() for _ in range(5)))
     assert len(opened) == 1
     assert set(stores) == set(opened)

@@ -1,12 +1,15 @@
-"""The SQLite store: reads of one moment, forced between the statements of a real connection."""
+"""The SQLite store: a read sees one snapshot, even with a deletion between its statements."""
 
 import sqlite3
 from pathlib import Path
 
 import pytest
 
-from upwell.ground.sqlite.database import open_database
-from upwell.ground.types.memory import Memory
+from upwell.ground.clock import Deadline
+from upwell.ground.sqlite.database import Owner, open_database
+from upwell.ground.sqlite.file import migrate
+from upwell.ground.types.memory import Memory, Query
+from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 
 
@@ -36,3 +39,51 @@ async def test_a_deletion_during_get_is_before_or_after_it(tmp_path: Path, at: i
     found = await store.get("k")
     assert found is None or found.text == "The kettle boils"
     await database.aclose()
+
+
+async def test_a_file_from_before_triggers_opens_with_its_memories(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    make_file_without_triggers(path)
+    database = open_database(path, [OWNER], synchronous="FULL")
+    store = SqliteStore(database)
+    kept = await store.get("k")
+    assert kept is not None
+    assert (kept.text, kept.triggers, kept.occurrences) == ("The kettle boils", (), 1)
+    await store.add([Memory(text="Lids", id="l", triggers=("error:1",))])
+    query = Query(texts=("kettle",), triggers=("error:1",))
+    hits = await StoreRecall(store).search(query, Deadline.after(30.0))
+    assert {hit.memory.id for hit in hits.hits} == {"k", "l"}
+    await database.aclose()
+
+
+async def test_a_damaged_file_from_before_triggers_is_salvaged(tmp_path: Path) -> None:
+    path = tmp_path / "memory.db"
+    make_file_without_triggers(path)
+    fresh = open_database(tmp_path / "fresh.db", [OWNER], synchronous="FULL")
+    salvage = OWNER.salvage
+    assert salvage is not None
+    damaged = sqlite3.connect(path, check_same_thread=False)
+    await fresh.write(lambda db: salvage(damaged, db))
+    damaged.close()
+    kept = await SqliteStore(fresh).get("k")
+    assert kept is not None
+    assert kept.text == "The kettle boils"
+    await fresh.aclose()
+
+
+def make_file_without_triggers(path: Path) -> None:
+    """A file as 0.1.0 wrote it, with one memory."""
+    first = Owner("memory", OWNER.migrations[:1])
+    values = {"n": 1, "tenant": "default", "id": "k", "text": "The kettle boils", "trust": "user"}
+    values |= dict.fromkeys(("tags", "paths", "symbols"), "[]")
+    values |= dict.fromkeys(("pinned", "created_at", "updated_at"), 0)
+    empty = ("project", "source", "door", "server", "tool", "session", "extra", "keys")
+    values |= dict.fromkeys((*empty, "namespace", "content_hash"), "")
+    with sqlite3.connect(path, isolation_level=None) as db:
+        migrate(db, first, path)
+        marks = ", ".join("?" * len(values))
+        db.execute(f"INSERT INTO memory ({', '.join(values)}) VALUES ({marks})", [*values.values()])
+        db.execute("INSERT INTO scope VALUES (0, 'default', '', 1, 3, 1)")
+        db.execute("INSERT INTO words (rowid, body, extra) VALUES (1, 'The kettle boils', '')")
+        db.execute("INSERT INTO term VALUES ('kettl', 0, 1)")
+    db.close()

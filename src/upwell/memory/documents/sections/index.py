@@ -1,7 +1,8 @@
 """The sections that a question may see, opened for searching.
 
 An outline of all of them is read once; postings, terms of blocks and texts are read when they are
-needed and kept until the file changes. A fresh process so answers without reading everything.
+needed and kept until the file changes. A fresh process can therefore answer without reading
+everything.
 """
 
 import math
@@ -115,12 +116,12 @@ class Index:
 
     def postings(self, term: str) -> Postings:
         """Return the sections that contain a term."""
-        found = self._postings.get(term)
-        if found is None:
+        cached = self._postings.get(term)
+        if cached is None:
             if len(self._postings) >= MAX_CACHED_TERMS:
                 self._postings.clear()
-            found = self._postings[term] = self._read_postings(term)
-        return found
+            cached = self._postings[term] = self._read_postings(term)
+        return cached
 
     def idf(self, term: str) -> float:
         """Return the rarity of a term (Robertson, Sparck Jones), never negative; unknown terms
@@ -150,10 +151,10 @@ class Index:
     def variants(self, term: str) -> list[tuple[str, float]]:
         """Return other terms of the index that may mean `term`, with their weights: words that
         `term` abbreviates, and its synonyms."""
-        found: dict[str, float] = dict.fromkeys(self._beginning_with(term), PREFIX_WEIGHT)
+        weights: dict[str, float] = dict.fromkeys(self._beginning_with(term), PREFIX_WEIGHT)
         for other, weight in self.vocabulary.synonyms.get(term, {}).items():
-            found[other] = max(weight, found.get(other, 0.0))
-        return [pair for pair in found.items() if self.postings(pair[0]).frequencies]
+            weights[other] = max(weight, weights.get(other, 0.0))
+        return [pair for pair in weights.items() if self.postings(pair[0]).frequencies]
 
     def is_subject(self, term: str) -> bool:
         """Return whether the term is a name that a quarter of the sections contain."""
@@ -181,8 +182,10 @@ class Index:
 
     def blocks(self, number: int) -> tuple[Block, ...]:
         """Return the blocks of a section."""
-        place = self.places[number]
-        return blocks_of(self.text(number), place.first, place.level) if place.has_text else ()
+        section = self.places[number]
+        return (
+            blocks_of(self.text(number), section.first, section.level) if section.has_text else ()
+        )
 
     def text(self, number: int) -> str:
         """Return the lines of a section, including its heading."""
@@ -230,8 +233,8 @@ class Index:
         the links' texts and around them. Also read the scales of both fields for each such
         section."""
         targets = Targets()
-        for number, place in self.places.items():
-            targets.add(self.files[place.file].cited, place.heading, number)
+        for number, row in self.places.items():
+            targets.add(self.files[row.file].cited, row.heading, number)
         counts: dict[int, tuple[Counter[str], Counter[str]]] = {}
         for section, page, anchor, words, near in self._db.execute(
             "SELECT section, page, anchor, terms, near FROM link ORDER BY section"
@@ -278,12 +281,12 @@ class Index:
         """Return longer terms that a short one may abbreviate."""
         if not (3 <= len(term) <= 6 and term.isascii() and term.isalpha()):
             return ()
-        found = self._prefixed.get(term)
-        if found is None:
+        cached = self._prefixed.get(term)
+        if cached is None:
             rows = self._db.execute(_BEGINNING, {"term": term, "after": term + "\x7f"})
             longer = (row[0] for row in rows if len(row[0]) >= len(term) + 2 and row[0].isalpha())
-            found = self._prefixed[term] = tuple(longer)[:MAX_PREFIXED]
-        return found
+            cached = self._prefixed[term] = tuple(longer)[:MAX_PREFIXED]
+        return cached
 
 
 _BEGINNING = f"""
@@ -323,13 +326,13 @@ LinkCounts = Mapping[int, tuple[Counter[str], Counter[str]]]
 
 
 def _link_terms(counts: LinkCounts) -> dict[str, dict[int, list[int]]]:
-    found: dict[str, dict[int, list[int]]] = defaultdict(dict)
+    links: dict[str, dict[int, list[int]]] = defaultdict(dict)
     for section, pair in counts.items():
         for number, counter in enumerate(pair):
             for term, count in counter.items():
-                row = found[term].setdefault(section, [0, 0])
+                row = links[term].setdefault(section, [0, 0])
                 row[number] = min(count, MAX_LINK_COUNT)
-    return dict(found)
+    return dict(links)
 
 
 def _link_scales(counts: LinkCounts) -> dict[int, tuple[float, float]]:

@@ -129,11 +129,11 @@ def _phrases(index: Index, reading: Reading, number: int) -> int:
     if not pairs:
         return 0
     words = frozenset[str]().union(*pairs)
-    found: set[frozenset[str]] = set()
+    matched: set[frozenset[str]] = set()
     for text in (index.places[number].heading, *(block.text for block in index.blocks(number))):
         present = terms(text)
-        for at, term in enumerate(present):
+        for position, term in enumerate(present):
             if term in words:
-                near = present[at + 1 : at + 3]
-                found |= {frozenset((term, other)) for other in near} & pairs
-    return len(found)
+                near = present[position + 1 : position + 3]
+                matched |= {frozenset((term, other)) for other in near} & pairs
+    return len(matched)

@@ -44,12 +44,12 @@ def links_in(path: str, section: Section) -> Iterator[Link]:
     for block in section.blocks:
         if block.kind == CODE or "](" not in block.text:
             continue
-        for found in _LINK.finditer(block.text):
-            target = _target(path, found[2])
+        for match in _LINK.finditer(block.text):
+            target = _target(path, match[2])
             if target is not None:
-                start, end = max(0, found.start() - NEAR_CHARS), found.end() + NEAR_CHARS
+                start, end = max(0, match.start() - NEAR_CHARS), match.end() + NEAR_CHARS
                 around = tuple(terms(block.text[start:end]))
-                yield Link(*target, tuple(terms(found[1])), around)
+                yield Link(*target, tuple(terms(match[1])), around)
 
 
 def _target(path: str, url: str) -> tuple[str, str] | None:

@@ -115,15 +115,15 @@ def _clean(heading: str) -> str:
 def _title(front_lines: Sequence[str]) -> str:
     """Return the title in the front matter, or "" if there is none."""
     matches = (_FRONT_TITLE.match(line) for line in front_lines)
-    title = next((found[1] for found in matches if found), "")
+    title = next((match[1] for match in matches if match), "")
     return title.split(" | ")[0].strip()
 
 
 def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
     """Return the headings from the line `start` on, ignoring fences."""
     fence, after_prose = "", False
-    for at in range(start, len(lines)):
-        line = lines[at]
+    for number in range(start, len(lines)):
+        line = lines[number]
         bare = line.strip()
         if fence:
             fence = "" if _closes(bare, fence) else fence
@@ -132,10 +132,12 @@ def _marks(lines: Sequence[str], start: int) -> Iterator[_Mark]:
         elif bare[0] in "`~" and (opening := _FENCE.match(line)):
             fence, after_prose = opening[1], False
         elif bare[0] == "#" and (head := _HEADING.match(line)):
-            yield _Mark(at, at + 1, len(head[1]), _clean(head[2]))
+            yield _Mark(number, number + 1, len(head[1]), _clean(head[2]))
             after_prose = False
         elif after_prose and bare[0] in "=-" and _SETEXT.match(line):
-            yield _Mark(at - 1, at + 1, 1 if bare[0] == "=" else 2, _clean(lines[at - 1]))
+            yield _Mark(
+                number - 1, number + 1, 1 if bare[0] == "=" else 2, _clean(lines[number - 1])
+            )
             after_prose = False
         else:
             after_prose = bare[0] not in "|>-*+:!/<" and not line.startswith("    ")
@@ -156,16 +158,16 @@ class _Cutter:
         self.kind, self.first, self.indent = "", 0, 0
         self.callout_line, self.callout_is_indented = 0, False
 
-    def begin(self, kind: str, at: int, indent: int = 0) -> None:
-        self.close(at - 1)
-        self.kind, self.first, self.indent = kind, at, indent
+    def begin(self, kind: str, number: int, indent: int = 0) -> None:
+        self.close(number - 1)
+        self.kind, self.first, self.indent = kind, number, indent
 
-    def begin_callout(self, at: int, *, indented: bool) -> None:
-        self.begin(CALLOUT, at)
-        self.callout_line, self.callout_is_indented = at + self.offset + 1, indented
+    def begin_callout(self, number: int, *, indented: bool) -> None:
+        self.begin(CALLOUT, number)
+        self.callout_line, self.callout_is_indented = number + self.offset + 1, indented
 
-    def end_callout(self, at: int) -> None:
-        self.close(at - 1)
+    def end_callout(self, number: int) -> None:
+        self.close(number - 1)
         self.callout_line = 0
 
     def close(self, last: int) -> None:
@@ -181,41 +183,41 @@ class _Cutter:
 def _blocks(lines: Sequence[str], start: int, end: int, offset: int = 0) -> tuple[Block, ...]:
     """Return the blocks between two headings: prose, list items, fences, tables, callouts."""
     cutter, fence = _Cutter(lines, offset), ""
-    for at in range(start, end):
-        line = lines[at]
+    for number in range(start, end):
+        line = lines[number]
         bare = line.strip()
         if fence:
             if _closes(bare, fence):
                 fence = ""
-                cutter.close(at)
+                cutter.close(number)
             continue
         if not bare:
-            cutter.close(at - 1)
+            cutter.close(number - 1)
             continue
         if cutter.callout_line and cutter.callout_is_indented and line[:1] not in " \t":
-            cutter.end_callout(at)
+            cutter.end_callout(number)
         opening = _FENCE.match(line) if bare[0] in "`~" else None
         if opening:
-            cutter.begin(CODE, at)
+            cutter.begin(CODE, number)
             fence = opening[1]
         else:
-            _take_line(cutter, line, bare, at)
+            _take_line(cutter, line, bare, number)
     cutter.close(end - 1)
     return tuple(cutter.blocks)
 
 
-def _take_line(cutter: _Cutter, line: str, bare: str, at: int) -> None:
+def _take_line(cutter: _Cutter, line: str, bare: str, number: int) -> None:
     """Process one line outside of fences."""
     if bare[0] in ":/" and _CALLOUT_END.match(line):
-        cutter.end_callout(at)
+        cutter.end_callout(number)
     elif bare[0] in ":!?/>" and _CALLOUT.match(line):
-        cutter.begin_callout(at, indented=bare[0] in "!?")
+        cutter.begin_callout(number, indented=bare[0] in "!?")
     elif _INCLUDE.match(line):
-        cutter.close(at - 1)
+        cutter.close(number - 1)
     elif (item := _ITEM.match(line)) is not None:
-        cutter.begin(ITEM, at, len(item[1]))
+        cutter.begin(ITEM, number, len(item[1]))
     elif bare[0] == "|" and _TABLE.match(line):
         if cutter.kind != TABLE:
-            cutter.begin(TABLE, at)
+            cutter.begin(TABLE, number)
     elif cutter.kind in ("", TABLE):
-        cutter.begin(PROSE, at)
+        cutter.begin(PROSE, number)

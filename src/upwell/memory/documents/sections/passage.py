@@ -50,20 +50,23 @@ def passage(index: Index, number: int, reading: Reading) -> Passage:
     """Choose the text to quote from a section: at most `MAX_PASSAGE_CHARS`, plus the text that
     governs it. A bare heading is replaced by the first section below it that has text."""
     number = _with_text(index, number)
-    place = index.places[number]
-    headings = _headings(place.trail)
+    section = index.places[number]
+    headings = _headings(section.trail)
     blocks = index.blocks(number)
     if not blocks:
-        return Passage(number, place.heading, (place.first, place.first), headings[:-1])
+        return Passage(number, section.heading, (section.first, section.first), headings[:-1])
     worth = _worths(index, number, blocks, reading)
     best = max(
         range(len(blocks)),
-        key=lambda at: (worth[at] + FOLLOWING_SHARE * sum(worth[at + 1 : at + 2]), -at),
+        key=lambda index: (
+            worth[index] + FOLLOWING_SHARE * sum(worth[index + 1 : index + 2]),
+            -index,
+        ),
     )
     chosen = _chosen(blocks, worth, best)
     pieces = _pieces(index, blocks, chosen, best, reading)
     lines = min(first for _, (first, _) in pieces), max(last for _, (_, last) in pieces)
-    kinds = tuple(blocks[at].kind for at in sorted(chosen))
+    kinds = tuple(blocks[position].kind for position in sorted(chosen))
     return Passage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
 
 
@@ -74,21 +77,25 @@ def _headings(trail: Sequence[str]) -> tuple[str, ...]:
 
 
 def _with_text(index: Index, number: int) -> int:
-    at, places = number, index.places
-    while not places[at].has_text and at + 1 in places and places[at + 1].parent == at:
-        at += 1
-    return at if places[at].has_text else number
+    position, places = number, index.places
+    while (
+        not places[position].has_text
+        and position + 1 in places
+        and places[position + 1].parent == position
+    ):
+        position += 1
+    return position if places[position].has_text else number
 
 
 def _worths(index: Index, number: int, blocks: Sequence[Block], reading: Reading) -> list[float]:
     """Return how much of the question each block holds; the opening paragraph counts more, code
     less."""
-    found = index.block_terms(number)
+    terms_by_block = index.block_terms(number)
     worth = [
         _worth(index, present, reading) * KIND_SHARES.get(block.kind, 1.0)
-        for block, present in zip(blocks, found, strict=True)
+        for block, present in zip(blocks, terms_by_block, strict=True)
     ]
-    opening = next((at for at, block in enumerate(blocks) if block.kind == PROSE), 0)
+    opening = next((position for position, block in enumerate(blocks) if block.kind == PROSE), 0)
     worth[opening] *= OPENING_BONUS
     return worth
 
@@ -126,27 +133,27 @@ def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
     if block.kind == CALLOUT and following and "\n" not in block.text:
         chosen.add(best + 1)
     if block.callout:
-        chosen |= {at for at, other in enumerate(blocks) if other.first == block.callout}
+        chosen |= {index for index, other in enumerate(blocks) if other.first == block.callout}
     return chosen
 
 
 def _leading(blocks: Sequence[Block], best: int) -> set[int]:
     """Walk up from a block to the blocks that lead into it."""
     chosen: set[int] = set()
-    at, indent = best, blocks[best].indent
-    while at > 0:
-        block, above = blocks[at], blocks[at - 1]
+    index, indent = best, blocks[best].indent
+    while index > 0:
+        block, above = blocks[index], blocks[index - 1]
         if block.kind == ITEM and above.kind == ITEM:
             if above.indent < indent:
-                chosen.add(at - 1)
+                chosen.add(index - 1)
                 indent = above.indent
-            at -= 1
+            index -= 1
             continue
         if block.kind in (ITEM, CODE, TABLE) and above.kind in (PROSE, CALLOUT, ITEM):
-            if at == best or _announces(above) or GOVERNING.search(above.text):
-                chosen.add(at - 1)
+            if index == best or _announces(above) or GOVERNING.search(above.text):
+                chosen.add(index - 1)
         elif above.kind == CALLOUT or _announces(above):
-            chosen.add(at - 1)
+            chosen.add(index - 1)
         break
     return chosen
 
@@ -156,7 +163,7 @@ def _announces(block: Block) -> bool:
 
 
 def _size(blocks: Sequence[Block], chosen: Collection[int]) -> int:
-    return sum(len(blocks[at].text) for at in chosen)
+    return sum(len(blocks[index].text) for index in chosen)
 
 
 def _with_items(
@@ -164,13 +171,13 @@ def _with_items(
 ) -> set[int]:
     """Add the other items of a list of rules that also hold much of the question."""
     size = _size(blocks, chosen)
-    for at in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
-        if worth[at] < NEIGHBOUR_SHARE * worth[best]:
+    for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
+        if worth[index] < NEIGHBOUR_SHARE * worth[best]:
             break
-        alike = blocks[at].kind == ITEM and blocks[at].indent == blocks[best].indent
-        if alike and at not in chosen and size + len(blocks[at].text) <= MAX_PASSAGE_CHARS:
-            chosen = chosen | {at}
-            size += len(blocks[at].text)
+        alike = blocks[index].kind == ITEM and blocks[index].indent == blocks[best].indent
+        if alike and index not in chosen and size + len(blocks[index].text) <= MAX_PASSAGE_CHARS:
+            chosen = chosen | {index}
+            size += len(blocks[index].text)
     return chosen
 
 
@@ -188,36 +195,36 @@ def _widened(
     while True:
         room = MAX_PASSAGE_CHARS - size
         options = [
-            at
-            for at in (high + 1, low - 1)
-            if 0 <= at < len(blocks)
-            and at not in chosen
-            and len(blocks[at].text) <= room
-            and _belongs(blocks, worth, best, at)
-            and not (at > best and _promises(blocks, at, room))
+            index
+            for index in (high + 1, low - 1)
+            if 0 <= index < len(blocks)
+            and index not in chosen
+            and len(blocks[index].text) <= room
+            and _belongs(blocks, worth, best, index)
+            and not (index > best and _promises(blocks, index, room))
         ]
         if not options:
             return chosen
-        at = max(options, key=lambda position: worth[position])
-        chosen.add(at)
-        size += len(blocks[at].text)
-        low, high = min(low, at), max(high, at)
+        index = max(options, key=lambda position: worth[position])
+        chosen.add(index)
+        size += len(blocks[index].text)
+        low, high = min(low, index), max(high, index)
 
 
-def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, at: int) -> bool:
-    if worth[at] >= NEIGHBOUR_SHARE * worth[best]:
+def _belongs(blocks: Sequence[Block], worth: Sequence[float], best: int, index: int) -> bool:
+    if worth[index] >= NEIGHBOUR_SHARE * worth[best]:
         return True
-    if blocks[best].kind != ITEM and blocks[at].kind == PROSE:
+    if blocks[best].kind != ITEM and blocks[index].kind == PROSE:
         return True
-    return blocks[at].kind in (CODE, ITEM) and at > 0 and _announces(blocks[at - 1])
+    return blocks[index].kind in (CODE, ITEM) and index > 0 and _announces(blocks[index - 1])
 
 
-def _promises(blocks: Sequence[Block], at: int, room: int) -> bool:
+def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
     """Return whether a block only introduces the next one, for which there is no room."""
-    if blocks[at].kind != CALLOUT and not _announces(blocks[at]):
+    if blocks[index].kind != CALLOUT and not _announces(blocks[index]):
         return False
-    after = len(blocks[at + 1].text) if at + 1 < len(blocks) else room
-    return len(blocks[at].text) + after > room
+    after = len(blocks[index + 1].text) if index + 1 < len(blocks) else room
+    return len(blocks[index].text) + after > room
 
 
 def _pieces(
@@ -227,19 +234,19 @@ def _pieces(
     block has the first claim to the room."""
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
-    for at in sorted(chosen, key=lambda position: (position != best, abs(position - best))):
-        block = blocks[at]
-        others = chosen - pieces.keys() - {at}
+    for number in sorted(chosen, key=lambda position: (position != best, abs(position - best))):
+        block = blocks[number]
+        others = chosen - pieces.keys() - {number}
         limit = room - sum(
             min(len(blocks[position].text), MIN_EXCERPT_CHARS) for position in others
         )
         if len(block.text) <= limit:
-            pieces[at] = block.text, (block.first, block.last)
+            pieces[number] = block.text, (block.first, block.last)
         else:
             limit = max(MIN_EXCERPT_CHARS, limit)
-            pieces[at] = _excerpt(index, block, reading, limit, is_lead=at < best)
-        room -= len(pieces[at][0])
-    return [pieces[at] for at in sorted(pieces)]
+            pieces[number] = _excerpt(index, block, reading, limit, is_lead=number < best)
+        room -= len(pieces[number][0])
+    return [pieces[number] for number in sorted(pieces)]
 
 
 def _excerpt(
@@ -249,10 +256,10 @@ def _excerpt(
     pieces that hold most of the question remain; of a lead-in the last ones remain."""
     by_rows = block.kind in (CODE, TABLE)
     parts = block.text.split("\n") if by_rows else _SENTENCE.split(block.text)
-    begins, at = list[int](), 0
+    begins, position = list[int](), 0
     for part in parts:
-        begins.append(block.text.index(part, at))
-        at = begins[-1] + len(part)
+        begins.append(block.text.index(part, position))
+        position = begins[-1] + len(part)
     first, last = _span(index, parts, reading, max_chars, is_lead=is_lead)
     start, end = begins[first], begins[last] + len(parts[last])
     text = block.text[start:end]
@@ -269,17 +276,21 @@ def _span(
 ) -> tuple[int, int]:
     """Return the first and last of the neighbouring sentences to quote."""
     worth = [_worth(index, frozenset(terms(part)), reading) for part in parts]
-    best = len(parts) - 1 if is_lead else max(range(len(parts)), key=lambda at: (worth[at], -at))
+    best = (
+        len(parts) - 1
+        if is_lead
+        else max(range(len(parts)), key=lambda index: (worth[index], -index))
+    )
     first, last, size = best, best, len(parts[best])
     while True:
         options = [
-            at
-            for at in (last + 1, first - 1)
-            if 0 <= at < len(parts) and size + len(parts[at]) + 1 <= max_chars
+            number
+            for number in (last + 1, first - 1)
+            if 0 <= number < len(parts) and size + len(parts[number]) + 1 <= max_chars
         ]
         if not options:
             return first, last
         governed = first - 1 in options and GOVERNING.search(parts[first - 1])
-        at = first - 1 if governed else max(options, key=lambda position: worth[position])
-        first, last = min(first, at), max(last, at)
-        size += len(parts[at]) + 1
+        number = first - 1 if governed else max(options, key=lambda position: worth[position])
+        first, last = min(first, number), max(last, number)
+        size += len(parts[number]) + 1

@@ -42,23 +42,23 @@ def of_text(text: str) -> Question:
     for number, line in enumerate(lines):
         share = FIRST_LINE_WEIGHT if number == 0 and len(lines) > 1 else 1.0
         for compound in COMPOUND.findall(line):
-            found = terms_of(compound)
-            wholes = _wholes(found)
-            if len(found) > 1:
+            parts = terms_of(compound)
+            wholes = _wholes(parts)
+            if len(parts) > 1:
                 compounds |= {term for term in wholes if term[0] != "-"}
-            for term in found:
+            for term in parts:
                 weight = share if term in wholes else share * PART_WEIGHT
                 weights[term] = max(weight, weights.get(term, 0.0))
                 order.append(term)
     return Question(weights, tuple(order), frozenset(compounds))
 
 
-def _wholes(found: tuple[str, ...]) -> frozenset[str]:
+def _wholes(parts: tuple[str, ...]) -> frozenset[str]:
     """Return the terms that stand for all of a compound: the joined form and the flag."""
-    if len(found) < 2:
-        return frozenset(found)
-    last = 2 if found[-1][0] == "-" else 1
-    return frozenset(found[-last:])
+    if len(parts) < 2:
+        return frozenset(parts)
+    last = 2 if parts[-1][0] == "-" else 1
+    return frozenset(parts[-last:])
 
 
 def of_paths(paths: Iterable[str]) -> Question:

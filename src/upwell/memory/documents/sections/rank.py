@@ -58,13 +58,17 @@ def rank(index: Index, reading: Reading) -> list[Ranked]:
         return []
     best = heapq.nlargest(2 * CLOSELY, scores, key=lambda number: (scores[number], -number))
     index.load_terms(best[:CLOSELY])
-    final = _closely(index, best, scores, by_term, reading.question.weights)
+    final = _rescored(index, best, scores, by_term, reading.question.weights)
     order = sorted(final, key=lambda number: (-final[number], number))
     return [
         Ranked(
             number,
             final[number],
-            {term: given[number] for term, given in by_term.items() if number in given},
+            {
+                term: by_section[number]
+                for term, by_section in by_term.items()
+                if number in by_section
+            },
         )
         for number in _distinct(index, order)
     ]
@@ -93,20 +97,20 @@ def _by_terms(
     for term in sorted(strongest, key=lambda stem: (len(index.postings(stem).frequencies), stem)):
         if among is None and len(scores) >= ENOUGH:
             among = frozenset(heapq.nlargest(ENOUGH, scores, key=scores.__getitem__))
-        given = by_term[term] = _given(index, term, reading, among)
-        for number, score in given.items():
+        by_section = by_term[term] = _contributions(index, term, reading, among)
+        for number, score in by_section.items():
             scores[number] += score
     return by_term, scores
 
 
-def _given(
+def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
     """Return a term's contribution to each section (of `among`, once enough are known): its own
     BM25F, or the best variant's."""
     own = index.idf(term)
     is_known = bool(index.postings(term).frequencies)
-    given: dict[int, float] = {}
+    scores: dict[int, float] = {}
     for form, share in ((term, 1.0), *reading.variants[term]):
         frequencies = index.postings(form).frequencies
         if not frequencies:
@@ -120,16 +124,16 @@ def _given(
             if among is None
             else [(number, frequencies[number]) for number in among & frequencies.keys()]
         )
-        if not given:
-            given = {number: factor * frequency for number, frequency in rows}
+        if not scores:
+            scores = {number: factor * frequency for number, frequency in rows}
             continue
         for number, frequency in rows:
-            if factor * frequency > given.get(number, 0.0):
-                given[number] = factor * frequency
-    return given
+            if factor * frequency > scores.get(number, 0.0):
+                scores[number] = factor * frequency
+    return scores
 
 
-def _closely(
+def _rescored(
     index: Index,
     best: Sequence[int],
     scores: Mapping[int, float],
@@ -142,13 +146,13 @@ def _closely(
     worth = {term: weights[term] * index.idf(term) for term in by_term}
     close = {number: scores[number] for number in best}
     for number in best[:CLOSELY]:
-        present = [term for term, given in by_term.items() if number in given]
+        present = [term for term, by_section in by_term.items() if number in by_section]
         pairs = _pairs_of_blocks(index.block_terms(number), present, worth)
         close[number] += PASSAGE_SHARE * max(pairs, default=0.0)
     pages: dict[int, list[float]] = defaultdict(list)
     for number in best:
         pages[places[number].file].append(close[number])
-    means = {page: sum(sorted(found)[-3:]) / 3.0 for page, found in pages.items()}
+    means = {page: sum(sorted(page_scores)[-3:]) / 3.0 for page, page_scores in pages.items()}
     close = {n: score + PAGE_SHARE * means[places[n].file] for n, score in close.items()}
     return {
         number: score

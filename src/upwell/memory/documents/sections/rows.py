@@ -55,7 +55,7 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
     path_terms = terms(page_of(cited).translate(PATH_BREAKS))
     numbers: Counter[tuple[str, ...]] = Counter()
     rows = []
-    for place, (section, parent) in enumerate(zip(sections, parents(sections), strict=True)):
+    for index, (section, parent) in enumerate(zip(sections, parents(sections), strict=True)):
         number = numbers[section.trail]
         numbers[section.trail] += 1
         quoted = "\n".join(lines[section.first - 1 : section.last])
@@ -64,7 +64,7 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
         rows.append(
             Row(
                 id=section_id(path, section.trail, number),
-                place=place,
+                place=index,
                 parent=parent,
                 section=section,
                 text=sound(quoted),
@@ -88,12 +88,12 @@ def section_id(path: str, trail: Sequence[str], number: int) -> str:
 def parents(sections: Sequence[Section]) -> Iterator[int]:
     """Return the place of the section above each, -1 at the top."""
     latest: dict[tuple[str, ...], int] = {}
-    for place, section in enumerate(sections):
+    for index, section in enumerate(sections):
         above = (
             latest.get(section.trail[:depth]) for depth in range(len(section.trail) - 1, 0, -1)
         )
         yield next((number for number in above if number is not None), -1)
-        latest[section.trail] = place
+        latest[section.trail] = index
 
 
 def _fields(
@@ -103,9 +103,11 @@ def _fields(
     prose, code, table = list[str](), list[str](), list[str]()
     blocks: list[frozenset[str]] = []
     for block in section.blocks:
-        found = terms(block.text)
-        (code if block.kind == CODE else table if block.kind == TABLE else prose).extend(found)
-        blocks.append(frozenset(found))
+        block_terms = terms(block.text)
+        (code if block.kind == CODE else table if block.kind == TABLE else prose).extend(
+            block_terms
+        )
+        blocks.append(frozenset(block_terms))
     trail = [term for heading in section.trail[:-1] for term in terms(heading)]
     return [prose, code, table, terms(section.heading), trail, path_terms], blocks
 
@@ -149,7 +151,7 @@ def insert(db: sqlite3.Connection, file: int, project: str, rows: Sequence[Row])
                 row.digest,
                 " ".join(map(str, row.lengths)),
                 row.text if row.section.blocks else "",
-                "\n".join(" ".join(sorted(found)) for found in row.terms),
+                "\n".join(" ".join(sorted(block_terms)) for block_terms in row.terms),
             )
             for row in rows
         ],
@@ -178,7 +180,7 @@ def remove(db: sqlite3.Connection, file: int) -> None:
     rows = db.execute("SELECT no, scope, terms FROM section WHERE file = ?", (file,)).fetchall()
     db.executemany(
         "DELETE FROM posting WHERE term = ? AND scope = ? AND section = ?",
-        [(term, scope, no) for no, scope, found in rows for term in set(found.split())],
+        [(term, scope, no) for no, scope, block_terms in rows for term in set(block_terms.split())],
     )
     db.executemany("DELETE FROM link WHERE section = ?", [(no,) for no, _, _ in rows])
     db.execute("DELETE FROM section WHERE file = ?", (file,))

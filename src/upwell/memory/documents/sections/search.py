@@ -25,6 +25,7 @@ from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
 from upwell.memory.documents.sections.question import PATH_BREAKS, Question
 from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
 from upwell.memory.documents.sections.terms import terms
+from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot
 
 PASSAGE = "passage"
@@ -70,14 +71,14 @@ class SectionSearch:
                 return []
             return hits(index, query, self._tenant)
 
-    def passages(self, db: sqlite3.Connection, query: Query, found: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `found`, which other searches returned, to the passage that bears
-        on the query. Hits that are not sections stay unchanged."""
+    def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
+        """Cut each section of `hits`, which other searches returned, to the passage that bears on
+        the query. Hits that are not sections stay unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, query.scope.namespaces)
             reading = read(index, question_of(query))
             cut = []
-            for hit in found:
+            for hit in hits:
                 number = index.number_of(hit.memory.id)
                 if number is not None:
                     memory = _memory(index, passage(index, number, reading), self._tenant)
@@ -128,6 +129,8 @@ def hits(index: Index, query: Query, tenant: str) -> list[Hit]:
     signals = signals_of(index, reading, ranked)
     judge = _judge(query.source, _cited(index, ranked[0].number))
     probability = judge.probability(signals)
+    if query.awaited:
+        probability = max(probability, ASKED_SHARE * signals["covered"])
     most = query.limit if query.awaited else min(query.limit, UNASKED_PASSAGES)
     naming = _naming(index, ranked, query)
     judged_sections: list[Judged] = []
@@ -173,14 +176,14 @@ def _judge(source: QuerySource, cited: str) -> Judge:
 def _hits(
     index: Index,
     reading: Reading,
-    found: Sequence[Judged],
+    judged: Sequence[Judged],
     query: Query,
     tenant: str,
 ) -> list[Hit]:
     """Return one hit for each passage; a heading and the section below it may give the same
     passage."""
     made: dict[int, Hit] = {}
-    for ranked, score, signals in found:
+    for ranked, score, signals in judged:
         quoted = passage(index, ranked.number, reading)
         made.setdefault(
             quoted.number,

@@ -58,11 +58,11 @@ def terms_of(compound: str) -> tuple[str, ...]:
 
     `--root-path` gives `root path rootpath --root-path`.
     """
-    found = _known.get(compound)
-    if found is None:
+    cached = _known.get(compound)
+    if cached is None:
         learn((compound,))
-        found = _known.get(compound, ())
-    return found
+        cached = _known.get(compound, ())
+    return cached
 
 
 def learn(compounds: Iterable[str]) -> None:
@@ -96,7 +96,7 @@ def _parts(compound: str) -> list[str]:
 
 
 def _joined(compound: str, parts: list[str], stems: dict[str, str]) -> tuple[str, ...]:
-    found = [
+    joined = [
         stems[part]
         for part in parts
         if part not in FUNCTION_WORDS
@@ -104,7 +104,7 @@ def _joined(compound: str, parts: list[str], stems: dict[str, str]) -> tuple[str
         and (len(part) > 1 or _CJK.match(part))
     ]
     if len(parts) > 1 and len(compound) <= MAX_WORD_CHARS and not _CJK.search(compound):
-        found.append("".join(parts))
+        joined.append("".join(parts))
     if compound[0] == "-" and parts:
-        found.append(fold(compound))
-    return tuple(found)
+        joined.append(fold(compound))
+    return tuple(joined)

@@ -69,22 +69,22 @@ def read_events(path: Path) -> Iterator[Event]:
             yield event_of(file.readline(), f"{path}:{number}")
 
 
-def event_of(line: bytes, where: str) -> Event:
+def event_of(line: bytes, source: str) -> Event:
     """The event in a line.
 
     Raises:
         BadEvent: the line holds none; the message begins with `where`.
     """
-    entry = _table(line, where)
+    entry = _table(line, source)
     for name, kind in _REQUIRED.items():
         if name not in entry:
-            raise BadEvent(f"{where}: {name!r} is missing", hint=_SHAPE)
-        _check(entry, name, kind, where)
+            raise BadEvent(f"{source}: {name!r} is missing", hint=_SHAPE)
+        _check(entry, name, kind, source)
     for name, kind in _OPTIONAL.items():
         if entry.get(name) is not None:
-            _check(entry, name, kind, where)
+            _check(entry, name, kind, source)
     if entry["kind"] not in list(Kind):
-        raise BadEvent(f"{where}: kind {entry['kind']!r:.40} is not one of {', '.join(Kind)}")
+        raise BadEvent(f"{source}: kind {entry['kind']!r:.40} is not one of {', '.join(Kind)}")
     fields = {name: entry[name] for name in _OPTIONAL if entry.get(name) is not None}
     return Event(
         session=entry["session"],
@@ -124,19 +124,19 @@ _NAMES = {
 }
 
 
-def _check(entry: Mapping[str, Any], name: str, kind: Any, where: str) -> None:
+def _check(entry: Mapping[str, Any], name: str, kind: Any, source: str) -> None:
     value = entry[name]
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise BadEvent(f"{where}: {name!r} must be {_NAMES[kind]}", hint=_SHAPE)
+        raise BadEvent(f"{source}: {name!r} must be {_NAMES[kind]}", hint=_SHAPE)
 
 
-def _table(line: bytes, where: str) -> dict[str, Any]:
+def _table(line: bytes, source: str) -> dict[str, Any]:
     try:
         entry = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadEvent(f"{where}: not JSON: {error}", hint=_SHAPE) from error
+        raise BadEvent(f"{source}: not JSON: {error}", hint=_SHAPE) from error
     if not isinstance(entry, dict):
-        raise BadEvent(f"{where}: not a JSON object", hint=_SHAPE)
+        raise BadEvent(f"{source}: not a JSON object", hint=_SHAPE)
     return entry
 
 

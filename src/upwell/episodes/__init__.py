@@ -1,0 +1,1 @@
+"""Episodes: conclusions of past sessions, and the exact keys at which each one speaks."""

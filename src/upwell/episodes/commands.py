@@ -1,0 +1,211 @@
+"""A command was called wrongly, and soon after in a way that worked."""
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.events import Event
+from upwell.episodes.failures import (
+    Failure,
+    Fault,
+    asks_help,
+    failure_of,
+    real_steps,
+    succeeded,
+)
+from upwell.episodes.signatures import Step, command_of
+from upwell.episodes.triggers import of_failure
+
+MAX_OPEN = 8
+MAX_DISTANCE = 5
+"""A command corrects a failed one only within so many commands after it."""
+MAX_SHOWN_CHARS = 160
+MAX_QUOTE_CHARS = 120
+MIN_SHARED = 0.5
+_WORDS = re.compile(r"[a-z0-9]+")
+_PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
+_STARTS = frozenset("up start serve restart open boot daemon run dev".split())
+_RISKY = re.compile(
+    r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|\bkill(?:all)?\b|-f\b"
+)
+_PASSING = re.compile(
+    r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
+)
+"""What holds for one session only, or must not be repeated."""
+_INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
+
+
+@dataclass(slots=True)
+class _Open:
+    """A failure that waits for the command that works. `others` are commands since then."""
+
+    event: Event
+    failure: Failure
+    others: list[Step]
+    age: int = 0
+
+
+class CommandMiner:
+    """Collects the commands that worked after others had failed."""
+
+    def __init__(self) -> None:
+        self._open: deque[_Open] = deque(maxlen=MAX_OPEN)
+
+    def feed(self, event: Event) -> Iterator[Episode]:
+        """Take the next event of the session."""
+        if event.tool in ("Edit", "Write", "MultiEdit", "NotebookEdit"):
+            self._open.clear()
+            return
+        command = command_of(event)
+        if not command:
+            return
+        failure = failure_of(event)
+        steps = real_steps(command)
+        if failure is None and succeeded(event):
+            yield from self._resolved(event, steps)
+        for waiting in self._open:
+            waiting.age += 1
+            waiting.others += [] if failure else steps
+        while self._open and self._open[0].age >= MAX_DISTANCE:
+            self._open.popleft()
+        if failure is not None and _can_be_said(failure.step.text):
+            self._open.append(_Open(event, failure, []))
+
+    def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
+        for waiting in reversed(list(self._open)):
+            text = next(filter(None, (_conclusion(waiting, step) for step in steps)), "")
+            if text and waiting in self._open:
+                self._forget(waiting.failure)
+                yield _episode(waiting, event, text)
+
+    def _forget(self, failure: Failure) -> None:
+        """The same failure teaches once."""
+        others = [each for each in self._open if each.failure.signature != failure.signature]
+        self._open = deque(others, maxlen=MAX_OPEN)
+
+
+def _episode(waiting: _Open, event: Event, text: str) -> Episode:
+    return Episode(
+        kind=EpisodeKind.COMMAND,
+        text=text,
+        triggers=of_failure(waiting.failure),
+        cwd=waiting.event.cwd,
+        tool="Bash",
+        session=event.session,
+        at=event.t,
+        evidence=(waiting.event.i, event.i),
+    )
+
+
+def _conclusion(waiting: _Open, worked: Step) -> str:
+    """The sentence about the failure and the command that worked; "" where it did not replace the
+    failed one."""
+    failed, fault = waiting.failure.step, waiting.failure.fault
+    if not _can_be_said(worked.text) or _RISKY.search(worked.text):
+        return ""
+    root, quote = waiting.event.cwd, _quoted(waiting.failure.message)
+    if worked.text == failed.text:
+        start = _service(waiting.others) if fault is Fault.SERVICE else ""
+        shown = _shown(failed.text, root)
+        return (
+            f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
+        )
+    if not _replaces(failed, worked, waiting.failure):
+        return ""
+    return f"`{_shown(failed.text, root)}` fails with {quote}; `{_shown(worked.text, root)}` works."
+
+
+def _shown(command: str, root: str | None) -> str:
+    """A command with its paths relative to the folder of the session."""
+    return command.replace(f"{root}/", "") if root else command
+
+
+def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
+    """Is `worked` the same request, called in another way?"""
+    fault = failure.fault
+    if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
+        return False
+    if fault is Fault.QUOTING or worked.words == failed.words:
+        return worked.words == failed.words and fault in (Fault.PROGRAM, Fault.QUOTING)
+    if fault is Fault.PROGRAM:
+        return failure.speaker == "shell" and _shared(failed, worked) >= MIN_SHARED
+    if worked.words == failed.words[1:]:
+        return fault is Fault.OPTION
+    if worked.program != failed.program:
+        return False
+    if fault is Fault.ARGUMENT:
+        return _verbs(failed) == _verbs(worked)
+    named = _named(failed, failure.message)
+    if named & set(worked.words) or not _continues(failed, worked, named):
+        return False
+    if fault is Fault.SCRIPT:
+        return any(_alike(old, new) for old in named for new in worked.args)
+    return not named or _shared(failed, worked) >= MIN_SHARED
+
+
+def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
+    """Do both have the same sub-commands, up to one that the error names?"""
+    verbs = _verbs(failed)
+    known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
+    return verbs[:known] == _verbs(worked)[:known]
+
+
+def _named(step: Step, message: str) -> set[str]:
+    """The arguments that the error quotes, or its options."""
+    return {
+        word
+        for word in step.args
+        if len(word) > 1
+        and any(f"{mark}{word}" in message for mark in ("'", '"', "`", "/", ": "))
+        and word != "run"
+    }
+
+
+def _alike(old: str, new: str) -> bool:
+    """Could somebody who asks for the script `old` mean `new`? They share a folder or a word."""
+    folder, _, name = old.rpartition("/")
+    other_folder, _, other_name = new.rpartition("/")
+    if folder and folder.removeprefix("./") == other_folder.removeprefix("./"):
+        return True
+    words = set(_WORDS.findall(name.partition(".")[0].lower()))
+    return bool(words & set(_WORDS.findall(other_name.partition(".")[0].lower())))
+
+
+def _verbs(step: Step) -> Sequence[str]:
+    """The sub-commands of a call: at most two plain words among its first arguments."""
+    return [word for word in step.args[:5] if _PLAIN.fullmatch(word)][:2]
+
+
+def _shared(failed: Step, worked: Step) -> float:
+    """The share of the failed command's arguments that the other one has, too."""
+    first = {word for word in failed.args if not word.startswith("-")}
+    return len(first & set(worked.words)) / len(first) if first else 0.0
+
+
+def _service(steps: Sequence[Step]) -> str:
+    """The last command that started something."""
+    for step in reversed(steps):
+        words = set(step.words[1:3])
+        if words & _STARTS and not _INSTALLS.search(step.text) and _can_be_said(step.text):
+            return step.text
+    return ""
+
+
+def _can_be_said(text: str) -> bool:
+    """Is a command short, on one line, and more than an accident of the session?"""
+    return (
+        len(text) <= MAX_SHOWN_CHARS
+        and "\n" not in text
+        and "`" not in text
+        and not _PASSING.search(text)
+    )
+
+
+def _quoted(message: str) -> str:
+    """An error as a quotation: its words up to the limit."""
+    words = message.strip().rstrip(".:").replace('"', "'").replace("`", "'")
+    if len(words) > MAX_QUOTE_CHARS:
+        words = words[:MAX_QUOTE_CHARS].rpartition(" ")[0] + " …"
+    return f'"{words}"'

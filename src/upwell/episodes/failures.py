@@ -1,0 +1,340 @@
+"""Failures of usage: a command that was called wrongly, and not a failing test or a bug.
+
+A wrong option, a missing argument, a program, script or task that does not exist, the wrong folder,
+a service that does not run: the next session will call it the same way. The words are those of
+common command-line libraries, shells and tools; no table of programs knows the project's own.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from upwell.episodes.events import Event
+from upwell.episodes.signatures import Step, command_of, signature, steps_of
+
+HEAD_CHARS, TAIL_CHARS = 2_000, 800
+"""The parts of an answer that are read: errors stand at its beginning or at its end."""
+MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
+MAX_MESSAGE_CHARS = 240
+MAX_UNFLAGGED_CHARS = 1_500
+"""Hosts do not always tell that a command failed. A longer answer is taken for output."""
+
+
+class Fault(StrEnum):
+    """The wrong part of a call."""
+
+    OPTION = "option"
+    ARGUMENT = "argument"
+    PROGRAM = "program"
+    SCRIPT = "script"
+    SERVICE = "service"
+    QUOTING = "quoting"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A simple command that was called wrongly. `message` is the error in the words of the program,
+    `signature` the same without paths and numbers."""
+
+    step: Step
+    fault: Fault
+    message: str
+    signature: str
+
+    @property
+    def speaker(self) -> str:
+        """The program that reports the error: the shell, for a program that does not exist."""
+        return "shell" if self.signature.startswith(_NOT_FOUND) else self.step.program
+
+
+_PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
+    (
+        Fault.OPTION,
+        (
+            "unknown option",
+            "unknown flag",
+            "unknown shorthand flag",
+            "unknown argument",
+            "unknown command",
+            "unknown subcommand",
+            "unknown json field",
+            "unrecognized option",
+            "unrecognized argument",
+            "unrecognized subcommand",
+            "unrecognized command",
+            "unrecognised",
+            "invalid option",
+            "illegal option",
+            "invalid flag",
+            "no such option",
+            "no such command",
+            "unexpected argument",
+            "unexpected option",
+            "too many arguments",
+            "invalid choice",
+            "flag provided but not defined",
+            "unsupported option",
+            "bad option",
+            "is not a git command",
+            "accepts at most",
+        ),
+    ),
+    (
+        Fault.ARGUMENT,
+        (
+            "must be provided",
+            "must be specified",
+            "must specify",
+            "must provide",
+            "is required",
+            "are required",
+            "required option",
+            "required flag",
+            "required argument",
+            "missing argument",
+            "missing required",
+            "missing operand",
+            "requires at least",
+            "requires exactly",
+            "requires an argument",
+            "accepts between",
+            "please provide",
+            "please specify",
+            "expected one argument",
+            "needs an argument",
+            "not enough arguments",
+        ),
+    ),
+    (
+        Fault.PROGRAM,
+        (
+            "command not found",
+            "executable file not found",
+            "could not determine executable",
+            "no module named",
+            "not recognized as an internal",
+        ),
+    ),
+    (
+        Fault.SCRIPT,
+        (
+            "missing script",
+            "script not found",
+            "unknown task",
+            "no task named",
+            "no such task",
+            "task not found",
+            "no rule to make target",
+            "don't know how to build task",
+            "module not found",
+            "cannot find module",
+            "can't open file",
+            "does not contain a task",
+        ),
+    ),
+    (
+        Fault.SERVICE,
+        (
+            "connection refused",
+            "econnrefused",
+            "cannot connect to the docker daemon",
+            "is the server running",
+            "failed to connect to",
+            "could not connect to server",
+        ),
+    ),
+    (
+        Fault.QUOTING,
+        (
+            "no matches found:",
+            "event not found",
+            "unmatched",
+            "bad substitution",
+            "parse error near",
+            "bad pattern",
+        ),
+    ),
+)
+_ALL_PHRASES = tuple(phrase for _, phrases in _PHRASES for phrase in phrases)
+_MESSAGE_STARTS = (
+    "error",
+    "err ",
+    "fatal",
+    "unknown",
+    "invalid",
+    "missing",
+    "zsh:",
+    "bash:",
+    "sh:",
+    "/bin/",
+    "(eval)",
+    "npm err",
+    "accepts",
+    "required",
+    "usage error",
+    "✗",
+    "❌",
+)
+_REFUSALS = (
+    "The user doesn't want",
+    "Permission to use",
+    "<tool_use_error>Sibling tool call",
+    "[Request interrupted",
+    "This command requires approval",
+)
+"""Answers of the host instead of the command's own."""
+_READERS = frozenset(
+    "cat head tail less more bat nl grep rg ag sed awk find fd ls tree diff jq wc sort uniq".split()
+)
+_ASIDE = frozenset(
+    "cd echo printf export set unset source . sleep true false pwd tee xargs cut tr test [".split()
+)
+_CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
+"""Programs that ask services, to see whether they run."""
+_SPEAKERS = frozenset(
+    {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
+)
+_NOT_FOUND = "command not found"
+_HELP = frozenset({"--help", "-h", "help", "-help"})
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
+_TESTS = frozenset(
+    "test tests pytest jest vitest mocha lint eslint ruff mypy tsc check clippy golangci-lint"
+    " playwright cypress".split()
+)
+"""Commands whose output is about the code. Only the shell and the option parser speak of usage."""
+
+
+def is_refused(event: Event) -> bool:
+    """Did the user or the host refuse the call, so that the tool never ran?"""
+    return event.out.startswith(_REFUSALS)
+
+
+def failure_of(event: Event) -> Failure | None:
+    """The failure of usage in a shell call; None where there is none."""
+    command = command_of(event)
+    if not command or is_refused(event):
+        return None
+    if not event.failed and len(event.out) > MAX_UNFLAGGED_CHARS:
+        return None
+    found = _message(event.out, command)
+    if found is None:
+        return None
+    fault, message = found
+    step = _culprit(steps_of(command), fault, message)
+    if step is None or asks_help(step) or (not event.failed and step.program in _READERS):
+        return None
+    if fault is Fault.SERVICE and step.program in _CLIENTS:
+        return None
+    if fault not in (Fault.OPTION, Fault.PROGRAM, Fault.QUOTING) and _tests(step):
+        return None
+    if _NOT_FOUND in message:
+        return Failure(step, fault, message, f"{_NOT_FOUND}: {_complaint(message)}")
+    return Failure(step, fault, message, signature(message))
+
+
+def asks_help(step: Step) -> bool:
+    """Does the command only ask how it is called?"""
+    return bool(_HELP & set(step.args))
+
+
+def succeeded(event: Event) -> bool:
+    """Did a shell call succeed, as far as its answer shows?"""
+    if event.failed or is_refused(event):
+        return False
+    return not any(
+        line.lower().startswith(("error", "fatal", "usage:", "traceback", "zsh:", "bash:"))
+        for line in _lines(event.out[:HEAD_CHARS])
+    )
+
+
+def real_steps(command: str) -> Sequence[Step]:
+    """The steps that do the work: without `cd`, `echo` and readers at the end of a pipe."""
+    return _working(steps_of(command))
+
+
+def _working(steps: Sequence[Step]) -> Sequence[Step]:
+    kept = [step for step in steps if step.program not in _ASIDE]
+    return [step for step in kept if step.program not in _READERS] or kept
+
+
+def _message(out: str, command: str) -> tuple[Fault, str] | None:
+    """The first line that names a fault and stands where a program puts its errors."""
+    head = out[:HEAD_CHARS]
+    tail = out[-TAIL_CHARS:] if len(out) > HEAD_CHARS else ""
+    low = f"{head}\n{tail}".lower()
+    if not any(phrase in low for phrase in _ALL_PHRASES):
+        return None
+    lines = [line for line in _lines(head) if not _echoes(line, command)]
+    later = lines[MAX_HEAD_LINES:] + list(_lines(tail))
+    for place, line in enumerate([*lines[:MAX_HEAD_LINES], *later[-MAX_TAIL_LINES:]]):
+        fault = _fault(line.lower())
+        if fault is not None and (place == 0 or line.lower().startswith(_MESSAGE_STARTS)):
+            return fault, line
+        if fault is not None and _names_program(line, command):
+            return fault, line
+    return None
+
+
+def _lines(text: str) -> Iterator[str]:
+    for raw in text.split("\n"):
+        line = _ANSI.sub("", raw).strip() if "\x1b" in raw else raw.strip()
+        if line and len(line) <= MAX_MESSAGE_CHARS and not _EXIT.match(line):
+            yield line
+
+
+def _echoes(line: str, command: str) -> bool:
+    """Is the line a prompt with the command, as terminals show it?"""
+    return command[:40] in line
+
+
+def _fault(low: str) -> Fault | None:
+    for fault, phrases in _PHRASES:
+        if any(phrase in low for phrase in phrases):
+            return fault
+    return None
+
+
+def _names_program(line: str, command: str) -> bool:
+    """Does the line begin with a program of the command, as in `gh: unknown flag`?"""
+    name = line.partition(":")[0]
+    return bool(name) and " " not in name and name in command
+
+
+def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
+    """The step that the message is about: the one that it names, or the only one that does the
+    work."""
+    if fault is Fault.QUOTING or _NOT_FOUND in message:
+        return _with_word(steps, _complaint(message))
+    speaker = message.partition(":")[0].rpartition("/")[2]
+    named = [step for step in steps if step.program == speaker]
+    if named or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
+        return named[0] if named else None
+    working = _working(steps)
+    if len(working) == 1:
+        return working[0]
+    named = [step for step in working if len(step.program) > 1 and step.program in message]
+    return named[0] if named else None
+
+
+def _with_word(steps: Sequence[Step], word: str) -> Step | None:
+    """The step with a word: as its program, if there is one, else as a wrapper or an argument."""
+    named = [step for step in steps if step.program == word]
+    named += [step for step in steps if word in step.text.split()[:3]]
+    named += [step for step in steps if word in step.text]
+    return named[0] if word and named else None
+
+
+def _complaint(message: str) -> str:
+    """The word that a shell could not run or expand: `zsh: command not found: WORD`,
+    `bash: WORD: command not found`, "parse error near `WORD'"."""
+    before, _, after = message.partition(_NOT_FOUND)
+    if _NOT_FOUND in message and not after.strip(" :"):
+        after = before.rstrip(": ").rpartition(" ")[2]
+    return after.rpartition(" ")[2].strip(" :'`\"") or message.rpartition(" ")[2].strip("'`\"")
+
+
+def _tests(step: Step) -> bool:
+    words = (step.program, *step.args[:3])
+    return any(part in _TESTS for word in words for part in word.split(":"))

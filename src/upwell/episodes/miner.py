@@ -1,0 +1,31 @@
+"""The miner reads the events of one session and concludes episodes from them."""
+
+from collections.abc import Sequence
+
+from upwell.episodes.commands import CommandMiner
+from upwell.episodes.episode import Episode
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.places import PlaceMiner
+from upwell.episodes.ticket_miner import TicketMiner
+
+
+class EpisodeMiner:
+    """Collects the episodes of one session. `feed` takes its events in order; `end` concludes."""
+
+    def __init__(self) -> None:
+        self._commands = CommandMiner()
+        self._places = PlaceMiner()
+        self._tickets = TicketMiner()
+
+    def feed(self, event: Event) -> Sequence[Episode]:
+        """Take the next event; the episodes that it completes."""
+        if event.kind is Kind.TOOL:
+            self._places.feed(event)
+            return (*self._commands.feed(event), *self._tickets.feed(event))
+        if event.kind is Kind.PROMPT:
+            self._tickets.prompt(event)
+        return ()
+
+    def end(self) -> Sequence[Episode]:
+        """The session is over; the episodes that waited for its end."""
+        return tuple(self._places.end())

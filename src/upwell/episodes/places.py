@@ -1,0 +1,87 @@
+"""Where things are: files that sessions worked with, and names of the code that searches found."""
+
+from collections.abc import Iterator
+
+from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.searches import definitions
+from upwell.episodes.triggers import inside, of_place, of_symbols
+
+MAX_FILES, MAX_SYMBOLS = 512, 256
+MAX_PLACES = 2
+"""A name that is defined in more files has no place."""
+_FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
+_FILE_TOOLS = frozenset({"Read", "Edit", "Write", "MultiEdit"})
+
+
+class PlaceMiner:
+    """Collects files and definitions; they are concluded when the session ends, since a session
+    moves things."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, Event] = {}
+        self._symbols: dict[str, dict[str, Event]] = {}
+
+    def feed(self, event: Event) -> None:
+        """Take the next event of the session."""
+        if event.kind is not Kind.TOOL:
+            return
+        if event.tool in _FILE_TOOLS:
+            path = event.args.get("file_path")
+            if isinstance(path, str) and not event.failed:
+                self._add(self._files, _own(path, event.cwd), event, MAX_FILES)
+            return
+        for name, file in definitions(event):
+            if own := _own(file, event.cwd):
+                files = self._symbols.setdefault(name, {})
+                self._add(files, own, event, MAX_PLACES + 1)
+                while len(self._symbols) > MAX_SYMBOLS:
+                    self._symbols.pop(next(iter(self._symbols)))
+
+    def end(self) -> Iterator[Episode]:
+        """The session is over."""
+        for path, event in self._files.items():
+            if keys := of_place(path):
+                folder, _, name = path.rpartition("/")
+                where = f"at `{path}`" if folder else "in the root folder of the project"
+                yield _place(event, f"`{name}` is {where}.", keys, (path,))
+        for name, files in self._symbols.items():
+            if len(files) <= MAX_PLACES:
+                where = " and in ".join(f"`{path}`" for path in files)
+                text = f"`{name}` is defined in {where}."
+                event = next(iter(files.values()))
+                yield _place(event, text, of_symbols([name]), tuple(files), (name,))
+
+    @staticmethod
+    def _add(files: dict[str, Event], path: str, event: Event, limit: int) -> None:
+        if path and path not in files and len(files) < limit:
+            files[path] = event
+
+
+def _own(path: str, root: str | None) -> str:
+    """The path relative to the session's folder; "" for a file outside of it, or of others."""
+    own = inside(path, root)
+    if own.startswith(("/", "~", "../", "$")) or any(part in own for part in _FOREIGN):
+        return ""
+    return own
+
+
+def _place(
+    event: Event,
+    text: str,
+    triggers: tuple[str, ...],
+    paths: tuple[str, ...],
+    identifiers: tuple[str, ...] = (),
+) -> Episode:
+    return Episode(
+        kind=EpisodeKind.PLACE,
+        text=text,
+        triggers=triggers,
+        paths=paths,
+        identifiers=identifiers,
+        cwd=event.cwd,
+        tool=event.tool,
+        session=event.session,
+        at=event.t,
+        evidence=(event.i,),
+    )

@@ -1,0 +1,158 @@
+"""Looking for things: the file that is not there, the names that a search did not find, and where
+the code defines a name."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import is_refused
+from upwell.episodes.signatures import Step, command_of, steps_of
+
+HEAD_CHARS = 400
+MAX_LINES, MAX_LINE_CHARS = 300, 400
+MAX_NAMES = 4
+"""A pattern with more names looks for a topic, not for one of them."""
+MIN_NAME_CHARS = 8
+_ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
+_NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")
+_SEARCHERS = frozenset({"grep", "rg", "ag", "ack"})
+_READERS = frozenset("cat head tail less more bat nl sed wc ls stat".split())
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_]*")
+_COMPOUND = re.compile(r"[a-z][A-Z]|[A-Za-z]_[A-Za-z]|[A-Z][a-z]+[A-Z]")
+_ESCAPES = re.compile(r"\\[bBwWsSdD]")
+_DEFINING = frozenset(
+    "func def class interface struct type enum trait fn const function module record object".split()
+)
+_FILES = re.compile(r"Found \d+ files?$")
+
+
+def missing_path(event: Event) -> str:
+    """The file that a call wanted and that does not exist; "" for none."""
+    if event.kind is not Kind.TOOL or is_refused(event):
+        return ""
+    head = event.out[:HEAD_CHARS]
+    low = head.lower()
+    if event.tool == "Glob":
+        return _literal(event) if _is_nothing(low) else ""
+    if not any(words in low for words in _ABSENT):
+        return ""
+    if event.tool == "Read":
+        return _text(event.args, "file_path") if event.failed or len(event.out) < HEAD_CHARS else ""
+    if event.tool == "Grep":
+        return _text(event.args, "path")
+    return _named_missing(command_of(event), head)
+
+
+def names_not_found(event: Event) -> Sequence[str]:
+    """The names of the code that a search in a folder did not find."""
+    pattern, place = _search(event)
+    if not pattern or _is_file(place) or is_refused(event):
+        return ()
+    found_nothing = _is_nothing(event.out[:HEAD_CHARS].lower())
+    return names_in(pattern) if found_nothing and _asks_for_names(pattern) else ()
+
+
+def definitions(event: Event) -> Iterator[tuple[str, str]]:
+    """The names that a search asked for and whose definition it showed, each with its file."""
+    pattern, place = _search(event)
+    names = names_in(pattern) if pattern and not event.failed else ()
+    if not names:
+        return
+    lines = event.out[: MAX_LINES * MAX_LINE_CHARS].split("\n", MAX_LINES)
+    if len(lines) == 2 and _FILES.match(lines[0]) and _asks_definition(pattern):
+        yield names[0], lines[1].strip()
+        return
+    for line in lines[:MAX_LINES]:
+        for name in names:
+            if name in line and (file := _defined_in(line[:MAX_LINE_CHARS], name, place)):
+                yield name, file
+
+
+def names_in(pattern: str) -> Sequence[str]:
+    """The compound names in a search pattern: `SaveChanges`, `save_changes`."""
+    names = dict.fromkeys(
+        name
+        for name in _NAME.findall(_ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS]))
+        if len(name) >= MIN_NAME_CHARS and _COMPOUND.search(name)
+    )
+    return tuple(names) if len(names) <= MAX_NAMES else ()
+
+
+def _search(event: Event) -> tuple[str, str]:
+    """The pattern and the place of a search for text; "" for other calls."""
+    if event.tool == "Grep":
+        return _text(event.args, "pattern"), _text(event.args, "path")
+    steps = steps_of(command_of(event))
+    if not steps or steps[0].program not in _SEARCHERS or len(steps) > 2:
+        return "", ""
+    plain = [word for word in steps[0].args if not word.startswith("-")]
+    return (plain[0], plain[1] if len(plain) > 1 else "") if plain else ("", "")
+
+
+def _is_nothing(low: str) -> bool:
+    return not low.strip() or low.startswith(_NOTHING) or low.strip() == "exit code 1"
+
+
+def _is_file(place: str) -> bool:
+    name = place.rpartition("/")[2]
+    return "." in name.lstrip(".") and not name.endswith((".", "*"))
+
+
+def _asks_for_names(pattern: str) -> bool:
+    """Does a pattern hold nothing but names and keywords of definitions? Anything else looks for a
+    use of them."""
+    plain = _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS])
+    words = {word for word in _NAME.findall(plain) if len(word) > 1}
+    return "=" not in plain and words <= _DEFINING | set(names_in(pattern))
+
+
+def _asks_definition(pattern: str) -> bool:
+    return any(word in _DEFINING for word in _NAME.findall(pattern[:MAX_LINE_CHARS]))
+
+
+def _defined_in(line: str, name: str, place: str) -> str:
+    """The file of a line `FILE:LINE:CODE` or `LINE:CODE` that defines the name; "" for others."""
+    at = line.find(name)
+    after = line[at + len(name) : at + len(name) + 1]
+    before = line[:at]
+    if after.isalnum() or after == "_" or not _introduces(before):
+        return ""
+    first, _, rest = before.partition(":")
+    if first.isdigit():
+        return place if _is_file(place) else ""
+    return first if (rest.partition(":")[0].isdigit() and "/" in first) or _is_file(first) else ""
+
+
+def _introduces(before: str) -> bool:
+    """Does a definition's keyword stand before the name? Go's methods have a receiver between."""
+    code = before.rstrip()
+    if code == before:
+        return False
+    word = code.rpartition(" ")[2].rpartition(":")[2].strip("\t(")
+    receiver = code.rpartition("func (")[2] if code.endswith(")") else ""
+    return word in _DEFINING or (0 < len(receiver) < len(code) and ")" not in receiver[:-1])
+
+
+def _literal(event: Event) -> str:
+    """The path that a glob pattern ends with, where its last part is the name of a file."""
+    pattern = _text(event.args, "pattern")
+    path = pattern.rpartition("**/")[2]
+    return path if _is_file(path) and not any(char in path for char in "*?[{") else ""
+
+
+def _named_missing(command: str, head: str) -> str:
+    """The file that a reading program could not open: `cat: PATH: No such file or directory`."""
+    step: Step | None = next((s for s in steps_of(command) if s.program in _READERS), None)
+    if step is None:
+        return ""
+    for line in head.split("\n"):
+        program, _, rest = line.partition(": ")
+        path, absent, _ = rest.partition(": No such file or directory")
+        if absent and program.strip() == step.program and path in step.args and _is_file(path):
+            return path
+    return ""
+
+
+def _text(args: Mapping[str, object], name: str) -> str:
+    value = args.get(name)
+    return value if isinstance(value, str) else ""

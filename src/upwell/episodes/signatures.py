@@ -1,0 +1,182 @@
+"""The simple commands of a shell script, and what is accidental in a line of output.
+
+Everything here is foreign text. It is read up to fixed limits, by one pass over its characters or
+by regular expressions without backtracking.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from upwell.episodes.events import Event, Kind
+
+MAX_COMMAND_CHARS = 2_000
+MAX_SIGNATURE_CHARS = 160
+_DIGEST_BYTES = 8
+_WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
+_RUNNERS = frozenset(
+    {"uv run", "poetry run", "pdm run", "pipenv run", "rye run", "hatch run", "pnpm exec"}
+    | {"npm exec", "yarn exec", "bundle exec", "mise exec", "pnpm dlx", "yarn dlx", "bun x"}
+)
+_TIMERS = frozenset({"timeout", "gtimeout", "nice"})
+_GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_FOLDERS = re.compile(r"[^\s'\"`:,;(]*/")
+_HEXES = re.compile(r"\b(?:[0-9a-f]{7,}|0x[0-9a-f]+)\b")
+_NUMBERS = re.compile(r"\d+")
+_BLANKS = re.compile(r"\s+")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A simple command of a script. `text` is as it was written, up to its redirections; `words`
+    begins with the program, after assignments and wrappers such as `sudo` and `uv run`. `piped`
+    tells that it reads the output of the step before."""
+
+    text: str
+    words: tuple[str, ...]
+    piped: bool = False
+
+    @property
+    def program(self) -> str:
+        """The name of the program, without its folder."""
+        return self.words[0].rpartition("/")[2] if self.words else ""
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """The words after the program."""
+        return self.words[1:]
+
+
+def command_of(event: Event) -> str:
+    """The command of a shell call; "" for any other event."""
+    if event.kind is not Kind.TOOL or event.tool != "Bash":
+        return ""
+    command = event.args.get("command")
+    return command if isinstance(command, str) else ""
+
+
+def steps_of(command: str) -> Sequence[Step]:
+    """The simple commands of a shell script, in order; pipes separate them like `;`. Of a script
+    that a shell would reject, the part before the fault."""
+    steps = []
+    for words, text, piped in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
+        run = _unwrapped(words)
+        if run:
+            steps.append(Step(text, tuple(run), piped))
+    return steps
+
+
+def signature(line: str) -> str:
+    """A line of output without its accidents: folders, numbers and hashes."""
+    low = _HEXES.sub("#", _FOLDERS.sub("/", line.lower()))
+    return _BLANKS.sub(" ", _NUMBERS.sub("#", low)).strip()[:MAX_SIGNATURE_CHARS]
+
+
+def digest(text: str) -> str:
+    """A short name for a text, the same in every process."""
+    return blake2b(text.encode("utf-8", "replace"), digest_size=_DIGEST_BYTES).hexdigest()
+
+
+class _Splitter:
+    """Reads a script once, as POSIX shells quote and separate (Shell Command Language, 2.2, 2.9).
+    A here-document ends the reading."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._words: list[str] = []
+        self._word: list[str] = []
+        self._open = False
+        self._cut = -1
+
+    def parts(self) -> Iterator[tuple[list[str], str, bool]]:
+        """The words and the text of each simple command, and whether a pipe leads to it."""
+        command, start, place = self._command, 0, 0
+        while place < len(command):
+            char = command[place]
+            if char in "'\"":
+                place = self._quoted(char, place)
+            elif char == "\\":
+                place = self._escaped(place)
+            elif char in " \t":
+                self._end_word()
+            elif command.startswith("<<", place):
+                break
+            elif char == ">" or command.startswith("&>", place):
+                self._redirect(place)
+                place += command.startswith(("&>", ">>", ">&"), place)
+            elif char in ";\n|&":
+                yield from self._part(start, place)
+                start = place + 1
+            else:
+                self._take(char)
+            place += 1
+        yield from self._part(start, place)
+
+    def _part(self, start: int, end: int) -> Iterator[tuple[list[str], str, bool]]:
+        self._end_word()
+        if self._words:
+            text = self._command[start : self._cut if self._cut >= 0 else end]
+            before = self._command[max(0, start - 2) : start]
+            piped = before.endswith("|") and before != "||"
+            yield self._words, text.strip().lstrip("(").strip(), piped
+        self._words, self._cut = [], -1
+
+    def _take(self, text: str) -> None:
+        self._open = True
+        if self._cut < 0:
+            self._word.append(text)
+
+    def _end_word(self) -> None:
+        if self._open and self._cut < 0:
+            self._words.append("".join(self._word))
+        self._word, self._open = [], False
+
+    def _quoted(self, quote: str, place: int) -> int:
+        """The place of the quote that closes the one at `place`."""
+        end = self._command.find(quote, place + 1)
+        while quote == '"' and end > 0 and self._command[end - 1] == "\\":
+            end = self._command.find(quote, end + 1)
+        end = len(self._command) if end < 0 else end
+        self._take(self._command[place + 1 : end])
+        return end
+
+    def _escaped(self, place: int) -> int:
+        char = self._command[place + 1 : place + 2]
+        if char and char != "\n":
+            self._take(char)
+        return place + 1
+
+    def _redirect(self, place: int) -> None:
+        """Ends the text of the command before `>`, `2>` or `&>`."""
+        if self._word and "".join(self._word).isdigit():
+            place -= len(self._word)
+            self._word, self._open = [], False
+        self._end_word()
+        if self._cut < 0:
+            self._cut = place
+
+
+def _unwrapped(words: list[str]) -> list[str]:
+    """The words from the program on, without assignments and wrappers."""
+    place = 0
+    while place < len(words):
+        word = words[place]
+        if _ASSIGNMENT.match(word) or word in _GRAMMAR:
+            place += 1
+        elif word in _WRAPPERS:
+            place = _after_options(words, place + 1)
+        elif word in _TIMERS and place + 2 < len(words):
+            place += 2
+        elif " ".join(words[place : place + 2]) in _RUNNERS:
+            place = _after_options(words, place + 2)
+        else:
+            break
+    return words[place:]
+
+
+def _after_options(words: list[str], place: int) -> int:
+    while place < len(words) and words[place].startswith("-"):
+        place += 1
+    return place

@@ -1,0 +1,119 @@
+"""Triggers: the exact keys at which an episode speaks.
+
+A trigger is a short string `kind:value`. An event gives the same triggers in every session, so that
+a lookup by equality finds the episodes of a moment:
+
+    fails:PROGRAM:DIGEST    a command fails with this error
+    file:NAME               a file of this name is missing (a name of several words)
+    file:FOLDER/NAME        a file is missing in this folder, or in a folder of this folder
+    below:FOLDER/NAME       a file is missing in this folder; it may be one folder further down
+    symbol:NAME             a search for this name of the code found nothing
+    ticket:NAME             a prompt names this ticket
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import Failure, failure_of
+from upwell.episodes.searches import missing_path, names_not_found
+from upwell.episodes.signatures import digest
+from upwell.episodes.tickets import tickets_in
+
+type Trigger = str
+MAX_TRIGGER_CHARS = 120
+MAX_PROMPT_CHARS = 600
+"""A longer prompt brings its own context, and the tickets in it are not its subject."""
+_FAMILIES = {
+    ".yml": ".yaml",
+    **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
+    **dict.fromkeys((".jsonc", ".json5"), ".json"),
+}
+"""Extensions that stand for one another when somebody guesses the name of a file."""
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_FRAMEWORK = frozenset(
+    "index main mod lib __init__ __main__ page layout route readme package tsconfig makefile"
+    " dockerfile skill claude agents gemini changelog license conftest error loading".split()
+)
+"""Names that stand in many folders, each with a meaning of its own."""
+_ROLES = frozenset({"test", "tests", "spec"})
+
+
+def triggers_of(event: Event) -> tuple[Trigger, ...]:
+    """The keys at which something learned may speak, the most exact first; most events have
+    none."""
+    if event.kind is Kind.PROMPT:
+        return _bounded(f"ticket:{name}" for name in tickets_of(event))
+    if event.kind is not Kind.TOOL:
+        return ()
+    if path := missing_path(event):
+        return at_missing(inside(path, event.cwd))
+    if failure := failure_of(event):
+        return of_failure(failure)
+    return of_symbols(names_not_found(event))
+
+
+def tickets_of(prompt: Event) -> Sequence[str]:
+    """The tickets that a prompt is about."""
+    return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
+
+
+def of_failure(failure: Failure) -> tuple[Trigger, ...]:
+    """The key of an error of a program."""
+    return (f"fails:{failure.speaker[:40]}:{digest(failure.signature)}",)
+
+
+def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
+    """The keys of names that were not found."""
+    return _bounded(f"symbol:{name}" for name in names)
+
+
+def at_missing(path: str) -> tuple[Trigger, ...]:
+    """The keys of a file that is not at `path`."""
+    folder, name = _split(path)
+    if not name:
+        return ()
+    above, _, parent = folder.rpartition("/")
+    keys = [f"file:{parent}/{name}", f"below:{parent}/{name}", *_alone(name)]
+    if name.partition(".")[0] not in (parent, _last(above)):
+        keys.append(f"file:{_last(above)}/{name}")
+    return _bounded(keys)
+
+
+def of_place(path: str) -> tuple[Trigger, ...]:
+    """The keys of a file that is at `path`."""
+    folder, name = _split(path)
+    if not name:
+        return ()
+    above, _, parent = folder.rpartition("/")
+    return _bounded([f"file:{parent}/{name}", f"below:{_last(above)}/{name}", *_alone(name)])
+
+
+def inside(path: str, root: str | None) -> str:
+    """`path` relative to the folder `root`, where it lies in there."""
+    path = path.removeprefix("./")
+    return path.removeprefix(f"{root.rstrip('/')}/") if root else path
+
+
+def _bounded(keys: Iterable[str]) -> tuple[Trigger, ...]:
+    return tuple(dict.fromkeys(key for key in keys if len(key) <= MAX_TRIGGER_CHARS))
+
+
+def _split(path: str) -> tuple[str, str]:
+    """The folder and the name of a file, "" for a name that says nothing."""
+    folder, _, name = path.rpartition("/")
+    stem, dot, suffix = name.rpartition(".")
+    if not dot or not stem or stem.partition(".")[0].lower() in _FRAMEWORK:
+        return folder, ""
+    return folder, f"{stem}{_FAMILIES.get(dot + suffix, dot + suffix)}"
+
+
+def _alone(name: str) -> tuple[str, ...]:
+    """The key of a name that is one of its kind: several words, or a long one."""
+    words = [word for word in _WORDS.findall(name.rpartition(".")[0]) if word not in _ROLES]
+    letters = sum(map(len, words))
+    return (f"file:{name}",) if letters >= 12 or (len(words) > 1 and letters >= 8) else ()
+
+
+def _last(folder: str) -> str:
+    return folder.rpartition("/")[2]

@@ -1,0 +1,14 @@
+"""How often a memory is useful that is said because one of its triggers was met, by the kind of the
+trigger: the part before its colon. Measured by reading what `upwell replay` said in real sessions
+(`docs/measurements.md`)."""
+
+from collections.abc import Mapping
+
+USUAL = 0.6
+"""For kinds that were not measured."""
+PRECISIONS: Mapping[str, float] = {}
+
+
+def precision_of(trigger: str) -> float:
+    """The share of memories found by triggers of this kind that are useful, in 0..1."""
+    return PRECISIONS.get(trigger.partition(":")[0], USUAL)
