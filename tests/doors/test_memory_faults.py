@@ -204,7 +204,8 @@ def test_a_damaged_memory_is_reported_with_the_way_back(upwell: Upwell, home: Pa
     met = upwell("recall", "kettle")
     assert met.code == 0
     (aside,) = home.glob("memory.db.corrupt-*")
-    for said in (str(aside), "0 rows saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
+    assert FACT in met.out
+    for said in (str(aside), "1 row saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
         assert said in met.err
     assert "damaged" not in upwell("recall", "kettle").err
     doctor = upwell("doctor", "--json")

@@ -58,7 +58,7 @@ class Warm:
         """Load everything.
 
         Raises:
-            ConfigError: the configuration is invalid.
+            ConfigError: the configuration cannot be read.
         """
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
@@ -89,6 +89,10 @@ class Warm:
             fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
             LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
+            return
+        if fresh.mistakes:
+            LOG.warning("the changed configuration has mistakes; the old one stays")
+            await fresh.aclose()
             return
         old_app, old_door = self.app, self.door
         self._app, self._door = fresh, fresh.hooks()
