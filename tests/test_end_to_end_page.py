@@ -1,5 +1,5 @@
-"""docs/end-to-end.md is true: what it names exists, a trail is short, and a real call, cue and hook
-event run through its functions in its order."""
+"""docs/end-to-end.md is true: the symbols exist, the trails are short, and a real call, cue and
+hook event run through its functions in its order."""
 
 import ast
 import json

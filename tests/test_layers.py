@@ -154,7 +154,7 @@ def test_the_rule_notices_a_circle(tmp_path: Path) -> None:
     assert circles(tmp_path) == ["upwell.compress.a → upwell.compress.b → upwell.compress.a"]
 
 
-def test_every_room_stands_on_a_floor() -> None:
+def test_every_package_has_a_floor() -> None:
     for path in SRC.iterdir():
         if path.is_dir() and path.name != "__pycache__":
             floor(path.name)
@@ -177,7 +177,7 @@ def upward_steps(root: Path, package: str) -> list[str]:
 
 
 @pytest.mark.parametrize("package", STAIRS)
-def test_inside_a_package_imports_lead_down(package: str) -> None:
+def test_imports_inside_a_package_lead_down(package: str) -> None:
     assert upward_steps(SRC, package) == []
 
 

@@ -121,7 +121,7 @@ ALL_SOURCE = "".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.p
 
 
 def exists(code: str) -> bool:
-    """Does what stands in backticks exist here? False, too, for a form that is not known."""
+    """Does the name in backticks exist here? Also False for an unknown form."""
     file, _, symbol = code.partition(": ")
     if file.endswith((".py", ".toml")) and "/" in file:
         path = SRC / file
@@ -159,7 +159,7 @@ def test_every_name_of_a_seed_has_a_row(seed: str) -> None:
     assert [want for want in required if not any(want in name for name in names)] == []
 
 
-def test_the_constants_are_the_seeds() -> None:
+def test_constants_have_the_values_of_the_seeds() -> None:
     actual = {
         f"{section}.{field.name}": field.default
         for section, options in SECTIONS.items()

@@ -24,7 +24,7 @@ from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, 
 from upwell.ground.embed import EmbedOptions
 from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import read_whole
+from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.settings import checked, masked, unknown
@@ -210,6 +210,23 @@ def read(
     return reader.config(files, lexicon, environment), mistakes
 
 
+def read_valid(
+    home: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Config, list[ConfigError]]:
+    """As `read`, for a process that must start in spite of a mistake.
+
+    Raises:
+        ConfigError: the file cannot be read at all, so none of its settings is known.
+    """
+    config, mistakes = read(home, flags, environment)
+    for mistake in mistakes:
+        if not mistake.key and mistake.origin == str(config.home.config_file):
+            raise mistake
+    return config, mistakes
+
+
 class _Reading:
     """Settings as they are read from their sources, and the mistakes met on the way."""
 
@@ -286,7 +303,11 @@ class _Reading:
                 self._overrides[f"server:{name}"] = self._per_tool(
                     key, {section: entry[section] for section in PER_TOOL if section in entry}
                 )
-                self._servers.append(self._server(key, name, entry))
+                mistakes = len(self.mistakes)
+                server = self._server(key, name, entry)
+                # Without its wrong setting a server could be another one, or a disabled one run.
+                if len(self.mistakes) == mistakes:
+                    self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
 
     def _take_tools(self, tools: Mapping[str, Any]) -> None:
@@ -355,7 +376,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
     """The same mistake with the line of its key in the file, or of the table around it."""
     if not error.key or error.origin != str(path):
         return error
-    text = read_whole(path).decode("utf-8")
+    text = read_regular_file(path).decode("utf-8")
     key = error.key
     while key and (line := line_of(text, key)) is None:
         key = key.rpartition(".")[0]
@@ -365,7 +386,7 @@ def _with_line(error: ConfigError, path: Path) -> ConfigError:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_whole(path).decode("utf-8"))
+        return tomllib.loads(read_regular_file(path).decode("utf-8"))
     except FileNotFoundError:
         return {}
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -59,7 +59,7 @@ def test_the_result_is_within_budget_smaller_and_deterministic(
 
 @pytest.mark.parametrize("strategy", IMMEDIATE)
 @pytest.mark.parametrize("case", TEXTS)
-def test_a_strategy_works_on_the_kinds_that_it_fits(strategy: str, case: str) -> None:
+def test_a_strategy_works_on_the_kinds_that_it_accepts(strategy: str, case: str) -> None:
     passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
     made = load(strategy)
     if made.fits(passage):

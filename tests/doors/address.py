@@ -19,14 +19,14 @@ Answer = tuple[int, dict[str, str], Any]
 
 
 class Address:
-    """Where a gateway is, and the token with which one comes in."""
+    """The address of a gateway, and the token that opens it."""
 
     def __init__(self, port: int, token: str) -> None:
         self.port = port
         self.token = token
 
     def send(self, verb: str, body: Any = None, path: str = "/mcp", **headers: str) -> Answer:
-        """One request; gives status, headers and the last message of the answer."""
+        """Send one request. Returns status, headers and the last message of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         given = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
         given |= {"Content-Type": "application/json"}

@@ -1,5 +1,6 @@
-"""Events of every host, to be filled in with a project, a file in it and a prompt: as a host really
-sent them where one was run (`recorded/`), else as documentation and bundles show them (2026-09)."""
+"""Events of every host, to be filled in with a project, a file in it and a prompt. They are
+recordings of real hosts where possible (`recorded/`), else taken from documentation and bundles
+(2026-09)."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -32,7 +33,7 @@ def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) 
 
 @dataclass(frozen=True)
 class Documented:
-    """How one host tells of its events, and where its answers hold the text. `prompt` None: the
+    """The form of one host's events, and the place of the text in its answers. `prompt` None: the
     host takes no context for prompts."""
 
     args: Callable[[str], list[str]]
@@ -45,7 +46,7 @@ class Documented:
 
 
 def nested(answer: Mapping[str, Any], event: str) -> str:
-    """Claude Code's shape, and nothing beside it: Codex drops answers with unknown keys."""
+    """Claude Code's shape without further keys: Codex drops answers with unknown keys."""
     assert set(answer) == {"hookSpecificOutput"}
     assert set(answer["hookSpecificOutput"]) == {"hookEventName", "additionalContext"}
     assert answer["hookSpecificOutput"]["hookEventName"] == event
@@ -91,7 +92,7 @@ def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
 
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
-    """The path is the model's: absolute, or as here below the folder."""
+    """The model chooses the form of the path: absolute, or relative as here."""
     given = {"file_path": file.removeprefix(f"{cwd}/")}
     return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given)
 

@@ -26,7 +26,7 @@ ENVELOPE = {
 
 
 class Silence(AssertionError):
-    """No line within the deadline, or the other side is gone."""
+    """No line arrived within the deadline, or the other side has disconnected."""
 
 
 class Lexeme(str):
@@ -43,7 +43,7 @@ def exact(raw: bytes | str) -> Any:
 
 
 def member(pairs: Any, *names: str | int) -> Any:
-    """Walk into what `exact` gave: a name picks a member, a number an item."""
+    """Follow a path in a value from `exact`: a name picks a member, a number an item."""
     for name in names:
         pairs = pairs[name] if isinstance(name, int) else dict(pairs)[name]
     return pairs
@@ -93,7 +93,7 @@ def wait_gone(pids: Iterable[int], deadline: float) -> list[int]:
 
 
 class Peer:
-    """A child process that is spoken to line by line. Use it as a context manager."""
+    """A child process with a protocol of lines. Use it as a context manager."""
 
     def __init__(
         self,
@@ -182,7 +182,7 @@ class Peer:
         return self._replies[id]
 
     def drain(self, seconds: float) -> None:
-        """Take what still comes within `seconds`: nothing is expected."""
+        """Collect the lines that arrive within `seconds`, when none is expected."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -273,7 +273,7 @@ class Peer:
         return processes(self.process.pid)
 
     def close(self, deadline: float = 10.0) -> int:
-        """Close its input and wait; whatever is left of the tree is killed."""
+        """Close its input and wait; then kill the processes that are left."""
         tree = self.tree()
         assert self.process.stdin
         assert self.process.stdout

@@ -1,4 +1,4 @@
-"""What an agent does with what it gets: read complaints, find keys, read on."""
+"""An agent's handling of replies: read errors, find keys, read originals."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ def texts(result: Mapping[str, Any]) -> list[str]:
 
 
 def everything(result: Mapping[str, Any]) -> str:
-    """All that a model would read."""
+    """The full text that a model would read."""
     return "\n".join(texts(result))
 
 

@@ -29,7 +29,7 @@ def stop(house: House) -> None:
 
 
 def ran(house: House, *commands: tuple[str, bool]) -> None:
-    """A turn ends in which these commands were run, with whether each failed."""
+    """The end of a turn in which these commands ran; each with whether it failed."""
     lines = []
     for number, (command, failed) in enumerate(commands):
         call = {"type": "tool_use", "id": f"t{number}", "name": "Bash"}
@@ -59,7 +59,7 @@ def test_nothing_is_captured_without_consent(house: House) -> None:
     assert not (house.home / "inbox.json").exists()
 
 
-def test_a_rule_is_proposed_and_kept_only_when_accepted(house: House) -> None:
+def test_a_rule_is_proposed_and_stored_only_when_accepted(house: House) -> None:
     house.upwell("hook", "capture", "on")
     house.start()
     stop(house)

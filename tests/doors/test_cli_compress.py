@@ -37,14 +37,14 @@ def test_json_stays_json(upwell: Upwell) -> None:
     assert json.loads(found["text"])
 
 
-def test_the_question_decides(upwell: Upwell) -> None:
+def test_the_question_decides_what_is_retained(upwell: Upwell) -> None:
     found = upwell("compress", "--max-tokens", "600", "--query", "pool 391", input=big_markdown())
     assert "Section 391" in found.out
     found = upwell("compress", "--max-tokens", "600", "--query", "failed", input=big_json())
     assert '"failed"' in found.out
 
 
-def test_what_fits_comes_back_as_it_was(upwell: Upwell) -> None:
+def test_a_text_that_fits_is_unchanged(upwell: Upwell) -> None:
     text = "short é 🌊\r\nand sweet\n\n"
     assert upwell("compress", "--max-tokens", "500", input=text).out == text
     found = upwell("compress", "--max-tokens", "500", "--json", input=text).json
@@ -97,7 +97,7 @@ def test_hostile_text(upwell: Upwell, case: str) -> None:
     assert again.json["text"] == done.json["text"]
 
 
-def test_what_is_no_text_is_refused_in_one_line(upwell: Upwell) -> None:
+def test_binary_input_is_refused_in_one_line(upwell: Upwell) -> None:
     done = upwell("compress", "--max-chars", "300", input=b"caf\xe9 " * 200)
     assert done.code == 2
     assert done.out == ""
@@ -105,7 +105,7 @@ def test_what_is_no_text_is_refused_in_one_line(upwell: Upwell) -> None:
     assert "UTF-8" in line
 
 
-def test_no_grapheme_is_cut(upwell: Upwell) -> None:
+def test_no_grapheme_is_split(upwell: Upwell) -> None:
     family = "👩‍👩‍👧‍👦"
     found = upwell("compress", "--max-chars", "300", "--json", input=family * 3000).json["text"]
     rest = found.replace(family, "")

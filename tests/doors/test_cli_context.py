@@ -1,4 +1,4 @@
-"""context: what would be said to a message, or why nothing would."""
+"""context: the memories for a message, or the reason for silence."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
 
 
 @pytest.mark.parametrize("message", ["hello", "thanks!", "ok", "What is the capital of Peru?"])
-def test_context_is_silent_where_it_knows_nothing(upwell: Upwell, message: str) -> None:
+def test_context_is_silent_without_a_relevant_memory(upwell: Upwell, message: str) -> None:
     upwell("remember", "The tide service listens on port 7431")
     found = upwell("context", message, "--door", "prompt", "--format", "json").json
     assert found["found"] is False
@@ -43,7 +43,7 @@ def test_asking_twice_is_answered_twice(upwell: Upwell) -> None:
         assert "7431" in upwell("context", question, "--session", "s").out
 
 
-def test_a_prompt_is_not_told_the_same_twice(upwell: Upwell) -> None:
+def test_a_prompt_gets_no_memory_twice(upwell: Upwell) -> None:
     upwell("remember", "The tide service listens on port 7431")
     args = ("context", "Which port does the tide service listen on?", "--door", "prompt")
     first = upwell(*args, "--session", "s", "--format", "json").json
@@ -52,8 +52,8 @@ def test_a_prompt_is_not_told_the_same_twice(upwell: Upwell) -> None:
     assert second["found"] is False
 
 
-def test_a_project_does_not_see_another(upwell: Upwell, tmp_path: Path) -> None:
-    """`recall` asks every project; `context` speaks for the one it stands in."""
+def test_a_project_does_not_see_another_one(upwell: Upwell, tmp_path: Path) -> None:
+    """`recall` searches every project; `context` only the current one."""
     here, there = tmp_path / "here", tmp_path / "there"
     for project in (here, there):
         (project / ".git").mkdir(parents=True)
@@ -64,7 +64,7 @@ def test_a_project_does_not_see_another(upwell: Upwell, tmp_path: Path) -> None:
     assert len(upwell("recall", "tide service port", "--json", cwd=there).json["hits"]) == 1
 
 
-def test_a_session_begins_with_rules_and_notes_of_its_project(
+def test_a_session_begins_with_the_rules_and_notes_of_its_project(
     upwell: Upwell, tmp_path: Path
 ) -> None:
     here, there = tmp_path / "here", tmp_path / "there"

@@ -1,4 +1,4 @@
-"""Hooks that are HTTP requests: installed, run as the host documents it, and taken out again."""
+"""Hooks that are HTTP requests: installed, run as the host documents them, and uninstalled."""
 
 import http.client
 import json
@@ -45,7 +45,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def post(handler: Mapping[str, Any], event: Mapping[str, Any], env: Mapping[str, str]) -> bytes:
-    """As the host does: header values with the variables that the entry allows."""
+    """Like the host: header values with the variables that the entry allows."""
     allowed = handler.get("allowedEnvVars", [])
     headers = {
         name: re.sub(r"\$(\w+)", lambda m: env.get(m[1], "") if m[1] in allowed else "", value)
@@ -75,7 +75,7 @@ def ready(house: House) -> None:
     raise AssertionError("nobody listens")
 
 
-def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> None:
+def test_claude_posts_tool_events_and_runs_commands_for_the_rest(house: House) -> None:
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     settings.parent.mkdir()
     settings.write_text(SETTINGS)
@@ -103,7 +103,7 @@ def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> Non
     assert settings.read_text() == SETTINGS
 
 
-def test_changed_by_hand_only_our_requests_go(house: House) -> None:
+def test_uninstalling_from_an_edited_file_removes_only_our_requests(house: House) -> None:
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     settings.parent.mkdir()
     settings.write_text(SETTINGS)
@@ -144,7 +144,7 @@ def test_copilot_posts_with_the_token_in_its_private_file(house: House) -> None:
     assert not file.exists()
 
 
-def test_the_sessions_command_starts_the_daemon_that_takes_the_requests(house: House) -> None:
+def test_the_session_start_command_starts_the_daemon_that_takes_the_requests(house: House) -> None:
     house.upwell("hook", "install", "claude", "--http", "--apply")
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     hooks = json.loads(settings.read_text())["hooks"]
@@ -163,7 +163,7 @@ def test_the_sessions_command_starts_the_daemon_that_takes_the_requests(house: H
         post(handler, event, {})
 
 
-def test_a_port_that_changes_is_taken_up(house: House) -> None:
+def test_a_changed_port_takes_effect(house: House) -> None:
     house.start()
     pid = daemon_at(str(house.home))
     (house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
@@ -182,6 +182,6 @@ def test_a_port_that_changes_is_taken_up(house: House) -> None:
         ("claude", "", "hook.port = 47620"),
     ],
 )
-def test_what_cannot_be_is_refused(house: House, host: str, config: str, words: str) -> None:
+def test_impossible_settings_are_refused(house: House, host: str, config: str, words: str) -> None:
     (house.home / "config.toml").write_text(config)
     assert words in house.refused("hook", "install", host, "--http", "--apply")

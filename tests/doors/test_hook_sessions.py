@@ -1,5 +1,5 @@
-"""What a session leaves behind, and what it is told again after a compaction: documented events
-through the real executable and a real daemon."""
+"""The records of a session, and the memories that it gets again after a compaction: documented
+events through the real executable and a real daemon."""
 
 import json
 import time
@@ -74,7 +74,7 @@ COMPACTING: Mapping[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("host", COMPACTING)
-def test_what_was_told_is_told_again_after_a_compaction(house: House, host: str) -> None:
+def test_memories_are_given_again_after_a_compaction(house: House, host: str) -> None:
     assert "needs grease" in read(house, host)
     assert read(house, host) == "{}"
     args, compacting = COMPACTING[host]
@@ -83,8 +83,9 @@ def test_what_was_told_is_told_again_after_a_compaction(house: House, host: str)
     assert read(house, host) == "{}"
 
 
-def test_gemini_announces_what_it_may_not_do(house: House) -> None:
-    """Before every request to its model it says that it may compress; the history tells."""
+def test_gemini_announces_compressions_that_may_not_happen(house: House) -> None:
+    """It announces a possible compression before every request to its model; only the history shows
+    a real one."""
     cwd = str(house.project)
     announced = gemini(cwd, "PreCompress", trigger="auto")
     house.hook("gemini", event=COMPACTING["gemini"][1](cwd))
@@ -102,7 +103,7 @@ def test_gemini_announces_what_it_may_not_do(house: House) -> None:
 
 
 @pytest.mark.parametrize("host", ["claude", "codex"])
-def test_a_session_goes_on_with_its_rules_and_what_it_was_told(house: House, host: str) -> None:
+def test_a_compacted_session_continues_with_its_rules_and_memories(house: House, host: str) -> None:
     cwd, told = str(house.project), DOCUMENTED[host]
     _, compacting = COMPACTING[host]
     house.hook(host, event=compacting(cwd))
@@ -135,7 +136,7 @@ def settled(house: House, kind: str) -> int:
 
 
 def told(house: House, what: str) -> Callable[..., dict[str, Any]]:
-    """A session that was told of `what`; gives its next events."""
+    """A session that received the memory about `what`. Returns its next events."""
     cwd = str(house.project)
     event = DOCUMENTED["claude"].tool(cwd, house.file(f"{what}.py")) | {"session_id": what}
     assert USED[what] in str(house.hook("claude", event=event).json)
@@ -143,7 +144,7 @@ def told(house: House, what: str) -> Callable[..., dict[str, Any]]:
 
 
 @pytest.mark.parametrize("what", ["anchor", "pump"])
-def test_the_end_of_a_turn_settles_what_was_used(house: House, what: str) -> None:
+def test_the_end_of_a_turn_settles_which_memories_were_used(house: House, what: str) -> None:
     event, before = told(house, what), settled(house, "used")
     words = {"anchor": "galvanised, Trondheim: ask Marguerite", "pump": "Cornelius, in Esbjerg"}
     if what == "pump":
@@ -156,7 +157,7 @@ def test_the_end_of_a_turn_settles_what_was_used(house: House, what: str) -> Non
     assert until(lambda: settled(house, "used") == before + 1)
 
 
-def test_the_end_of_a_session_settles_what_was_ignored(house: House) -> None:
+def test_the_end_of_a_session_settles_which_memories_were_ignored(house: House) -> None:
     event = told(house, "radar")
     used, ignored = settled(house, "used"), settled(house, "ignored")
     for number in range(4):

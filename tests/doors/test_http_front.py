@@ -32,7 +32,7 @@ def test_a_session_from_beginning_to_end(address: Address) -> None:
     assert one.post("ping", 1)[0] == 404
 
 
-def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) -> None:
+def test_line_breaks_inside_a_request_start_no_message(address: Address) -> None:
     one = address.begin()
     body = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":'
@@ -45,7 +45,7 @@ def test_lines_inside_a_request_are_no_messages_to_a_server(address: Address) ->
 
 
 @pytest.mark.parametrize("where", ["_meta", "name"])
-def test_what_is_nested_too_deeply_is_refused(address: Address, where: str) -> None:
+def test_a_deeply_nested_request_is_refused(address: Address, where: str) -> None:
     deep = b"[" * 200_000 + b"]" * 200_000
     meta = json.dumps(ENVELOPE).encode()
     params = {
@@ -89,9 +89,9 @@ def test_a_server_asks_its_client_in_the_modern_era(address: Address) -> None:
     assert address.send("POST", body, **given)[2]["error"]["code"] == -32602
 
 
-def test_whose_question_it_is_must_be_known(address: Address) -> None:
-    """A server asks while two clients wait for it, or while none does and there are several: the
-    wrong client's answer would be worse than none, so nobody is asked."""
+def test_a_question_that_cannot_be_attributed_is_declined(address: Address) -> None:
+    """A server asks while two clients wait for it, or while none waits and several are connected.
+    The wrong client's answer would be worse than none, so no client is asked."""
     one, two = address.begin(), address.begin()
     waiting = threading.Thread(target=one.post, args=("tools/call", 1, {"name": "talk__wait"}))
     waiting.daemon = True
@@ -156,12 +156,12 @@ REFUSED: list[tuple[int, Callable[[Address], Answer]]] = [
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)))
-def test_what_is_refused(address: Address, number: int) -> None:
+def test_invalid_requests_are_refused(address: Address, number: int) -> None:
     status, ask = REFUSED[number]
     assert ask(address)[0] == status
 
 
-def test_a_proxy_s_name_is_ours_where_it_is_configured(address: Address) -> None:
+def test_a_configured_proxy_host_name_is_accepted(address: Address) -> None:
     ask = {"name": "up__echo", "arguments": {"text": "hi"}}
     for host in ("upwell.example.org", "Upwell.Example.org:443"):
         given = {"Host": host, "Origin": "https://upwell.example.org"}

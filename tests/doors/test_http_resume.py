@@ -1,4 +1,4 @@
-"""A connection that breaks costs a client nothing: it goes on where it was (handshake era)."""
+"""A broken connection costs a client nothing: it resumes at its position (handshake era)."""
 
 import asyncio
 import http.client
@@ -27,7 +27,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 def opened(
     one: Conversation, verb: str, body: Any = None, **more: str
 ) -> Iterator[http.client.HTTPResponse]:
-    """A response that is read as far as one likes; at the end the connection is cut."""
+    """A response that is read event by event; on exit the connection is cut."""
     connection = http.client.HTTPConnection("127.0.0.1", one.address.port, timeout=30)
     headers = {
         "Authorization": f"Bearer {one.address.token}",
@@ -96,7 +96,7 @@ def test_an_older_client_is_not_sent_an_empty_event(address: Address) -> None:
         assert rest(response)[0][1]["method"] == "notifications/progress"
 
 
-def test_an_answer_comes_though_its_connection_broke(address: Address) -> None:
+def test_an_answer_survives_its_broken_connection(address: Address) -> None:
     one = address.begin()
     with opened(one, "POST", request("up__progress", seconds=1)) as response:
         events = [next_event(response) for _ in range(3)]
@@ -107,7 +107,7 @@ def test_an_answer_comes_though_its_connection_broke(address: Address) -> None:
     assert said(answer[1]["result"]) == "done"
 
 
-def test_events_of_another_session_are_not_given(address: Address) -> None:
+def test_events_of_another_session_are_not_delivered(address: Address) -> None:
     one, other = address.begin(), address.begin()
     with opened(one, "POST", request("up__progress")) as response:
         [(identity, _), *_] = rest(response)
@@ -118,7 +118,7 @@ def test_events_of_another_session_are_not_given(address: Address) -> None:
             assert refused.status == 400
 
 
-def test_only_what_was_said_on_that_stream_is_said_again(address: Address) -> None:
+def test_only_messages_of_that_stream_are_replayed(address: Address) -> None:
     one = address.begin()
     with opened(one, "POST", request("up__progress", 1)) as response:
         first = rest(response)
@@ -129,7 +129,7 @@ def test_only_what_was_said_on_that_stream_is_said_again(address: Address) -> No
     assert not {identity for identity, _ in first} & {identity for identity, _ in second}
 
 
-def test_the_session_s_own_stream_is_taken_up_and_taken_over(address: Address) -> None:
+def test_the_sessions_own_stream_is_resumed_and_taken_over(address: Address) -> None:
     one = address.begin()
 
     def change(name: str) -> None:
@@ -162,8 +162,7 @@ def test_the_modern_era_has_no_ids(address: Address) -> None:
 
 
 class Cutter:
-    """Stands between a client and the gateway, and cuts the first connection on which it sees
-    some bytes come back."""
+    """A proxy that cuts the first connection on which the gateway sends certain bytes."""
 
     def __init__(self, port: int, mark: bytes) -> None:
         self.port = port
@@ -204,7 +203,7 @@ class Cutter:
             sink.write(data)
 
 
-async def test_the_official_client_does_not_notice(address: Address) -> None:
+async def test_the_official_client_notices_nothing(address: Address) -> None:
     import httpx2
     from mcp import Client
     from mcp.client.streamable_http import streamable_http_client

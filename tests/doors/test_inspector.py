@@ -1,9 +1,9 @@
 """A session of the official inspector's command line looks the same through the gateway.
 
 `inspector --cli` is a program of its own on the official TypeScript client. Each ask is made twice,
-of the server itself and of `upwell serve` with nothing but that server in its home. What may differ
-is said here, and nothing else: the `{server}__` prefix of names, what upwell lists of its own, and
-the `outputSchema` of tools whose results may be shortened (docs/decisions.md, structuredContent).
+of the server itself and of `upwell serve` with nothing but that server in its home. Only these may
+differ: the `{server}__` prefix of names, what upwell lists of its own, and the `outputSchema` of
+tools whose results may be shortened (docs/decisions.md, structuredContent).
 """
 
 import json
@@ -31,7 +31,7 @@ TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
 
 @dataclass(frozen=True)
 class Session:
-    """What the inspector printed and how it ended."""
+    """The output and exit status of the inspector."""
 
     code: int
     out: Any
@@ -43,8 +43,8 @@ Inspect = Callable[..., tuple[Session, Session]]
 
 @pytest.fixture
 def inspect(environment: Mapping[str, str], home: Path, tmp_path: Path) -> Inspect:
-    """`inspect("--method", "tools/list")` gives what is seen directly and what is seen through
-    upwell. `@` stands for the prefix of names, which there is only through upwell."""
+    """`inspect("--method", "tools/list")` returns the output directly and through upwell. `@`
+    stands for the prefix of names, which only upwell adds."""
     install.ensure()
     server = install.server("everything")
     command = [sys.executable, "-m", "upwell"]
@@ -104,7 +104,7 @@ def unprefixed(value: Any) -> Any:
 
 
 def same(asked: tuple[Session, Session]) -> Session:
-    """Asserts that both saw the same, to the byte but for names; what was seen."""
+    """Assert that both outputs are equal except for names. Returns the output."""
     theirs, ours = asked
     assert (ours.code, unprefixed(ours.out), unprefixed(ours.err)) == (
         theirs.code,
@@ -195,7 +195,7 @@ def test_a_resource_reads_the_same(inspect: Inspect, number: int) -> None:
 
 
 def timeless(session: Session) -> Session:
-    """What was read, but for the time that the server writes into it."""
+    """The contents without the time that the server writes into them."""
     return Session(
         session.code, json.loads(TIME_OF_DAY.sub("", json.dumps(session.out))), session.err
     )
@@ -203,7 +203,7 @@ def timeless(session: Session) -> Session:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["prompts/list", "logging/setLevel --log-level debug"])
-def test_what_else_there_is_shows_the_same(inspect: Inspect, asked: str) -> None:
+def test_everything_else_shows_the_same(inspect: Inspect, asked: str) -> None:
     assert same(inspect("--method", *asked.split())).code == 0
 
 

@@ -1,4 +1,4 @@
-"""Feedback changes what is said, through every door, and survives what processes go through."""
+"""Feedback changes surfacing through every door, and survives crashes of processes."""
 
 import json
 import os
@@ -100,7 +100,7 @@ def test_three_ratings_of_two_processes_demote_a_memory(gateway: Gateway, upwell
     assert FACT in upwell("context", "settlement job midnight?", "--door", "prompt").out
 
 
-def test_what_cannot_be_rated_is_one_clear_line(gateway: Gateway, upwell: Upwell) -> None:
+def test_an_invalid_rating_is_one_clear_line(gateway: Gateway, upwell: Upwell) -> None:
     upwell("remember", FACT, "--path", "src/billing/settle.py")
     peer = gateway(UP, surface=PATIENT)
     known = surfacing(read(peer))
@@ -118,7 +118,7 @@ def test_what_cannot_be_rated_is_one_clear_line(gateway: Gateway, upwell: Upwell
     assert len(done.err.splitlines()) == 1
 
 
-def test_no_text_of_a_query_reaches_the_disk_where_none_may(
+def test_query_texts_stay_off_the_disk_when_they_must(
     gateway: Gateway, upwell: Upwell, home: Path
 ) -> None:
     upwell("remember", FACT, "--path", "src/billing/settle.py")
@@ -139,9 +139,7 @@ def test_no_text_of_a_query_reaches_the_disk_where_none_may(
     assert [path.name for path in files if texts.search(path.read_bytes())] == []
 
 
-def test_a_note_that_was_made_use_of_counts_as_viewed(
-    gateway: Gateway, upwell: Upwell, home: Path
-) -> None:
+def test_a_used_note_counts_as_viewed(gateway: Gateway, upwell: Upwell, home: Path) -> None:
     for text in OTHERS:
         upwell("remember", text)
     peer = gateway(UP, surface=PATIENT)

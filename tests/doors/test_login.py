@@ -1,4 +1,4 @@
-"""Servers that want OAuth: the login in a browser, and what becomes of it while a gateway runs."""
+"""Servers that require OAuth: the login in a browser, and its life while a gateway runs."""
 
 import json
 import stat
@@ -27,7 +27,7 @@ except urllib.error.HTTPError as error:
 
 
 class Guarded:
-    """The server, and what it says of itself."""
+    """The server, and its own reports."""
 
     def __init__(self, port: int) -> None:
         self.own = f"http://127.0.0.1:{port}"
@@ -56,7 +56,7 @@ def guarded() -> Iterator[Guarded]:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> str:
-    """A browser: it goes where it is sent, and follows redirects."""
+    """A browser that opens addresses and follows redirects."""
     path = tmp_path / "browser.py"
     path.write_text(BROWSER)
     return f"{sys.executable} {path} %s"
@@ -96,7 +96,7 @@ def token(peer: Peer) -> str:
     return text_of(whoami(peer)["result"]).removeprefix("Bearer ")
 
 
-def test_without_a_login_a_call_says_what_to_run(
+def test_without_a_login_a_call_names_the_command_to_run(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}, "up": script("upstream")})
@@ -113,7 +113,7 @@ def test_without_a_login_a_call_says_what_to_run(
     assert (state["registered"], state["authorized"]) == (0, 0), "nothing asks a person in serve"
 
 
-def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
+def test_a_login_in_the_browser_is_used_by_a_running_gateway(
     gateway: Gateway, guarded: Guarded, person: Person, home: Path
 ) -> None:
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}})
@@ -127,7 +127,7 @@ def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
     assert parts["server x"]["detail"] == "1 tool; login: renewed by itself"
 
 
-def test_tokens_stand_in_one_private_file(
+def test_tokens_are_in_one_private_file(
     gateway: Gateway, guarded: Guarded, person: Person, home: Path
 ) -> None:
     person.add(guarded.url)
@@ -150,7 +150,7 @@ def test_tokens_stand_in_one_private_file(
         assert not any(secret in text for text in texts)
 
 
-def test_a_token_that_ended_is_renewed_once_for_all_calls(
+def test_an_expired_token_is_renewed_once_for_all_calls(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -175,7 +175,7 @@ def test_a_token_that_ended_is_renewed_once_for_all_calls(
 CALL = {"name": "x__whoami", "arguments": {}}
 
 
-def test_a_token_is_renewed_before_it_ends(
+def test_a_token_is_renewed_before_it_expires(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -189,7 +189,7 @@ def test_a_token_is_renewed_before_it_ends(
     assert "at-" not in state["strangers"], "a token that is nearly over is not tried"
 
 
-def test_a_login_that_was_taken_back_says_what_to_run(
+def test_a_revoked_login_names_the_command_to_run(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -208,7 +208,7 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     assert token(peer) in guarded.state["tokens"]
 
 
-def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
+def test_a_login_with_too_few_scopes_names_the_command_to_run_and_gets_more(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -256,7 +256,7 @@ def test_a_login_is_bound_to_its_address(
     assert "at-" not in guarded.state["strangers"]
 
 
-def test_logging_in_tells_the_configuration_and_logging_out_forgets(
+def test_logging_in_changes_the_configuration_and_logging_out_removes_the_login(
     guarded: Guarded, person: Person, home: Path
 ) -> None:
     assert person.run("add", "x", "--url", guarded.url).code == 0
@@ -270,7 +270,7 @@ def test_logging_in_tells_the_configuration_and_logging_out_forgets(
     assert person.run("logout", "x").line == "not signed in to x"
 
 
-def test_a_user_who_says_no(guarded: Guarded, person: Person, home: Path) -> None:
+def test_a_user_who_declines(guarded: Guarded, person: Person, home: Path) -> None:
     person.add(guarded.url)
     guarded.control("set?deny=true")
     done = person.log_in()
@@ -280,7 +280,7 @@ def test_a_user_who_says_no(guarded: Guarded, person: Person, home: Path) -> Non
     assert not (home / "logins.json").exists()
 
 
-def test_a_client_that_was_agreed_on_is_not_registered(guarded: Guarded, person: Person) -> None:
+def test_a_client_id_given_beforehand_is_not_registered(guarded: Guarded, person: Person) -> None:
     person.add(guarded.url)
     assert person.log_in("--client-id", "agreed-on").code == 0
     state = guarded.state
@@ -296,7 +296,7 @@ def test_a_client_that_was_agreed_on_is_not_registered(guarded: Guarded, person:
         (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth takes oauth"),
     ],
 )
-def test_what_cannot_be(upwell: Upwell, args: tuple[str, ...], why: str) -> None:
+def test_impossible_logins(upwell: Upwell, args: tuple[str, ...], why: str) -> None:
     assert upwell("add", "up", "--", "true").code == 0
     done = upwell(*args)
     assert done.code in (1, 2)
@@ -304,7 +304,7 @@ def test_what_cannot_be(upwell: Upwell, args: tuple[str, ...], why: str) -> None
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_server_that_wants_no_login(person: Person, tmp_path: Path) -> None:
+def test_a_server_that_needs_no_login(person: Person, tmp_path: Path) -> None:
     running = subprocess.Popen(script("web"), stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:

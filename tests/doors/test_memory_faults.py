@@ -1,7 +1,6 @@
-"""The memory's files when the disk, another process or a fault takes them away: by the front door.
-
-One clear line with a hint, or an answer from what is left; what was acknowledged is there again
-when the fault is over.
+"""The memory's files when the disk, another process or a fault makes them unusable, through the
+command line. The user gets one clear line with a hint, or an answer without the missing part.
+Acknowledged memories are available again when the fault is over.
 """
 
 import json
@@ -93,7 +92,7 @@ def test_a_full_disk(upwell: Upwell, hindered: Callable[..., Done], filled: Path
 
 
 @needs_no_root
-def test_a_home_that_became_read_only(
+def test_a_home_that_became_read_only_is_reported(
     upwell: Upwell, hindered: Callable[..., Done], filled: Path
 ) -> None:
     filled.chmod(0o500)
@@ -195,7 +194,7 @@ def test_no_query_ends_an_agents_session(gateway: Gateway, filled: Path) -> None
     assert FACT in everything(peer.call("upwell__memory_search", query="which kettle is blue"))
 
 
-def test_a_damaged_memory_is_told_with_the_way_back(upwell: Upwell, home: Path) -> None:
+def test_a_damaged_memory_is_reported_with_the_way_back(upwell: Upwell, home: Path) -> None:
     assert upwell("remember", FACT).code == 0
     (copy,) = (home / "backups").glob("memory-*.db")
     os.utime(copy, (copy.stat().st_mtime - 86_400,) * 2)
@@ -205,7 +204,8 @@ def test_a_damaged_memory_is_told_with_the_way_back(upwell: Upwell, home: Path) 
     met = upwell("recall", "kettle")
     assert met.code == 0
     (aside,) = home.glob("memory.db.corrupt-*")
-    for said in (str(aside), "0 rows saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
+    assert FACT in met.out
+    for said in (str(aside), "1 row saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
         assert said in met.err
     assert "damaged" not in upwell("recall", "kettle").err
     doctor = upwell("doctor", "--json")

@@ -67,7 +67,7 @@ def test_the_notes_of_a_project_stay_in_its_own_folder(
     ],
     ids=["cloned", "compressed index", "unpacked beside a repository", "unpacked"],
 )
-def test_notes_that_come_with_a_folder_are_not_this_users(
+def test_notes_that_come_with_a_folder_do_not_belong_to_the_user(
     upwell: Upwell, home: Path, tmp_path: Path, made: list[list[str]]
 ) -> None:
     theirs = tmp_path / "repo" / ".upwell" / "stm.json"
@@ -130,7 +130,7 @@ def test_a_gateway_forgets_old_notes_when_it_starts(gateway: Gateway, home: Path
     assert [note["id"] for note in written(home / "stm.trash.json")] == ["old"]
 
 
-def test_a_torn_file_is_moved_aside_and_the_agent_hears_of_it_once(
+def test_a_torn_file_is_moved_aside_and_reported_to_the_agent_once(
     gateway: Gateway, home: Path
 ) -> None:
     peer = gateway({})

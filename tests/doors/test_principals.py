@@ -27,7 +27,7 @@ TURNS = 4
 
 @dataclass(frozen=True)
 class House:
-    """A gateway with two servers, and the tokens of those who may come in."""
+    """A gateway with two servers, and the tokens of its principals."""
 
     owner: Address
     ada: Address
@@ -89,7 +89,7 @@ def resource(one: Conversation, uri: str) -> str:
     return json.dumps(message)
 
 
-def test_a_session_is_its_principals_own(house: House) -> None:
+def test_a_session_belongs_to_its_principal(house: House) -> None:
     one = house.ada.begin()
     stolen = house.bob.begin()
     stolen.session = one.session
@@ -115,7 +115,7 @@ def test_memories_stay_in_their_namespaces(house: House) -> None:
         ("memory_get", {"id": ""}),
     ],
 )
-def test_tools_show_what_their_caller_may_see(
+def test_tools_show_only_memories_that_their_caller_may_see(
     house: House, tool: str, arguments: dict[str, str]
 ) -> None:
     given = {"id": house.fact} if "id" in arguments else arguments
@@ -123,7 +123,7 @@ def test_tools_show_what_their_caller_may_see(
     assert FACT not in everything(house.bob.begin().call(f"upwell__{tool}", **given))
 
 
-def test_resources_show_what_their_reader_may_see(house: House) -> None:
+def test_resources_show_only_memories_that_their_reader_may_see(house: House) -> None:
     bob, ada = house.bob.begin(), house.ada.begin()
     for uri in (
         f"upwell://memory/{house.fact}",
@@ -136,7 +136,7 @@ def test_resources_show_what_their_reader_may_see(house: House) -> None:
     assert "decisions" not in resource(bob, "upwell://topics")
 
 
-def test_notes_are_for_who_sees_their_namespace(house: House) -> None:
+def test_notes_are_for_principals_that_see_their_namespace(house: House) -> None:
     added = house.owner.begin().call("upwell__add_memory", content="The kite is crimson.")
     assert "isError" not in added
     bob = house.bob.begin()
@@ -157,7 +157,7 @@ def test_cached_answers_are_not_shared_between_principals(house: House) -> None:
     assert said(read(house.bob.begin(), path)) != answers[-1]
 
 
-def test_a_key_opens_an_original_for_who_was_given_it(house: House) -> None:
+def test_a_key_opens_an_original_only_for_its_principal(house: House) -> None:
     ada, bob = house.ada.begin(), house.bob.begin()
     key = json.dumps(ada.call("up__big_json")).partition('key=\\"')[2].partition("\\")[0]
     assert key
@@ -171,7 +171,7 @@ def test_a_key_opens_an_original_for_who_was_given_it(house: House) -> None:
     assert mine != key
 
 
-def test_what_waits_for_one_cannot_be_answered_by_another(house: House) -> None:
+def test_a_question_to_one_principal_cannot_be_answered_by_another(house: House) -> None:
     meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
     call = {"name": "talk__roots", "arguments": {}, "_meta": meta}
     given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "talk__roots"}
@@ -188,14 +188,14 @@ def test_what_waits_for_one_cannot_be_answered_by_another(house: House) -> None:
     assert json.loads(said(post(house.ada, **answer)["result"])) == {"roots": []}
 
 
-def test_other_doors_are_the_owners(house: House) -> None:
+def test_other_doors_are_for_the_owner_only(house: House) -> None:
     for path in ("/metrics", "/hook/claude", "/nothing"):
         assert house.ada.send("POST", {}, path)[0] == 403
     assert house.owner.send("GET", None, "/metrics")[0] == 200
     assert b"upwell_sessions" in house.owner.send("GET", None, "/metrics")[2]
 
 
-def test_a_token_that_is_taken_back_lets_nobody_in(house: House) -> None:
+def test_a_revoked_token_is_rejected(house: House) -> None:
     token = house.run("token", "add", "carol")
     carol = Address(house.owner.port, token)
     one = carol.begin()
@@ -207,7 +207,7 @@ def test_a_token_that_is_taken_back_lets_nobody_in(house: House) -> None:
     assert one.post("ping", 1)[0] == 401
 
 
-def test_nothing_of_a_request_s_headers_reaches_a_server(house: House) -> None:
+def test_no_header_of_a_request_reaches_a_server(house: House) -> None:
     for address in (house.owner, house.ada):
         one = address.begin()
         params = {"name": "web__headers", "arguments": {}}
@@ -222,7 +222,7 @@ def test_nothing_of_a_request_s_headers_reaches_a_server(house: House) -> None:
 
 
 def progressed(one: Conversation, number: int) -> list[str]:
-    """What is wrong with the progress of a call, under a token that everybody has."""
+    """Faults in the progress of a call whose token every client uses."""
     meta = {"progressToken": "p"}
     params = {"name": "up__progress", "arguments": {"seconds": 0.1}, "_meta": meta}
     body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}

@@ -1,4 +1,4 @@
-"""Servers that nobody here wrote, behind the gateway, driven by the official SDK's client."""
+"""Foreign servers behind the gateway, driven by the official SDK's client."""
 
 import json
 import os
@@ -177,7 +177,7 @@ def test_writing_with_a_real_server(gateway: Gateway, npm_servers: Npm, files: P
     assert everything(back) == text
 
 
-async def test_a_large_answer_to_a_question(sdk: Sdk, servers: Servers, files: Path) -> None:
+async def test_a_large_answer_with_a_question(sdk: Sdk, servers: Servers, files: Path) -> None:
     async with sdk(servers, mode="legacy", gateway=LIMITS) as client:
         await client.list_tools()
         arguments = {"path": str(files / "rows.json"), "_context_query": "which service failed?"}
@@ -187,7 +187,7 @@ async def test_a_large_answer_to_a_question(sdk: Sdk, servers: Servers, files: P
 ASKED = {"trigger-sampling-request": {"prompt": "hi"}, "trigger-elicitation-request": {}}
 
 
-def test_the_everything_server_has_nothing_that_does_not_pass(
+def test_everything_of_the_everything_server_passes(
     gateway: Gateway, direct: Gateway, npm_servers: Npm, environment: Mapping[str, str], home: Path
 ) -> None:
     """Prompts, resources, templates, completions, questions to the client, logs and progress, the
@@ -240,7 +240,7 @@ def timeless(message: dict[str, Any]) -> Any:
 
 
 def both(plain: Peer, through: Peer, method: str, member: str) -> int:
-    """What is listed with us and without; how many there are."""
+    """Compare a list with upwell and without. Returns its length."""
     theirs = plain.result(method)[member]
     ours = [
         one

@@ -41,7 +41,7 @@ def remembered(upwell: Upwell, tmp_path: Path) -> None:
 
 
 def decided(home: Path, cues: list[Cue]) -> list[Surfacing | Skip]:
-    """What the library itself decides about each cue, telling nobody."""
+    """The library's own decision about each cue, without a delivery."""
 
     async def work() -> list[Surfacing | Skip]:
         app = await build(Settings(home=home, environment={}))
@@ -54,7 +54,7 @@ def decided(home: Path, cues: list[Cue]) -> list[Surfacing | Skip]:
 
 
 def stable(shown: dict) -> dict:
-    """What does not differ from one asking to the next."""
+    """The part of a decision that is equal every time."""
     return {key: shown.get(key) for key in STABLE} | {
         "entries": [entry["id"] for entry in shown["entries"]]
     }
@@ -94,7 +94,9 @@ def test_a_tool_call_through_the_gateway(
     assert bool(ids) == (path in FACTS)
 
 
-def test_the_digest_has_the_seeds_bytes(upwell: Upwell, gateway: Gateway, tmp_path: Path) -> None:
+def test_the_digest_has_the_bytes_of_the_seed(
+    upwell: Upwell, gateway: Gateway, tmp_path: Path
+) -> None:
     """Seed 003's example: a heading, one line an entry, nothing between and nothing after."""
     (tmp_path / "memory").mkdir()
     dated = "# Dogs\n\nJC's dog Cookie loves carrots\n"

@@ -34,7 +34,7 @@ def holds(peer: Peer) -> tuple[int, int, int]:
 
 
 def answered(peer: Peer, tool: str) -> None:
-    """Some answer, once: `Peer` fails on a second one."""
+    """Exactly one answer: `Peer` fails on a second one."""
     id = peer.start("tools/call", {"name": f"bad__{tool}", "arguments": {}})
     marks = f'"id":{id},'.encode(), f'"id":{id}}}'.encode()
     if tool == "deep_result":  # too deep for Python's own decoder

@@ -1,4 +1,4 @@
-"""What is done for a server that dies, is slow, or has too much to do."""
+"""The handling of servers that die, are slow, or are overloaded."""
 
 import json
 import signal
@@ -43,12 +43,12 @@ def test_a_hung_call_is_cancelled_at_its_server(gateway: Gateway) -> None:
 
 
 def seen(peer: Peer) -> dict:
-    """What the server knows."""
+    """The server's own record."""
     return dict(json.loads(text_of(peer.call("talk__seen"))))
 
 
-def test_a_cancellation_overtakes_nothing_and_is_passed_on_at_once(gateway: Gateway) -> None:
-    """Messages keep their order: a call that is sent behind the cancellation finds it arrived."""
+def test_a_cancellation_keeps_its_order_and_is_passed_on_at_once(gateway: Gateway) -> None:
+    """Messages keep their order: a call that is sent after the cancellation arrives after it."""
     limits = {**QUICK, "call_timeout_seconds": 90.0}
     peer = gateway({"talk": script("talk", "--era", "legacy")}, gateway=limits)
     peer.wait_for_tools("talk__wait")
@@ -69,7 +69,7 @@ def test_progress_keeps_a_call_alive(gateway: Gateway) -> None:
     assert "within 3 s" in complaint(peer.ask("tools/call", params, 40))
 
 
-def test_it_is_asked_again_for_what_was_subscribed(gateway: Gateway, tmp_path: Path) -> None:
+def test_subscriptions_are_restored_after_a_restart(gateway: Gateway, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     peer = gateway({"talk": script("talk", "--era", "legacy", "--pids", str(pids))})
     peer.wait_for_tools("talk__seen")
@@ -88,7 +88,7 @@ def test_it_is_asked_again_for_what_was_subscribed(gateway: Gateway, tmp_path: P
     until(peer, taken_up)
 
 
-def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway, tmp_path: Path) -> None:
+def test_calls_may_finish_during_shutdown(gateway: Gateway, tmp_path: Path) -> None:
     log = tmp_path / "up.log"
     peer = gateway({"up": script("upstream", "--log", str(log))})
     peer.wait_for_tools("up__slow")
@@ -99,12 +99,12 @@ def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway, tmp_path: P
     assert peer.process.wait(30) == 0
 
 
-def test_answers_are_kept_until_they_are_forgotten(gateway: Gateway, upwell: Upwell) -> None:
+def test_answers_are_cached_until_the_cache_is_cleared(gateway: Gateway, upwell: Upwell) -> None:
     peer = gateway({"up": script("upstream")}, cache={"tools": ["up__read"]})
     peer.wait_for_tools("up__read")
 
     def answered(path: str) -> object:
-        """What the server saw: a call that was made again has another line."""
+        """The server's record: a repeated call has another line."""
         return json.loads(text_of(peer.call("up__read", path=path)))["line"]
 
     until(peer, lambda: answered("a") == answered("a"))

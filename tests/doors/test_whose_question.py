@@ -1,4 +1,4 @@
-"""What a server of the handshake era asks goes to the client whose call it is, or to nobody."""
+"""A request of a handshake-era server goes to the client whose call it serves, or to nobody."""
 
 import threading
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class Asking(threading.Thread):
         self.result = self.address.send("POST", body, Mcp_Name="talk__roots", **given)[2]["result"]
 
 
-def test_a_question_is_not_put_to_another_client_of_the_same_person(address: Address) -> None:
+def test_a_question_is_never_put_to_another_client_of_the_same_user(address: Address) -> None:
     one, other = Asking(address, QUESTION), Asking(address, LATER)
     one.join(30)
     assert "several clients have calls in flight" in said(one.result)
@@ -52,7 +52,7 @@ def test_a_question_is_not_put_to_another_client_of_the_same_person(address: Add
     assert len(other.result["inputRequests"]) == 1, "its own question, when it alone waits"
 
 
-def test_a_question_about_a_call_that_was_given_up_is_put_to_nobody(address: Address) -> None:
+def test_a_question_about_a_cancelled_call_is_put_to_nobody(address: Address) -> None:
     gone = address.begin()
     call = {"name": "talk__roots", "arguments": {"after": QUESTION}}
     asking = threading.Thread(target=gone.post, args=("tools/call", 7, call), daemon=True)

@@ -88,7 +88,7 @@ def test_hundreds_of_rounds_of_kill_9_lose_nothing(tmp_path: Path) -> None:
     killed(tmp_path, SLOW_ROUNDS)
 
 
-def test_what_one_process_writes_another_finds(tmp_path: Path) -> None:
+def test_one_process_finds_memories_that_another_writes(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
 
     async def look() -> bool:

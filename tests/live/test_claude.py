@@ -121,7 +121,7 @@ def told(heard: Heard) -> list[int]:
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
-def test_what_commands_say_reaches_the_model_once(claude: Claude) -> None:
+def test_the_output_of_commands_reaches_the_model_once(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--apply")
     heard = claude.ask("-p", ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
@@ -133,7 +133,7 @@ def test_what_commands_say_reaches_the_model_once(claude: Claude) -> None:
     assert claude.settings.read_text() == claude.recording(), "the host had run in between"
 
 
-def test_what_requests_say_reaches_it_too(claude: Claude) -> None:
+def test_the_output_of_http_hooks_reaches_the_model_too(claude: Claude) -> None:
     (claude.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
     claude.house.upwell("hook", "install", "claude", "--http", "--apply")
     token = (claude.house.home / "token").read_text().strip()
@@ -190,7 +190,7 @@ def test_a_subagent_gets_the_rules_and_the_main_agent_keeps_its_own(claude: Clau
     assert claude.complaints() == []
 
 
-def test_resumed_and_compacted_it_has_the_rule_once(claude: Claude) -> None:
+def test_a_resumed_and_compacted_session_has_the_rule_once(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--apply")
     claude.ask("-p", ASKED)
     assert told(claude.ask("-c", "-p", "Go on")[-1]) == [1, 1, 1]

@@ -93,7 +93,7 @@ def told(heard: Heard) -> list[int]:
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
-def test_what_hooks_say_reaches_the_model_once(codex: Codex) -> None:
+def test_the_output_of_hooks_reaches_the_model_once(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     heard = codex.ask(ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
@@ -107,7 +107,7 @@ def test_what_hooks_say_reaches_the_model_once(codex: Codex) -> None:
     assert codex.hooks.read_text() == codex.recording(), "the host had run in between"
 
 
-def test_hooks_that_nobody_trusted_are_skipped_without_a_word(codex: Codex) -> None:
+def test_untrusted_hooks_are_skipped_silently(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     heard = codex.ask(ASKED, trust=False)
     assert [told(one) for one in heard] == [[0, 0, 0]] * 4
@@ -128,7 +128,7 @@ def test_a_long_answer_of_its_shell_arrives_shortened(codex: Codex) -> None:
     assert "Failed" not in codex.printed
 
 
-def test_resumed_and_compacted_it_has_the_rule_once(codex: Codex) -> None:
+def test_a_resumed_and_compacted_session_has_the_rule_once(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     codex.ask(ASKED)
     assert told(codex.ask("resume", "--last", "Go on")[-1]) == [1, 1, 1]

@@ -97,7 +97,7 @@ def told(heard: Heard) -> list[int]:
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
-def test_what_commands_say_reaches_the_model_once(copilot: Copilot) -> None:
+def test_the_output_of_commands_reaches_the_model_once(copilot: Copilot) -> None:
     """Also where VS Code's hooks stand beside them: it runs those, and drops what they say."""
     copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
@@ -109,7 +109,7 @@ def test_what_commands_say_reaches_the_model_once(copilot: Copilot) -> None:
     assert [file.name for file in (copilot.folder / "hooks").iterdir()] == ["theirs.json"]
 
 
-def test_what_requests_say_reaches_it_too(copilot: Copilot) -> None:
+def test_the_output_of_http_hooks_reaches_the_model_too(copilot: Copilot) -> None:
     (copilot.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
     copilot.house.upwell("hook", "install", "copilot", "--http", "--apply")
     heard = copilot.ask("-p", ASKED, COPILOT_HOOK_ALLOW_LOCALHOST="1")
@@ -135,7 +135,7 @@ def test_a_subagent_gets_the_rules(copilot: Copilot) -> None:
     assert told(outer[-1])[0] == 1
 
 
-def test_the_gateway_is_in_its_session_and_left_alone_by_the_hooks(copilot: Copilot) -> None:
+def test_the_gateway_joins_the_session_and_hooks_ignore_its_tools(copilot: Copilot) -> None:
     write_config(copilot.house.home, {"up": script("upstream")})
     command = {"command": sys.executable, "args": ["-P", "-m", "upwell", "serve"]}
     env = {"UPWELL_HOME": str(copilot.house.home)}

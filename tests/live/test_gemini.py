@@ -81,7 +81,7 @@ def told(heard: Heard) -> list[int]:
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
-def test_what_hooks_say_reaches_the_model_once(gemini: Gemini) -> None:
+def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     heard = gemini.ask("-p", ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
@@ -93,7 +93,7 @@ def test_what_hooks_say_reaches_the_model_once(gemini: Gemini) -> None:
     assert gemini.settings.read_text() == gemini.recording(), "the host had run in between"
 
 
-def test_resumed_it_has_the_rule_once(gemini: Gemini) -> None:
+def test_a_resumed_session_has_the_rule_once(gemini: Gemini) -> None:
     """It restores a session without the prompt that hooks had added to; tools' answers twice."""
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     gemini.ask("-p", ASKED)

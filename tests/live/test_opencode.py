@@ -96,7 +96,7 @@ def server() -> dict[str, Any]:
     return {"up": {"type": "local", "command": script("upstream"), "enabled": True}}
 
 
-def test_what_the_plugin_says_reaches_the_model_once(opencode: OpenCode) -> None:
+def test_the_output_of_the_plugin_reaches_the_model_once(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     heard = opencode.ask(ASKED)
     assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
@@ -111,7 +111,7 @@ def test_what_the_plugin_says_reaches_the_model_once(opencode: OpenCode) -> None
     assert opencode.settings.read_text() == opencode.recording()
 
 
-def test_going_on_in_another_process_it_has_the_rule_once(opencode: OpenCode) -> None:
+def test_a_session_continued_in_another_process_has_the_rule_once(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     opencode.ask(ASKED)
     assert told(opencode.ask("-c", "Go on")[-1]) == [1, 1, 1]

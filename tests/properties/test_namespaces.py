@@ -1,4 +1,4 @@
-"""Who asks for one namespace, or one project, sees that and nothing else, whatever it is called."""
+"""A query for one namespace or project sees only that one, whatever its name."""
 
 import asyncio
 import tempfile
@@ -69,7 +69,7 @@ def test_a_namespace_sees_itself_only(names: list[str]) -> None:
         asyncio.run(check(names, Path(folder)))
 
 
-def test_names_that_look_alike_are_tried() -> None:
+def test_the_examples_include_names_that_look_alike() -> None:
     """Among the examples are names that are equal after folding or normalising."""
     folded = {unicodedata.normalize("NFKC", name).casefold() for name in TRICKY}
     assert len(folded) < len(TRICKY)

@@ -1,4 +1,4 @@
-"""Whatever is said of surfacings, in whatever order, thresholds stay within bounds."""
+"""Thresholds stay within bounds for any ratings in any order."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,5 +1,5 @@
-"""Readers of transcripts on input that nobody wrote: what has no sense is passed over, a file
-without any is `Unreadable`, and nothing else is ever raised."""
+"""Readers of transcripts on random input: meaningless records are skipped, a file without any valid
+record is `Unreadable`, and no other exception is ever raised."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ FILES = [name for name in samples.WRITERS if name not in ("opencode_database", "
 
 
 def read(transcript: Transcript) -> list[Event]:
-    """What the reader makes of it. Every event can be written down and read again."""
+    """The events that the reader returns. Every event survives writing and reading."""
     try:
         events = list(transcript.events())
     except UsageError:

@@ -100,7 +100,7 @@ class _AppProduct:
     async def read_documents(self, folder: str) -> None:
         path = Path(folder)
         try:
-            await self.app.imports.take(path, path, "markdown", lambda done, total: None)
+            await self.app.imports.add(path, path, "markdown", lambda done, total: None)
         except UsageError:
             await self.app.documents.refresh(folder)
 

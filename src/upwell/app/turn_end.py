@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from upwell.capture.transcript import has_forgotten, written_in
+from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.ground.errors import StoreError
 from upwell.ground.trace import LOG
 from upwell.hosts.events import Event, EventKind
@@ -33,7 +33,7 @@ async def end_turn(
         return
     written = partial(_written, event, time.time())
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
-    if not event.reports_compactions and await _has_forgotten(event):
+    if not event.reports_compactions and await _has_lost_memories(event):
         await surfacer.compacting(event.session)
     if sessions is not None:
         try:
@@ -42,9 +42,9 @@ async def end_turn(
             LOG.warning("nothing was learned from a turn: %s", error)
 
 
-async def _has_forgotten(event: Event) -> bool:
+async def _has_lost_memories(event: Event) -> bool:
     """Did the host compact the history, so that our memories are no longer in it?"""
-    return await asyncio.to_thread(has_forgotten, event.transcript, (HEADING, TAG))
+    return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
 
 def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:

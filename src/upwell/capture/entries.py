@@ -39,7 +39,7 @@ class Call(Entry):
 
 
 def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
-    """The last entries of a transcript, in order; nothing where the file is not the user's own."""
+    """The last entries of a transcript, in order; none if the file does not belong to the user."""
     for line in tail_of(path, max_bytes).splitlines():
         try:
             entry = orjson.loads(line)

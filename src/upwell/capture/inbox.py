@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.errors import StoreUnwritable, UsageError
-from upwell.ground.files import exclusively, read_whole, write_whole, writing
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
@@ -131,7 +131,7 @@ class Inbox:
 
     def _read(self) -> dict[str, Any]:
         try:
-            content = orjson.loads(read_whole(self._path))
+            content = orjson.loads(read_regular_file(self._path))
             return {"waiting": list(content["waiting"]), "settled": list(content["settled"])}
         except FileNotFoundError:
             return {"waiting": [], "settled": []}
@@ -143,7 +143,7 @@ class Inbox:
 
     def _write(self, content: Mapping[str, Any]) -> None:
         with writing(self._path):
-            write_whole(self._path, orjson.dumps(content).decode())
+            write_atomically(self._path, orjson.dumps(content).decode())
 
 
 def inbox_at(path: Path) -> Inbox:

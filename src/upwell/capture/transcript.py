@@ -27,7 +27,7 @@ def written_in(path: str, since: float) -> list[tuple[float, str]]:
     return texts
 
 
-def has_forgotten(path: str, marks: Sequence[str]) -> bool:
+def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
     """Has a compression removed one of `marks` from the history? False where the file does not
     belong to the user."""
     history = tail_of(path, HISTORY_BYTES)

@@ -78,7 +78,8 @@ def git(
         int, typer.Option("-n", min=1, help="Number of commits to read, newest first.")
     ] = 1000,
 ) -> None:
-    """Propose memories from commit messages that explain a reason, with the files they touch."""
+    """Propose memories from commits that give a reason. Each proposal names the files that its
+    commit touches."""
     from upwell.capture.git import proposals_from
     from upwell.config import load
 

@@ -17,7 +17,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from upwell.replay.labels import Label, Sample, Saying
+    from upwell.replay.labels import Label, Sample, SampledHit
     from upwell.replay.memories import With
     from upwell.replay.report import Report
     from upwell.replay.timeline import Timeline
@@ -218,11 +218,11 @@ def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
-    sayings = sampled.sayings()
+    sampled_hits = sampled.sampled_hits()
     say()
     say("Would this have helped the agent at that moment?  y yes · n no · ? cannot tell · q stop")
-    for number, saying in enumerate(sayings, start=1):
-        answer = _answer(saying, report, f"{number}/{len(sayings)}")
+    for number, sampled_hit in enumerate(sampled_hits, start=1):
+        answer = _answer(sampled_hit, report, f"{number}/{len(sampled_hits)}")
         if answer is None:
             break
         labels.append(answer)
@@ -238,12 +238,12 @@ def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
         _offer(fitted(labels), len(labels))
 
 
-def _answer(saying: "Saying", report: "Report", progress: str) -> "Label | None":
+def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
     """A person's answer, None to stop. The score would sway them and is not shown."""
     from upwell.replay.labels import Label
 
     say()
-    for line in report.saying(saying.decision, saying.hit):
+    for line in report.sampled_hit(sampled_hit.decision, sampled_hit.hit):
         say(line)
     while True:
         sys.stdout.write(f"{progress} [y/n/?/q] ")
@@ -254,7 +254,7 @@ def _answer(saying: "Saying", report: "Report", progress: str) -> "Label | None"
             say()
             return None
         if answer in ANSWERS:
-            return Label(saying.hit.score, ANSWERS[answer])
+            return Label(sampled_hit.hit.score, ANSWERS[answer])
 
 
 def _offer(fit: object, answers: int) -> None:

@@ -12,7 +12,7 @@ from upwell.replay.memories import Projects
 from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 
 SHOWN = 3
-"""The number of decisions to speak that are shown of a session."""
+"""The most decisions to speak that are shown for one session."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """Kinds of memory that the report names by their source."""
@@ -84,7 +84,7 @@ class Report:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
-    def saying(self, decision: Decision, hit: Hit) -> Iterator[str]:
+    def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
         """Lines on a whole memory and the event before it, without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"

@@ -40,7 +40,7 @@ class SimulatedClock:
 
 
 class Product(Protocol):
-    """What a replay drives: upwell on a scratch home."""
+    """The part of upwell that a replay drives, on a scratch home."""
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
         """Answer a cue."""
@@ -62,7 +62,7 @@ class Product(Protocol):
         ...
 
     async def read_documents(self, folder: str) -> None:
-        """Index what changed in the documents of a checkout."""
+        """Index the changed documents of a checkout."""
         ...
 
     def commits(self, root: str) -> list[Memory]:
@@ -77,8 +77,8 @@ class Product(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The outcome of an event: what was said, or why nothing was. `subject` is the event in a line,
-    `detail` says more about a skip."""
+    """The outcome of an event: the memories that were said, or the reason for silence. `subject` is
+    the event in a line, `detail` says more about a skip."""
 
     session: str
     i: int
@@ -113,7 +113,7 @@ class Summary:
         self.outcomes[decision.outcome] += 1
 
     def described(self) -> dict[str, int]:
-        """As `--json` shows it."""
+        """The totals as `--json` shows them."""
         return {
             "sessions": self.sessions,
             "events": self.events,
@@ -125,8 +125,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts the prompts in its context, `turn` holds what the agent
-    wrote since the last prompt, `events` what capture reads at the end of the turn."""
+    """A session under way. `prompts` counts the prompts in its context, `turn` holds the agent's
+    texts since the last prompt, `events` the entries that capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0

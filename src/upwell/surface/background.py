@@ -79,7 +79,8 @@ class LateHits:
         self._reader = reader
 
     async def keep(self, cue: Cue, query: Query, hits: Sequence[Hit]) -> None:
-        """Keep the hits that missed this cue. Standing rules are offered by another way."""
+        """Keep the hits that missed this cue. Standing rules are left out, since `Rules` delivers
+        them."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # The token comes first: a deletion after it shows in the token, one before it in `known`.
@@ -90,7 +91,8 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed since. Any automatic cue uses the offer up: the next search finds what is true."""
+        changed since. Any automatic cue uses the offer up: the next search finds the current
+        memories."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)

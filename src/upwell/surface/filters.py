@@ -52,11 +52,11 @@ class Gate:
         self._options = options
 
     def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
-        """Why nothing at all may be said beside this cue, not even the standing rules."""
+        """The reason to say nothing at all beside this cue, not even the standing rules."""
         return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """Why this query of a cue that is not silenced may not be searched, or None."""
+        """The reason not to search for this query of a cue that is not silenced, or None."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
     def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
@@ -106,7 +106,7 @@ class Gate:
 
 
 def writes(cue: Cue) -> str:
-    """Why the cue's tool is taken to have side effects, or "" when it is not.
+    """The evidence that the cue's tool has side effects; "" if there is none.
 
     `readOnlyHint: false` and `destructiveHint: true` decide; a missing annotation decides nothing,
     and `readOnlyHint: true` outweighs the name.
@@ -142,7 +142,7 @@ class Pace:
         self._clock = clock
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """Why nothing may be said to this cue right now, or None."""
+        """The reason to say nothing to this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
@@ -225,7 +225,7 @@ class PostFilter:
             new = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
             if not new:
                 return _held_back(SkipReason.ALREADY_KNOWN, f"{len(ordered)} known", ordered)
-            ordered = new[:MAX_SAID]
+            ordered = new
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(
@@ -236,7 +236,7 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome
+        return welcome if moment is None else welcome[:MAX_SAID]
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

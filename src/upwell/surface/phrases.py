@@ -136,7 +136,8 @@ class Phrases:
 def _follows(
     tokens: Sequence[str], position: int, elements: Sequence[Element | None], index: int
 ) -> bool:
-    """Do the tokens from `at` on match the phrase from `place` on? Gaps end with the sentence."""
+    """Do the tokens from `position` on match the phrase from element `index` on? Gaps end with the
+    sentence."""
     while index < len(elements):
         element = elements[index]
         if element is None:

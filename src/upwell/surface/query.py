@@ -59,7 +59,7 @@ class Messages:
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
-        """Why a message needs no search of memory, or "" if it may need one."""
+        """The reason that a message needs no search of memory; "" if it may need one."""
         text = message[:MAX_READ_CHARS].strip()
         if not text:
             return "empty message"

@@ -27,7 +27,7 @@ class Event(StrEnum):
     """Memories that were surfaced."""
     LATE = "late"
     """Surfacings that did not reach the agent; `kind` is `missed` (the race), `no_reply` (the call
-    failed), or `offered`: missed, and said at the next call."""
+    failed), or `offered`: missed, and delivered at the next call."""
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"

@@ -1,7 +1,6 @@
-"""The reference server's tools and prompt that need something from the client before they answer.
-
-In the modern era they say so in a result (`input_required`, SEP-2322); in the handshake era they
-ask the client by requests, which is what the official SDK does as well.
+"""The reference server's tools and prompt that need input from the client before they answer. In
+the modern era they return `input_required` (SEP-2322); in the handshake era they send requests to
+the client, as the official SDK does.
 """
 
 import hashlib
@@ -79,7 +78,7 @@ async def asked[Done](
     name: str,
     done: Callable[[str], Done],
 ) -> Done | types.InputRequiredResult:
-    """What `done` makes of the answers, or what is still to be asked."""
+    """The result that `done` makes of the answers, or the questions that are still open."""
     rounds = [_allowed(context, questions) for questions in ROUNDS[name]]
     if context.protocol_version != MODERN:
         return done("; ".join([await _by_requests(context, questions) for questions in rounds]))
@@ -97,8 +96,8 @@ async def asked[Done](
 
 
 async def refuse_without_sampling(context: Context) -> None:
-    """`test_missing_capability`: a tool that cannot do without it. In the handshake era it finds
-    out when it asks."""
+    """`test_missing_capability`: a tool that needs a capability. In the handshake era it learns
+    only by asking whether the client has it."""
     wanted = WANTS[types.CreateMessageRequest]
     able = context.session.check_client_capability(wanted)
     if able and context.protocol_version != MODERN:
@@ -110,7 +109,7 @@ async def refuse_without_sampling(context: Context) -> None:
 
 
 def _allowed(context: Context, questions: Questions) -> Questions:
-    """Those that the client said it can answer; all of them where it said nothing."""
+    """The questions that the client declared it can answer; all of them if it declared nothing."""
     check = context.session.check_client_capability
     able = {key: one for key, one in questions.items() if check(WANTS[type(one)])}
     return able or questions
@@ -143,7 +142,7 @@ def _state(name: str, number: int) -> str:
 
 
 def _round_of(name: str, state: str | None) -> int | None:
-    """Which round the answers belong to; an error where the state is not ours."""
+    """The round that the answers belong to; an error if the state is not ours."""
     if state is None:
         return None
     for number in range(len(ROUNDS[name])):

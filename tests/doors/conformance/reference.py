@@ -1,5 +1,5 @@
 """The server that the official conformance suite asks for, on the official SDK: stdio, or HTTP with
-`--port`. Its tools, prompts and resources are what the suite's own texts say."""
+`--port`. Its tools, prompts and resources follow the suite's own texts."""
 
 import argparse
 import asyncio
@@ -152,7 +152,7 @@ def said_result(words: str) -> types.CallToolResult:
 
 
 async def busy(context: Context, params: types.CallToolRequestParams) -> str:
-    """The tools that say something before they answer."""
+    """The tools that send messages before they answer."""
     name, arguments, session = params.name, params.arguments or {}, context.session
     if name in ("test_tool_with_logging", "test_logging_tool"):
         for said in ("started", "processing data", "completed"):

@@ -1,4 +1,4 @@
-"""A memory server that speaks as memtomem does, or does as `--how` says instead."""
+"""A memory server in the form of memtomem; `--how` selects a way to misbehave."""
 
 import json
 import os
@@ -27,7 +27,7 @@ def hits(*contents: str) -> str:
 
 
 def times_asked(call: Call) -> int:
-    """How often it was asked before, over all its lives."""
+    """The number of earlier requests, across restarts."""
     state = call.server.options.state
     if not state:
         return 0

@@ -1,5 +1,5 @@
-"""An MCP server of the modern era over HTTP, by hand, whose tools want arguments in headers; it
-refuses calls whose headers differ, as the official SDK judges."""
+"""A modern MCP server over HTTP, written by hand, whose tools require arguments in headers. It
+refuses calls whose headers differ, by the rules of the official SDK."""
 
 import argparse
 import json
@@ -22,7 +22,7 @@ def schema(**properties: Any) -> dict[str, Any]:
 
 
 def tools() -> dict[str, dict[str, Any]]:
-    """`changed` wants its header from the second list on."""
+    """`changed` requires its header from the second list on."""
     late = argument("string", "Late") if LISTED["times"] > 1 else {"type": "string"}
     place = {"type": "object", "properties": {"zone": argument("integer", "Zone")}}
     return {

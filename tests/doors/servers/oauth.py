@@ -1,6 +1,6 @@
-"""An MCP server over HTTP that lets in who has a token, and the authorization server that gives
-them: discovery, dynamic registration, PKCE, refresh with rotation, expiry, revocation. It is
-strict, and tells at `/control/state` what it was asked.
+"""An MCP server over HTTP that requires a token, and the authorization server that issues tokens:
+discovery, dynamic registration, PKCE, refresh with rotation, expiry, revocation. It is strict, and
+reports its requests at `/control/state`.
 
 `/control/expire` ends every access token, `/control/revoke` every login; `/control/set?deny=true`
 makes the user say no, `forge=true` has the browser come back with another state.
@@ -112,7 +112,7 @@ class Oauth(BaseHTTPRequestHandler):
         }
 
     def authorize(self, given: dict[str, str]) -> None:
-        """What the user's browser asks for; the user says yes, unless `deny`."""
+        """The request of the user's browser; the user consents, unless `deny` is set."""
         client = CLIENTS.get(given.get("client_id", ""))
         redirect = given.get("redirect_uri", "")
         known = client and (client["redirect_uris"] is None or redirect in client["redirect_uris"])
@@ -159,7 +159,7 @@ class Oauth(BaseHTTPRequestHandler):
         self.send(201, {**body, **given})
 
     def client(self, body: dict[str, str]) -> str:
-        """Who asks for a token; whom we gave a secret has to know it."""
+        """The client of a token request. A client with a secret must present it."""
         name, secret = body.get("client_id", ""), ""
         kind, _, pair = self.headers.get("authorization", "").partition(" ")
         if kind == "Basic":

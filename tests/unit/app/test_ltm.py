@@ -1,4 +1,4 @@
-"""`ltm.*` as an upstream: what is started, and that nothing is without a key."""
+"""`ltm.*` as an upstream: nothing is started without a key."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ def config(home: Path, **keys: str) -> Config:
     return found
 
 
-async def test_without_a_key_there_is_none_and_with_any_there_is(tmp_path: Path) -> None:
+async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
     for keys, expected in (({}, False), ({"COMMAND": "memtomem-server"}, True)):
         files = Files()
         memories = open_memory(
@@ -66,13 +66,11 @@ def test_an_address_is_reached_with_its_headers(
         ({"PROFILE": "generic"}, "needs ltm.tool"),
     ],
 )
-def test_keys_that_belong_together_are_asked_for(
-    tmp_path: Path, keys: Mapping[str, str], message: str
-) -> None:
+def test_missing_keys_are_reported(tmp_path: Path, keys: Mapping[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         server_of(config(tmp_path, **keys).ltm, str(tmp_path))
 
 
-def test_a_transport_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_an_unknown_transport_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ltm\.transport"):
         config(tmp_path, TRANSPORT="pigeon")

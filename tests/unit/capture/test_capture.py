@@ -1,4 +1,4 @@
-"""What is proposed from commits and transcripts, and the inbox."""
+"""Proposals from commits and transcripts, and the inbox."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def test_a_rule_of_the_user_is_found(rule: str) -> None:
         "Always format the code with black.\n" + "x" * 2_000,
     ],
 )
-def test_a_sentence_that_is_no_rule_is_left(said: str) -> None:
+def test_other_sentences_are_ignored(said: str) -> None:
     assert list(standing_rules(said)) == []
 
 
@@ -63,7 +63,7 @@ def test_a_sentence_that_is_no_rule_is_left(said: str) -> None:
         ("Sort imports so they are sorted", False),
     ],
 )
-def test_a_reason_may_stand_in_the_middle_of_a_sentence(said: str, why: bool) -> None:
+def test_a_reason_may_be_in_the_middle_of_a_sentence(said: str, why: bool) -> None:
     assert gives_reasons(said) is why
 
 
@@ -81,7 +81,7 @@ def commit(folder: Path, message: str, *files: str) -> None:
     git(folder, "commit", "--allow-empty", "-q", "-m", message)
 
 
-def test_commits_that_say_why_are_proposed_with_their_files(tmp_path: Path) -> None:
+def test_commits_that_give_a_reason_are_proposed_with_their_files(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     commit(tmp_path, "Add the parser", "src/parser.py")
     commit(
@@ -128,7 +128,7 @@ def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
         ("http://127.0.0.1:9/x", {"credential.helper": "!TRAP"}),
     ],
 )
-def test_objects_that_are_not_there_are_not_fetched(
+def test_missing_objects_are_not_fetched(
     tmp_path: Path, url: str, settings: dict[str, str]
 ) -> None:
     folder = tmp_path / "cloned"
@@ -158,7 +158,7 @@ def test_objects_that_are_not_there_are_not_fetched(
     assert not mark.exists()
 
 
-def test_no_message_can_pass_for_another_commit(tmp_path: Path) -> None:
+def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     said = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
     commit(tmp_path, said, "a.py")
@@ -167,7 +167,7 @@ def test_no_message_can_pass_for_another_commit(tmp_path: Path) -> None:
     assert found.paths == ("a.py",)
 
 
-def test_no_repository_is_an_error(tmp_path: Path) -> None:
+def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="in no git repository"):
         proposals_from(tmp_path, 10, os.environ)
 
@@ -181,14 +181,14 @@ def proposal(text: str) -> Proposal:
     return Proposal(text=text, source="git:1", why="a commit", project="/p", paths=("a.py",))
 
 
-def test_what_was_proposed_waits_once(box: Inbox, tmp_path: Path) -> None:
+def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
     assert box.propose([proposal("One"), proposal("one "), proposal("Two")]) == 2
     assert box.propose([proposal("Two")]) == 0
     assert [one.text for one in box.waiting()] == ["one ", "Two"]
     assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_was_settled_is_not_proposed_again(box: Inbox) -> None:
+def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     box.propose([proposal("One"), proposal("Two")])
     first = box.waiting()[0]
     assert box.take([first.id]) == [first]
@@ -205,7 +205,7 @@ def test_secrets_are_masked_before_anything_is_written(box: Inbox, tmp_path: Pat
     assert box.waiting()[0].text == "The password is ***"
 
 
-def test_what_is_accepted_is_the_users_with_its_origin(box: Inbox) -> None:
+def test_an_accepted_proposal_belongs_to_the_user_and_has_its_origin(box: Inbox) -> None:
     box.propose([proposal("One")])
     memory = box.waiting()[0].memory()
     assert memory.trust is Trust.USER
@@ -234,7 +234,7 @@ def test_the_same_session_counts_once(box: Inbox) -> None:
     assert [one.occurrences for one in box.waiting()] == [1]
 
 
-def test_a_damaged_inbox_is_told(box: Inbox, tmp_path: Path) -> None:
+def test_a_damaged_inbox_is_reported(box: Inbox, tmp_path: Path) -> None:
     (tmp_path / "inbox.json").write_text("{")
     with pytest.raises(StoreUnwritable):
         box.waiting()

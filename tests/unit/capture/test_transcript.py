@@ -1,11 +1,11 @@
-"""A transcript: what the agent wrote, and a history that was written anew."""
+"""A transcript: what the agent wrote, and a history that was rewritten."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from upwell.capture.transcript import has_forgotten, written_in
+from upwell.capture.transcript import has_lost_marks, written_in
 
 BEGUN = '{"kind":"main"}\n{"$set":{"messages":[{"type":"user"}]}}\n'
 TOLD = '{"type":"user","content":[{"text":"RULES: be kind"}]}\n'
@@ -29,19 +29,21 @@ KEPT = '{"$set":{"messages":[{"type":"user","content":[{"text":"RULES: be kind"}
         ("", False),
     ],
 )
-def test_what_is_no_longer_in_the_history(tmp_path: Path, text: str, forgotten: bool) -> None:
+def test_memories_that_are_no_longer_in_the_history(
+    tmp_path: Path, text: str, forgotten: bool
+) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text(text)
-    assert has_forgotten(str(chat), ("RULES", "NOTES")) is forgotten
+    assert has_lost_marks(str(chat), ("RULES", "NOTES")) is forgotten
 
 
-def test_a_file_that_is_no_transcript_of_ours_says_nothing(tmp_path: Path) -> None:
+def test_a_file_that_is_not_the_users_transcript_gives_nothing(tmp_path: Path) -> None:
     chat = tmp_path / "chat.jsonl"
     chat.write_text(BEGUN + TOLD + ANEW)
     link = tmp_path / "link.jsonl"
     link.symlink_to(chat)
     for path in (str(link), str(tmp_path / "none.jsonl"), "relative.jsonl", ""):
-        assert not has_forgotten(path, ("RULES",))
+        assert not has_lost_marks(path, ("RULES",))
 
 
 def message(role: str, block: dict[str, object]) -> dict[str, object]:

@@ -22,7 +22,7 @@ def call(i: int, tool: str, out: str = "", *, failed: bool = False, **args: Any)
     )
 
 
-def test_a_file_speaks_where_it_is_missed() -> None:
+def test_a_files_place_is_given_where_it_is_missed() -> None:
     miner = EpisodeMiner()
     assert miner.feed(call(1, "Read", "export", file_path="/p/src/domain/session-store.ts")) == ()
     (episode,) = miner.end()
@@ -33,7 +33,7 @@ def test_a_file_speaks_where_it_is_missed() -> None:
     assert set(episode.triggers) & set(triggers_of(missed))
 
 
-def test_a_command_that_worked_speaks_where_the_other_fails_again() -> None:
+def test_a_working_command_is_given_where_the_other_fails_again() -> None:
     error = "Error: Either --session or --path must be provided"
     miner = EpisodeMiner()
     failed = call(1, "Bash", error, failed=True, command="cd /p && kiln git pr 2>&1")

@@ -11,6 +11,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
+from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
@@ -58,7 +59,7 @@ def prompt(said: str = "How often does the winch need grease?", **more: Any) -> 
     return json.dumps({**event, **more}).encode()
 
 
-async def test_what_is_found_is_said_in_the_hosts_shape() -> None:
+async def test_memories_are_given_in_the_hosts_shape() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     answer = json.loads(await door.answer("claude", "", prompt()))
     assert SAID in answer["hookSpecificOutput"]["additionalContext"]
@@ -76,7 +77,7 @@ async def test_switched_off_it_is_neutral() -> None:
     assert await door.answer("claude", "", prompt()) == b"{}"
 
 
-async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
+async def test_a_late_memory_is_given_at_the_next_event() -> None:
     recall = SlowRecall(hits(SAID))
     door, ttl_store = door_over(recall, prompt_ms=50)
     assert await door.answer("claude", "", prompt()) == b"{}"
@@ -87,7 +88,7 @@ async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
     assert SAID.encode() in await patient.answer("claude", "", prompt("Which winch needs grease?"))
 
 
-async def test_the_callers_patience_counts() -> None:
+async def test_the_callers_time_limit_counts() -> None:
     door, _ = door_over(SlowRecall(hits(SAID)), prompt_ms=5_000)
     assert await door.answer("claude", "", prompt(), left_ms=20) == b"{}"
     await door.aclose()
@@ -107,10 +108,10 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     await door.aclose()
     kept = said.count("\n- [")
     assert 0 < kept < 5
-    assert len(await ttl_store.scan("seen")) == kept
+    assert len(await ttl_store.scan("seen", "s\n")) == kept
 
 
-async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
+async def test_hosts_that_share_hooks_answer_once_and_others_separately() -> None:
     clock = ManualClock()
     door, _ = door_over(FakeRecall(hits(SAID)), clock)
     assert SAID.encode() in await door.answer("claude", "", prompt())
@@ -120,9 +121,34 @@ async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
     assert door.outcomes["cursor", "not eligible"] == 1
     clock.advance(6)
     await door.answer("cursor", "", same)
-    assert door.outcomes["cursor", "repeated"] + door.outcomes["cursor", "cooldown"] == 1
+    assert door.outcomes["cursor", "surfaced"] == 1, "a context of its own"
     await door.answer("codex", "", prompt(session_id="other"))
     assert door.outcomes["codex", "not eligible"] == 0
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_answer_that_does_not_arrive_was_not_given(arrives: bool) -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    assert SAID.encode() in await door.answer("claude", "", prompt(), receipt=receipt)
+    receipt.settle(arrives)
+    await door.aclose()
+    again = await door.answer("claude", "", prompt("Which winch needs grease?"))
+    assert (SAID.encode() in again) is not arrives
+    surfacer = door._surfacer
+    first, *_ = await surfacer.journal.recent()
+    assert first["outcome"] == ("surfaced" if arrives else "not_delivered")
+    assert len(first["memories"]) == arrives
+    await surfacer.aclose()
+
+
+async def test_what_is_on_its_way_is_not_given_to_a_parallel_event() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    await door.answer("claude", "", prompt(), receipt=receipt)
+    assert await door.answer("claude", "", prompt("Which winch needs grease?")) == b"{}"
+    receipt.settle(True)
+    await door.aclose()
 
 
 ODD: Sequence[bytes] = (
@@ -148,7 +174,7 @@ async def test_odd_events_are_answered_by_every_host(host: str, body: bytes) -> 
     await door.aclose()
 
 
-async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
+async def test_a_session_is_found_by_its_process_and_by_its_folder() -> None:
     door, ttl_store = door_over(FakeRecall())
     me = agent_of(1)
     await door.answer("claude", "", prompt(), parent=4_000_000)
@@ -174,7 +200,7 @@ def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
     return HookDoor(surfacer, HostSessions(ttl_store), chosen, shorten=shorten)
 
 
-async def test_an_answer_is_shortened_beside_what_is_said() -> None:
+async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
     async def shorten(_: str, event: Event, texts: Sequence[str], most: int | None) -> list[str]:
         return [text[:5] for text in texts]
 
@@ -184,7 +210,7 @@ async def test_an_answer_is_shortened_beside_what_is_said() -> None:
     assert SAID in output["additionalContext"]
 
 
-async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> None:
+async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
     async def slow(*_: Any) -> list[str]:
         await asyncio.sleep(30)
         return ["never"]
@@ -193,13 +219,13 @@ async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> 
         raise RuntimeError("a fault of ours")
 
     for shorten in (slow, broken):
-        door = shortening_door(shorten, tool_ms=400)
+        door = shortening_door(shorten, tool_ms=2_000)
         said = json.loads(await door.answer("claude", "", bash()))
         (output,) = said.values()
         assert set(output) == {"hookEventName", "additionalContext"}
 
 
-def test_the_hosts_that_compress_are_those_that_can() -> None:
+def test_the_hosts_that_compress_are_the_capable_ones() -> None:
     replies: dict[str, Any] = {
         "tool_response": "x",
         "tool_output": '{"content": []}',
@@ -272,7 +298,7 @@ def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
     assert size_of(None) is None
 
 
-async def test_what_hooks_said_before_is_no_part_of_a_prompt() -> None:
+async def test_earlier_hook_output_is_not_part_of_a_prompt() -> None:
     """Gemini CLI puts it there, as it runs without a terminal."""
     told = "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
     host = HOSTS["gemini"]
@@ -305,14 +331,14 @@ def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
     return HookDoor(surfacer, sessions, HookOptions()), sessions
 
 
-async def test_a_session_that_nobody_began_gets_its_rules_with_its_first_tool() -> None:
+async def test_an_unannounced_session_gets_its_rules_with_its_first_tool() -> None:
     door, _ = door_with_a_rule()
     assert await door.answer("claude", "", called("mcp__fs__write_file")) == b"{}"
     assert RULE.text.encode() in await door.answer("claude", "", called())
     assert await door.answer("claude", "", called("Grep")) == b"{}"
 
 
-async def test_one_that_was_told_its_rules_does_not() -> None:
+async def test_a_session_that_has_its_rules_gets_them_once() -> None:
     door, _ = door_with_a_rule()
     begun = {"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "startup"}
     assert RULE.text.encode() in await door.answer("claude", "", json.dumps(begun).encode())
@@ -331,13 +357,13 @@ async def test_a_subagent_gets_the_rules_and_is_not_the_hosts_session() -> None:
     assert await sessions.joined(0, "/p") == ""
 
 
-async def test_what_the_host_itself_puts_in_as_a_prompt_is_no_prompt() -> None:
+async def test_a_prompt_that_the_host_writes_is_not_a_prompt() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     note = "<task-notification>\n<summary>How often does the winch need grease?</summary>"
     assert await door.answer("claude", "", prompt(note)) == b"{}"
 
 
-async def test_what_a_subagent_is_told_its_parent_may_hear_and_the_other_way_round() -> None:
+async def test_subagent_and_parent_have_separate_seen_logs() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     inner = prompt(agent_id="a1")
     assert SAID.encode() in await door.answer("claude", "", inner)

@@ -1,4 +1,4 @@
-"""Events as real hosts sent them (`tests/doors/recorded`): each is understood, or left alone."""
+"""Events recorded from real hosts (`tests/doors/recorded`): each is understood or ignored."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,9 @@ def read(host: str, name: str, event: Mapping[str, Any]) -> Event | None:
 
 
 @pytest.mark.parametrize(("host", "name", "event"), ALL)
-def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str, Any]) -> None:
+def test_every_recorded_event_is_understood_or_ignored(
+    host: str, name: str, event: Mapping[str, Any]
+) -> None:
     found = read(host, name, event)
     called = event.get("tool_name") or event.get("toolName")
     if name not in HOSTS[host].events.kinds:
@@ -43,7 +45,7 @@ def test_it_is_understood_or_left_alone(host: str, name: str, event: Mapping[str
             assert found.reply_chars
 
 
-def test_claude_code_tells_of_its_subagents_apart() -> None:
+def test_claude_code_reports_subagents_separately() -> None:
     main = read("claude", "UserPromptSubmit", recorded("claude", "UserPromptSubmit", CWD))
     events = [event for _, event in recordings("claude", CWD) if event.get("agent_type")]
     inner = [found for event in events if (found := read("claude", "", event))]
@@ -55,7 +57,7 @@ def test_claude_code_tells_of_its_subagents_apart() -> None:
     assert inner[-1].transcript.endswith(f"/subagents/agent-{inner[0].agent}.jsonl")
 
 
-def test_copilot_does_too() -> None:
+def test_copilot_reports_subagents_separately() -> None:
     found = [read("copilot", name, event) for name, event in recordings("copilot", CWD)]
     outer = {one.session for one in found if one and not one.agent}
     inner = {one.session for one in found if one and one.agent}
@@ -68,7 +70,7 @@ def test_copilot_does_too() -> None:
     }
 
 
-def test_some_restore_what_a_resumed_session_began_with() -> None:
+def test_some_hosts_restore_the_context_of_a_resumed_session() -> None:
     claude = [event for name, event in recordings("claude", CWD) if name == "SessionStart"]
     assert [found.text for event in claude if (found := read("claude", "", event))] == [
         "startup",
@@ -82,20 +84,20 @@ def test_some_restore_what_a_resumed_session_began_with() -> None:
     } == {"startup"}
 
 
-def test_a_failed_tool_says_what_it_worked_on() -> None:
+def test_a_failed_tool_reports_its_arguments() -> None:
     failed = read("claude", "", recorded("claude", "PostToolUseFailure", CWD))
     assert failed is not None
     assert (failed.tool, failed.args) == ("Bash", {"command": "false"})
     assert failed.reply is None
 
 
-def test_what_claude_code_has_put_on_disk_is_not_taken_for_the_whole() -> None:
+def test_an_answer_that_claude_code_stored_on_disk_is_not_replaced() -> None:
     replies = [event for _, event in recordings("claude", CWD) if "tool_response" in event]
     kept = [one for one in replies if "persistedOutputPath" in one["tool_response"]]
     assert [found.reply for event in kept if (found := read("claude", "", event))] == [None]
 
 
-def test_codex_compacts_by_itself_and_restores_what_was_said() -> None:
+def test_codex_compacts_by_itself_and_restores_hook_context() -> None:
     found = [read("codex", name, event) for name, event in recordings("codex", CWD)]
     kinds = [one.kind for one in found if one]
     assert kinds[:5] == ["session", "prompt", "tool", "compact", "session"]
@@ -106,7 +108,7 @@ def test_codex_compacts_by_itself_and_restores_what_was_said() -> None:
     ]
 
 
-def test_gemini_announces_compressions_and_repeats_what_hooks_said() -> None:
+def test_gemini_announces_compressions_and_repeats_hook_context() -> None:
     events = list(recordings("gemini", CWD))
     prompts = [event["prompt"] for name, event in events if name == "BeforeAgent"]
     assert prompts[0].startswith("<hook_context>&lt;upwell-memories")

@@ -114,7 +114,7 @@ def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
 
 
 @pytest.mark.parametrize("host", ALL)
-def test_the_docs_say_how_it_is_set_up(host: Host) -> None:
+def test_the_docs_describe_its_setup(host: Host) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = text.partition(f"\n## {host.title}\n")[2].partition("\n## ")[0]
     for command in ("install", "uninstall"):
@@ -125,7 +125,7 @@ def test_the_docs_say_how_it_is_set_up(host: Host) -> None:
 
 
 @pytest.mark.parametrize("host", ALL)
-def test_its_server_file_is_the_users_and_may_be_a_projects(host: Host) -> None:
+def test_its_server_file_belongs_to_the_user_or_a_project(host: Host) -> None:
     if host.servers is None:
         return
     assert server_files()[host.name] is host.servers

@@ -20,7 +20,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_what_goes_in_comes_out_again(text: str) -> None:
+def test_added_children_can_be_removed_again(text: str) -> None:
     path = ("a",) if "a" in parse(text).value else ()
     grown = with_child(text, path, {"n": [1]}, "" if path else "new")
     node = parse(grown).under("a") if path else parse(grown)

@@ -65,7 +65,7 @@ async def test_the_tenth_rating_moves_one_step_and_only_that_tool(house):
     assert learned.min_score("fs__search") == 0.5
 
 
-async def test_it_moves_to_the_bound_and_not_beyond(house):
+async def test_a_threshold_moves_to_the_bound_and_not_beyond(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 25)
     assert learned.min_score("fs__read") == pytest.approx(shifted(0.5, 1.0))
@@ -110,7 +110,7 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
     assert not deaf.is_demoted("m")
 
 
-async def test_what_one_process_learns_another_uses(house):
+async def test_one_process_uses_what_another_learns(house):
     one, two = house.learned(), house.learned()
     await two.load_learned()
     await rate(one, house, Rating.NOT_RELEVANT, 12)
@@ -144,7 +144,7 @@ async def test_switched_off_nothing_is_moved_or_used(house):
     assert (await on.thresholds())[0].samples == 17
 
 
-async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
+async def test_without_ratings_a_threshold_moves_hourly_and_returns(house):
     learned = house.learned()
     uses = Uses(house.ttl_store)
     for n in range(12):
@@ -166,7 +166,7 @@ async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
     assert learned.min_score("prompt") == pytest.approx(0.5, abs=0.01)
 
 
-async def test_what_is_older_than_a_year_goes(house):
+async def test_evidence_older_than_a_year_is_removed(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 3)
     assert learned.is_demoted("m")
@@ -176,7 +176,7 @@ async def test_what_is_older_than_a_year_goes(house):
     assert not learned.is_demoted("m")
 
 
-async def test_without_a_memory_nothing_is_learned_and_feedback_says_so(house):
+async def test_without_a_memory_nothing_is_learned_and_feedback_reports_this(house):
     learned = Learned(None, Uses(house.ttl_store), LearnOptions(), Limits())
     await learned.load_learned()
     assert learned.min_score("x") == 0.5

@@ -81,7 +81,7 @@ async def test_the_import_shape(library: Library) -> None:
         5,
     ],
 )
-async def test_a_wrong_shape_is_one_clear_error_and_nothing_is_kept(
+async def test_a_malformed_item_is_one_clear_error_and_nothing_is_stored(
     library: Library, item: object
 ) -> None:
     with pytest.raises(UsageError) as refused:
@@ -90,7 +90,9 @@ async def test_a_wrong_shape_is_one_clear_error_and_nothing_is_kept(
     assert await library.list() == []
 
 
-async def test_secrets_are_masked_before_anything_is_kept(library: Library, tmp_path: Path) -> None:
+async def test_secrets_are_masked_before_anything_is_stored(
+    library: Library, tmp_path: Path
+) -> None:
     (added,) = await library.add_many(
         [{"text": f"deploy with {TOKEN}", "tags": [TOKEN], "source": f"note {TOKEN}"}]
     )
@@ -157,7 +159,7 @@ async def test_only_a_person_can_pin(library: Library) -> None:
     assert [memory.text for memory in await library.list()] == ["never force-push"]
 
 
-async def test_what_it_supersedes_must_be_there(library: Library) -> None:
+async def test_a_superseded_memory_must_exist(library: Library) -> None:
     for memory in (Memory(text="x", supersedes="a"), Memory(text="x", id="a", supersedes="a")):
         with pytest.raises(UsageError):
             await library.add(memory)
@@ -166,7 +168,7 @@ async def test_what_it_supersedes_must_be_there(library: Library) -> None:
     assert [hit.memory.id for hit in await library.search("port 8080")] == ["b", "a"]
 
 
-async def test_a_reader_reads_the_library_it_was_made_from(library: Library) -> None:
+async def test_a_reader_reads_its_library(library: Library) -> None:
     await library.add({"id": "kettle", "text": "The kettle boils in four minutes"})
     await library.store.add([Memory(id="rule", text="Never push to main", pinned=True)])
     reader = library.reader

@@ -20,7 +20,7 @@ FLOORS = {"exact": 0.98, "paraphrased": 0.95, "path": 0.98, "identifier": 0.98, 
 
 @pytest.fixture
 async def found(tmp_path: Path) -> dict[str, list[tuple[frozenset[str], list[Hit]]]]:
-    """By kind: what answers each question, and what is found."""
+    """By kind: the answers of each question, and the hits."""
     memories, questions = load()
     database = open_database(tmp_path / "memory.db", [OWNER], synchronous="NORMAL")
     library = Library(SqliteStore(database))

@@ -51,7 +51,7 @@ def test_a_copy_has_the_same_prompts_and_most_events(
     assert copied_sessions({"b": second, "a": first}) == ({"b"} if is_copy else set())
 
 
-def test_sessions_that_go_on_with_other_prompts_are_no_copies() -> None:
+def test_sessions_with_other_prompts_are_not_copies() -> None:
     first, second = (fingerprint(at, QUESTION, WORDS) for at in (0.0, 1.0))
     first.add(Event(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the crane?"))
     second.add(Event(session="s", i=9, t=9.0, kind=Kind.PROMPT, text="And the gate?"))

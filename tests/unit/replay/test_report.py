@@ -34,7 +34,7 @@ def report(tmp_path: Path, *decisions: Decision) -> Report:
     return made
 
 
-def test_sessions_with_something_said_are_told_in_order(tmp_path: Path) -> None:
+def test_sessions_with_memories_are_reported_in_order(tmp_path: Path) -> None:
     silent = decision("quiet", 50.0, "no_candidates")
     made = report(tmp_path, decision("late", 7200.0), decision("early", 0.0), silent)
     assert list(made.sessions()) == [
@@ -61,7 +61,7 @@ def test_sums_are_by_moment_and_of_all(tmp_path: Path) -> None:
 
 def test_a_memory_to_judge_is_whole_and_without_its_score(tmp_path: Path) -> None:
     one = decision("s", 0.0)
-    lines = list(report(tmp_path, one).saying(one, one.hits[0]))
+    lines = list(report(tmp_path, one).sampled_hit(one, one.hits[0]))
     assert lines[1:] == ["  commit git:abc", "  | Because", "  | it froze"]
     assert "0.62" not in "".join(lines)
 
@@ -69,6 +69,6 @@ def test_a_memory_to_judge_is_whole_and_without_its_score(tmp_path: Path) -> Non
 def test_secrets_in_prompts_are_masked(tmp_path: Path) -> None:
     one = decision("s", 0.0, subject=f"Use {TOKEN} for the push")
     made = report(tmp_path, one)
-    told = "".join([*made.sessions(), *made.saying(one, one.hits[0])])
+    told = "".join([*made.sessions(), *made.sampled_hit(one, one.hits[0])])
     assert TOKEN not in told
     assert "for the push" in told

@@ -19,7 +19,7 @@ HIT = Hit(memory=Memory(id="m1", text="Pumps stall in winter", created_at=5.0), 
 
 
 class Recorded:
-    """Speaks where a cue has the word pump, and writes everything down."""
+    """Surfaces a memory for cues with the word pump, and records every call."""
 
     def __init__(self, clock: SimulatedClock) -> None:
         self.clock = clock
@@ -85,7 +85,7 @@ async def replayed(
     return [one async for one in replay.decisions(events)], world
 
 
-async def test_every_event_that_a_host_tells_is_decided(tmp_path: Path) -> None:
+async def test_every_reported_event_gets_a_decision(tmp_path: Path) -> None:
     decisions, _ = await replayed(tmp_path, STORY)
     assert [(one.i, one.door, one.moment, one.outcome) for one in decisions] == [
         (0, "session", "session_start", "no_candidates"),
@@ -104,7 +104,7 @@ async def test_the_clock_shows_the_time_of_each_event(tmp_path: Path) -> None:
     assert [at for _, at in cues] == [10.0, 11.0, 13.0, 15.0, 16.0]
 
 
-async def test_turns_end_with_what_the_agent_wrote(tmp_path: Path) -> None:
+async def test_turns_end_with_the_agents_texts(tmp_path: Path) -> None:
     _, world = await replayed(tmp_path, STORY)
     turns = [one for what, one, _ in world.happened if what == "turn"]
     assert turns == [(["I look.", "pump.py", "pump.py"], False), ([], True)]
@@ -155,7 +155,7 @@ async def test_a_decision_as_json(tmp_path: Path) -> None:
     assert told["tokens"] > 0, "and the same for other ids"
 
 
-async def test_the_summary_counts_what_a_host_tells(tmp_path: Path) -> None:
+async def test_the_summary_counts_reported_events(tmp_path: Path) -> None:
     decisions, _ = await replayed(tmp_path, STORY)
     summary = Summary()
     for decision in decisions:
@@ -165,7 +165,7 @@ async def test_the_summary_counts_what_a_host_tells(tmp_path: Path) -> None:
     assert summary.described() == expected
 
 
-def test_passages_are_named_by_where_they_stand() -> None:
+def test_passages_are_named_by_file_and_lines() -> None:
     assert name_of(Memory(text="x", id="d1", source="docs/a.md", lines=(3, 5))) == "docs/a.md#L3-L5"
 
 
@@ -179,7 +179,7 @@ def test_passages_are_named_by_where_they_stand() -> None:
         ("TodoWrite", ""),
     ],
 )
-def test_tools_that_hooks_tell_of(name: str, expected: str) -> None:
+def test_tools_that_hooks_report(name: str, expected: str) -> None:
     assert surfacing_tool(name) == expected
 
 

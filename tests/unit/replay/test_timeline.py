@@ -52,7 +52,7 @@ def test_sessions_begin_and_end_once(tmp_path: Path) -> None:
         assert kinds.count(Kind.START) == kinds.count(Kind.END) == 1
 
 
-def test_checkpoints_of_a_session_are_told_once(tmp_path: Path) -> None:
+def test_checkpoints_of_a_session_are_replayed_once(tmp_path: Path) -> None:
     prompts = [samples.claude_record("user", f"10:00:0{n}", f"Question {n}") for n in range(5)]
     samples.lines(tmp_path / "1/full.jsonl", prompts[:2])
     samples.lines(tmp_path / "2/full.jsonl", prompts[:4])
@@ -62,7 +62,7 @@ def test_checkpoints_of_a_session_are_told_once(tmp_path: Path) -> None:
     assert [one.i for one in events] == list(range(7))
 
 
-def test_a_fork_tells_only_what_is_its_own(tmp_path: Path) -> None:
+def test_a_fork_contributes_only_its_own_events(tmp_path: Path) -> None:
     first = samples.claude_record("user", "10:00:00", "Question")
     more = samples.claude_record("user", "10:00:09", "Another")
     other = samples.SESSION.replace("9", "8")
@@ -89,7 +89,7 @@ def test_neutral_events_keep_their_numbers(tmp_path: Path) -> None:
     ]
 
 
-def test_a_broken_file_costs_that_file(tmp_path: Path) -> None:
+def test_a_broken_file_costs_only_that_file(tmp_path: Path) -> None:
     samples.claude(tmp_path)
     broken = samples.neutral(tmp_path)
     broken.write_text(broken.read_text() + '{"session": 1}\n')

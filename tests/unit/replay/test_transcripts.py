@@ -26,7 +26,7 @@ def told(path: Path) -> list[Event]:
 
 
 def brief(events: list[Event]) -> list[tuple[str, str, bool]]:
-    """Kind, what was said or which tool was called with what, and whether it failed."""
+    """The kind, the text or the tool with its arguments, and whether it failed."""
     return [
         (str(one.kind), one.text or f"{one.tool} {dict(one.args)}" * bool(one.tool), one.failed)
         for one in events
@@ -117,7 +117,7 @@ def test_gemini_cli(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     assert events[3].t == moment("2026-01-05T12:00:02Z")
 
 
-def test_gemini_cli_says_where_a_session_ran(tmp_path: Path) -> None:
+def test_gemini_cli_records_the_folder_of_a_session(tmp_path: Path) -> None:
     assert told(samples.gemini(tmp_path))[0].cwd == "/code/harbour"
 
 
@@ -241,7 +241,7 @@ def test_the_transcripts_of_a_user_are_found_where_hosts_keep_them(tmp_path: Pat
     assert names == ["claude", "codex", "copilot", "gemini", "opencode", "specstory"]
 
 
-def test_a_file_that_is_no_transcript_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_transcript_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "notes.md"
     path.write_text("# Notes\n")
     with pytest.raises(UsageError, match=r"notes.md is not a transcript"):
@@ -252,7 +252,7 @@ def test_a_file_that_is_no_transcript_is_named(tmp_path: Path) -> None:
         format_named("vim")
 
 
-def test_names_of_formats_are_theirs_alone() -> None:
+def test_names_of_formats_are_unique() -> None:
     assert len({one.name for one in FORMATS}) == len(FORMATS)
 
 
@@ -307,7 +307,7 @@ def test_arguments_have_the_names_of_claude_code() -> None:
     assert arguments("x", "not json") == {"input": "not json"}
 
 
-def test_what_a_host_puts_into_prompts_is_not_the_users() -> None:
+def test_text_that_a_host_inserts_is_not_part_of_the_prompt() -> None:
     assert prompt_in("<system-reminder>x</system-reminder>Go on") == "Go on"
     assert prompt_in("<local-command-stdout>ok</local-command-stdout>") == ""
     assert prompt_in("Caveat: The messages below were generated") == ""

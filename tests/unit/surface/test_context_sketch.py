@@ -1,4 +1,4 @@
-"""The sketch of a session's context: what the agent has is not said again."""
+"""The sketch of a session's context: its content is not repeated."""
 
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.memory import Memory
@@ -58,7 +58,7 @@ def test_sessions_are_apart_and_bounded() -> None:
     assert sketches.of("one").new_share(TEXT) == 1.0
 
 
-def test_a_context_that_is_gone_is_forgotten() -> None:
+def test_a_lost_context_is_forgotten() -> None:
     sketches = ContextSketches()
     sketches.note(read("/r/a.md", TEXT))
     sketches.forget("s")

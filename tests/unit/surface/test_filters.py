@@ -1,4 +1,4 @@
-"""In which order: the best of every source first, near-identical texts once."""
+"""The order of hits: the best of every source first, near-identical texts once."""
 
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind
@@ -22,7 +22,7 @@ def test_one_file_does_not_crowd_out_the_others() -> None:
     assert ids(ranked(hits, Intent(), Options(), 0.0)) == ["a0", "b", "c", "a1", "d", "a2", "a3"]
 
 
-def test_what_orders_first_is_the_users_to_say() -> None:
+def test_the_users_weights_decide_the_order() -> None:
     def of(namespace: str) -> Hit:
         memory = Memory(id=namespace, text=f"{namespace} alone", namespace=namespace)
         return Hit(memory=memory, score=0.6)
@@ -35,12 +35,12 @@ def test_what_orders_first_is_the_users_to_say() -> None:
     assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
 
 
-def test_alone_a_source_has_every_place() -> None:
+def test_a_single_source_gets_every_place() -> None:
     hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
     assert spread(hits) == hits
 
 
-def test_memories_that_stand_in_no_file_are_not_held_back() -> None:
+def test_memories_outside_files_are_not_held_back() -> None:
     hits = [hit(f"m{n}", 0.9 - n / 100) for n in range(5)]
     assert spread(hits) == hits
 

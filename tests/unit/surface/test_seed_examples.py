@@ -1,4 +1,4 @@
-"""The examples of seed 003 and of what was proposed beside it, by number, as one table each."""
+"""The examples of seed 003 and of its companion proposal, by number, one table each."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,7 +65,7 @@ NOW = 1_775_692_800.0  # 2026-04-09T00:00:00Z
         ("A3.8", "…", False),
     ],
 )
-def test_what_is_worth_a_look(number: object, message: str, applicable: bool) -> None:
+def test_messages_that_need_a_search(number: object, message: str, applicable: bool) -> None:
     assert (READ.not_applicable(message) == "") is applicable
 
 
@@ -199,7 +199,7 @@ class Place:
 
 
 class Reader(FakeRecall):
-    """Reads nothing but what `recalls` finds."""
+    """Reads only the hits of `recalls`."""
 
     def __init__(self, recalls: Recalls) -> None:
         super().__init__()

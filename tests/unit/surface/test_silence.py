@@ -1,4 +1,5 @@
-"""When it speaks and when it keeps silent, on the repository's own small set (`benchmarks/own`)."""
+"""When upwell speaks and when it stays silent, on the repository's own small set
+(`benchmarks/own`)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -45,7 +46,7 @@ def unasked(text: str) -> Query:
 
 @pytest.fixture
 async def harbour(tmp_path: Path) -> AsyncIterator[App]:
-    """An app that knows the harbour, and may speak as often as it likes."""
+    """An app with memories about the harbour, without a rate limit."""
     app = await build(Settings(home=tmp_path, flags=ALL_AT_ONCE, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     yield app
@@ -59,7 +60,7 @@ class Tally:
     useful: int = 0
 
 
-async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> None:
+async def test_upwell_speaks_only_when_it_has_a_relevant_memory(harbour: App) -> None:
     tallies: dict[str, Tally] = {}
     for place, row in enumerate(CUES):
         outcome = await harbour.surfacer.surface(cue_of(row, place))
@@ -77,7 +78,7 @@ async def test_it_speaks_when_it_knows_and_else_keeps_silent(harbour: App) -> No
         assert tallies[wanted].useful >= 0.85 * tallies[wanted].asked, wanted
 
 
-async def test_by_default_it_speaks_at_telling_moments_only(tmp_path: Path) -> None:
+async def test_by_default_upwell_speaks_only_at_telling_moments(tmp_path: Path) -> None:
     unlimited = {key: value for key, value in ALL_AT_ONCE.items() if key != "surface.moments"}
     app = await build(Settings(home=tmp_path, flags=unlimited, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
@@ -95,7 +96,7 @@ async def test_by_default_it_speaks_at_telling_moments_only(tmp_path: Path) -> N
     assert sum(spoke["pos_prompt"]) >= 0.5 * len(spoke["pos_prompt"])
 
 
-async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
+async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
     app = await build(Settings(home=tmp_path, flags={"surface.moments": "all"}, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     heard: set[str] = set()
@@ -108,7 +109,7 @@ async def test_a_session_hears_a_memory_once(tmp_path: Path) -> None:
     assert heard >= {gold for row in CUES if row["class"] == "repeat" for gold in row["gold"]}
 
 
-async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
+async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> None:
     """Whatever a search finds unasked above `min_score`, the same words as a prompt bring up."""
     least = harbour.config.surface.min_score
     reader, deadline = harbour.memory.reader, Deadline.after(10)
@@ -129,7 +130,7 @@ async def test_what_recall_finds_is_said_unasked(harbour: App) -> None:
     assert found > 60
 
 
-async def test_what_recall_finds_for_a_call_is_said_beside_it(harbour: App) -> None:
+async def test_a_call_gets_the_memories_that_recall_finds(harbour: App) -> None:
     least = harbour.config.surface.min_score
     found = 0
     for place, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):

@@ -49,7 +49,7 @@ def addresses(value: Any) -> list[str]:
     return [uri for part in value for uri in addresses(part)] if isinstance(value, list) else []
 
 
-async def test_every_address_that_is_given_can_be_read(resources: Resources) -> None:
+async def test_every_address_in_an_answer_can_be_read(resources: Resources) -> None:
     queue, seen = [one["uri"] for one in resources.listed()], set()
     while queue:
         uri = queue.pop()
@@ -86,7 +86,7 @@ async def test_a_memory_whole(resources: Resources) -> None:
     assert memory["created_at"].endswith("Z")
 
 
-async def test_another_projects_memories_are_not_there(resources: Resources) -> None:
+async def test_memories_of_another_project_do_not_exist(resources: Resources) -> None:
     found = await read(resources, "upwell://search/tide%20of%20another%20project")
     assert "theirs" not in [memory["id"] for memory in found["memories"]]
     with pytest.raises(UsageError):
@@ -109,6 +109,6 @@ async def test_another_projects_memories_are_not_there(resources: Resources) -> 
         "",
     ],
 )
-async def test_what_is_not_there_is_said(resources: Resources, uri: str) -> None:
+async def test_a_missing_resource_is_reported(resources: Resources, uri: str) -> None:
     with pytest.raises(UsageError):
         await resources.read(uri)

@@ -7,7 +7,7 @@ from upwell.usage.stats import stats_of
 DAY = 86_400.0
 
 
-async def test_what_is_counted_is_added_up():
+async def test_counts_are_added_up():
     clock = ManualClock()
     ttl_store = MemoryTtlStore(clock=clock)
     one, two = Counts(ttl_store, clock), Counts(ttl_store, clock)
@@ -33,7 +33,7 @@ async def test_what_is_counted_is_added_up():
     assert (found.tokens_saved, found.tokens_before) == (5000, 9000)
 
 
-async def test_only_the_days_that_were_asked_for():
+async def test_only_the_requested_days_are_counted():
     clock = ManualClock()
     counts = Counts(MemoryTtlStore(clock=clock), clock)
     for _ in range(5):

@@ -104,7 +104,7 @@ class Basket:
         self._pay(text)
 
     def buy(self, order: Sequence[int]) -> list[int]:
-        """Buy units in this order until one does not fit. Returns those bought."""
+        """Buy units in this order until one does not fit. Returns the units that were bought."""
         taken = []
         for unit in order:
             chars, tokens = self.chars, self.tokens

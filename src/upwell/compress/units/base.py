@@ -154,7 +154,7 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""So many lines at both ends of a text are raised: they show how it begins and ends."""
+"""This many lines at both ends of a text are raised: they show how it begins and ends."""
 
 
 def template(line: str) -> str:

@@ -37,7 +37,7 @@ NO_INTENT = Intent()
 
 
 class SkipReason(StrEnum):
-    """Why nothing was surfaced, in the order of the gates."""
+    """The reasons for surfacing nothing, in the order of the gates."""
 
     DISABLED = "disabled"
     PAUSED = "paused"
@@ -63,6 +63,7 @@ class SkipReason(StrEnum):
     REPEATED = "repeated"
     DEMOTED = "demoted"
     OVER_BUDGET = "over_budget"
+    NOT_DELIVERED = "not_delivered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

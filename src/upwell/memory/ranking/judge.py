@@ -141,14 +141,14 @@ def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> li
         if successor is None:
             placed.setdefault(hit.memory.id, hit)
             continue
-        first = hit_of.get(successor.id) or _standing_in(successor.candidate, hit)
+        first = hit_of.get(successor.id) or _in_place_of(successor.candidate, hit)
         if first is not None and successor.id not in placed:
             placed[successor.id] = replace(first, score=max(first.score, hit.score))
         placed[hit.memory.id] = replace(hit, signals={**hit.signals, SUPERSEDED: 1.0})
     return list(placed.values())
 
 
-def _standing_in(candidate: Candidate | None, hit: Hit) -> Hit | None:
+def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
     return None if candidate is None else replace(hit, memory=candidate.load())
 
 

@@ -101,7 +101,7 @@ def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Tr
 
 
 def _patterns_of(format: Format) -> list[str]:
-    """Where hosts record sessions in this format, relative to the user's home folder."""
+    """The file patterns of this format, relative to the user's home folder."""
     recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
     return [
         pattern

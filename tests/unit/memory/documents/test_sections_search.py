@@ -1,4 +1,4 @@
-"""Searching documentation: what is found, what is quoted of it, and how sure the search is."""
+"""Searching documentation: the hits, the quoted passages, and their probabilities."""
 
 import random
 import sqlite3
@@ -197,7 +197,7 @@ def test_a_project_sees_its_own_sections_and_the_global_ones():
     assert sources(Scope(namespaces=("decisions",))) == set()
 
 
-def test_what_is_removed_leaves_nothing_behind():
+def test_a_removed_file_leaves_no_rows():
     shelf = Shelf({"a.md": GUIDE, "b.md": "# B\n\nSee [limits](a.md#resource-limits).\n"})
     for (no,) in shelf.db.execute("SELECT no FROM file").fetchall():
         tables.rows.remove(shelf.db, no)
@@ -228,7 +228,7 @@ def test_any_question_to_any_text_is_answered_without_an_error():
     [("CONTRIBUTING.md", True), ("docs/contributing.md", True), ("AGENTS.md", True),
      ("crates/x/CLAUDE.md", True), ("docs/style_guide.md", True), ("docs/proxies.md", False)],
 )  # fmt: skip
-def test_notes_are_known_by_their_names(path: str, expected: bool):
+def test_notes_are_recognised_by_their_file_names(path: str, expected: bool):
     assert is_note(path) is expected
 
 

@@ -1,4 +1,4 @@
-"""Answers of memory servers are a stranger's text: reading them takes the time of reading once."""
+"""Answers of memory servers are untrusted: parsing takes linear time."""
 
 from time import process_time
 
@@ -59,7 +59,7 @@ def test_a_numbered_memory_may_have_numbered_lines():
     assert [one.text for one in memory_service(body)] == ["Steps:\n1. build\n2. ship", "Second"]
 
 
-def test_scores_that_are_no_numbers_count_for_nothing():
+def test_invalid_scores_are_ignored():
     for score in (10**400, float("nan"), float("inf"), "0.5"):
         (found,) = memtomem({"results": [{"content": "a", "score": score}]})
         assert found.score is None

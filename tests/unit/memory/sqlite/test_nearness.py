@@ -16,7 +16,7 @@ from upwell.memory.sqlite.store import OWNER, SqliteStore
 COUNT, DIM, QUESTIONS, BEST = 3_000, 96, 20, 10
 
 
-async def test_nearly_the_best_by_exact_comparison(tmp_path: Path) -> None:
+async def test_the_nearest_vectors_are_nearly_the_exact_ones(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     centres = rng.normal(size=(60, DIM))
     made = centres[rng.integers(60, size=COUNT)] + rng.normal(size=(COUNT, DIM))

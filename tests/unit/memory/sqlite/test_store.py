@@ -1,4 +1,4 @@
-"""The SQLite store: reads of one moment, forced between the statements of a real connection."""
+"""The SQLite store: a read sees one snapshot, even with a deletion between its statements."""
 
 import sqlite3
 from pathlib import Path
@@ -41,7 +41,7 @@ async def test_a_deletion_during_get_is_before_or_after_it(tmp_path: Path, at: i
     await database.aclose()
 
 
-async def test_a_file_of_before_triggers_opens_with_its_memories(tmp_path: Path) -> None:
+async def test_a_file_from_before_triggers_opens_with_its_memories(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     make_file_without_triggers(path)
     database = open_database(path, [OWNER], synchronous="FULL")
@@ -56,7 +56,7 @@ async def test_a_file_of_before_triggers_opens_with_its_memories(tmp_path: Path)
     await database.aclose()
 
 
-async def test_a_damaged_file_of_before_triggers_is_salvaged(tmp_path: Path) -> None:
+async def test_a_damaged_file_from_before_triggers_is_salvaged(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     make_file_without_triggers(path)
     fresh = open_database(tmp_path / "fresh.db", [OWNER], synchronous="FULL")
