@@ -125,8 +125,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts the prompts in its context, `turn` holds the agent's
-    texts since the last prompt, `events` the entries that capture reads at the end of the turn."""
+    """A session under way. `prompts` counts its prompts so far, `turn` holds the texts of the agent
+    since the last prompt, `events` the entries that capture reads at the end of the turn."""
 
     relocation: Relocation | None
     prompts: int = 0
@@ -224,8 +224,6 @@ class Replay:
         )
 
     def _record(self, event: Event, event_here: Event, session: _Session) -> None:
-        if event.kind is Kind.COMPACT:
-            session.prompts = 0
         session.prompts += event.kind is Kind.PROMPT
         if len(session.turn) < _MAX_TEXTS:
             session.turn += _texts_written(event)
