@@ -30,15 +30,15 @@ class Stage:
         os.utime(gauge, (0, 0))
         subprocess.run(["git", "init", "-q", self.house.project], check=True)
         others = [
-            {"text": f"Note {number}: the {word} of the {place} was changed"}
+            {"text": f"Note {number}: the {word} of the {entry} was changed"}
             for number, word in enumerate("maps paint rivers ladders engines forms".split())
-            for place in "kitchen garden cellar attic".split()
+            for entry in "kitchen garden cellar attic".split()
         ]
-        kept = [
+        stored = [
             {"id": "file", "text": FILE, "paths": ["src/gauge.py"], "created_at": "2026-01-02"},
             {"id": "prompt", "text": PROMPT, "created_at": "2026-01-02"},
         ]
-        self.house.keep([*others, *kept])
+        self.house.keep([*others, *stored])
         self.house.upwell("remember", "--pin", RULE)
 
     def run(

@@ -43,11 +43,11 @@ class Heard:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that were offered."""
-        found: list[str] = []
+        collected: list[str] = []
         for tool in self.body.get("tools") or ():
             inner = tool.get("functionDeclarations") or [tool.get("function") or tool]
-            found += [str(one.get("name", one.get("type", ""))) for one in inner]
-        return found
+            collected += [str(entry.get("name", entry.get("type", ""))) for entry in inner]
+        return collected
 
 
 class Model:
@@ -77,24 +77,24 @@ class Model:
 
     def about(self, word: str) -> list[Heard]:
         """The requests of the conversation in which the user said `word`."""
-        return [heard for heard in self.heard if any(word in said for said in heard.of("user"))]
+        return [heard for heard in self.heard if any(word in entry for entry in heard.of("user"))]
 
     def answer(self, path: str, body: Mapping[str, Any]) -> tuple[str, bytes] | None:
         """Media type and body of the reply; None where nobody knows the path."""
-        dialect = next((one for one in DIALECTS if one.speaks(path)), None)
+        dialect = next((entry for entry in DIALECTS if entry.speaks(path)), None)
         if dialect is None:
             self.strange.append(path)
             return None
-        said = dialect.said(body)
-        self.heard.append(Heard(path, body, said))
-        return dialect.reply(path, body, self._next(said))
+        reply = dialect.said(body)
+        self.heard.append(Heard(path, body, reply))
+        return dialect.reply(path, body, self._next(reply))
 
     def _next(self, said: Sequence[Said]) -> Call | str:
-        for place in range(len(said) - 1, -1, -1):
-            if said[place].kind == "user":
+        for entry in range(len(said) - 1, -1, -1):
+            if said[entry].kind == "user":
                 for cue, calls in self.script.items():
-                    if cue in said[place].text:
-                        made = sum(part.kind == "call" for part in said[place:])
+                    if cue in said[entry].text:
+                        made = sum(part.kind == "call" for part in said[entry:])
                         return calls[made].after(said) if made < len(calls) else DONE
         return DONE
 

@@ -59,7 +59,7 @@ class Gemini:
         return self.model.heard[before:]
 
     def seen(self, event: str) -> list[dict[str, Any]]:
-        return [one for one in self.stage.events if one["hook_event_name"] == event]
+        return [entry for entry in self.stage.events if entry["hook_event_name"] == event]
 
 
 @pytest.fixture
@@ -84,11 +84,11 @@ def told(heard: Heard) -> list[int]:
 def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     heard = gemini.ask("-p", ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert len(gemini.seen("PreCompress")) == 4, "announced before every request"
     assert gemini.seen("BeforeAgent")[0]["prompt"].startswith("<hook_context>")
     looked_for = json.loads(gemini.house.upwell("explain", "--json"))["decisions"]
-    assert not [one for one in looked_for if "hook_context" in json.dumps(one)]
+    assert not [entry for entry in looked_for if "hook_context" in json.dumps(entry)]
     gemini.house.upwell("hook", "uninstall", "gemini", "--apply")
     assert gemini.settings.read_text() == gemini.recording(), "the host had run in between"
 
@@ -116,5 +116,5 @@ def test_hooks_and_gateway_are_one_session(gemini: Gemini) -> None:
     assert len(markdown) < 30_000
     calls = json.loads(gemini.house.upwell("explain", "--json"))["decisions"]
     session = gemini.seen("SessionStart")[0]["session_id"]
-    assert {one["session"] for one in calls} == {session}
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert {call["session"] for call in calls} == {session}
+    assert "up__mixed" in {call.get("tool") for call in calls}

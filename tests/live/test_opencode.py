@@ -99,8 +99,8 @@ def server() -> dict[str, Any]:
 def test_the_output_of_the_plugin_reaches_the_model_once(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     heard = opencode.ask(ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
-    words, added = next(one for one in heard[0].body["messages"] if one["role"] == "user")[
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    words, added = next(entry for entry in heard[0].body["messages"] if entry["role"] == "user")[
         "content"
     ]
     assert ASKED in words["text"]
@@ -123,11 +123,11 @@ def test_long_answers_arrive_shortened(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     opencode.house.start()
     shell, markdown = opencode.ask("Run it")[-1].of("result")
-    whole = "\n".join(f"worker {n} took a job" for n in range(1, 1901))
-    assert len(shell) < len(whole) * 0.8
+    full = "\n".join(f"worker {n} took a job" for n in range(1, 1901))
+    assert len(shell) < len(full) * 0.8
     key = KEY.search(shell)
     assert key
-    assert opencode.house.upwell("read", key[1]).strip() == whole
+    assert opencode.house.upwell("read", key[1]).strip() == full
     assert KEY.search(markdown)
 
 
@@ -141,7 +141,7 @@ def test_plugin_and_gateway_are_one_session(opencode: OpenCode) -> None:
     assert KEY.search(markdown)
     assert len(markdown) < 30_000
     calls = json.loads(opencode.house.upwell("explain", "--json"))["decisions"]
-    assert len({one["session"] for one in calls}) == 1
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert len({call["session"] for call in calls}) == 1
+    assert "up__mixed" in {call.get("tool") for call in calls}
     opencode.house.upwell("eject", "--apply")
     assert opencode.settings.read_text() == opencode.recording(mcp=server())

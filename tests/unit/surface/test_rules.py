@@ -126,9 +126,9 @@ async def test_rules_are_capped_and_the_rest_is_counted() -> None:
     rules = [Memory(id=f"r{i}", text=f"rule {i} " + "long " * 100) for i in range(MAX_RULES + 5)]
     outcome = await surfacer(Pinned(*rules)).surface(prompt())
     assert isinstance(outcome, Surfacing)
-    said = len(outcome.memories)
-    assert 1 < said <= MAX_RULES
-    assert f"({len(rules) - said} more" in outcome.text
+    reply = len(outcome.memories)
+    assert 1 < reply <= MAX_RULES
+    assert f"({len(rules) - reply} more" in outcome.text
     assert len(outcome.text) < MAX_BYTES + 400
 
 
@@ -168,9 +168,9 @@ async def test_late_rules_are_given_at_the_next_prompt() -> None:
 
 async def test_rules_beyond_the_hosts_limit_are_given_again() -> None:
     stage = surfacer(Pinned(RULE), FOUND)
-    said = await stage.surface(prompt())
-    assert isinstance(said, Surfacing)
-    await stage.take_back(replace(said, hits=said.hits[-1:]), session="s")
+    reply = await stage.surface(prompt())
+    assert isinstance(reply, Surfacing)
+    await stage.take_back(replace(reply, hits=reply.hits[-1:]), session="s")
     assert await told(stage, prompt("what else is there to know?")) == ["r1"]
 
 

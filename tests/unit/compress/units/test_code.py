@@ -46,9 +46,9 @@ def test_a_multiline_string_stays_whole() -> None:
         'def one():\n    said = """\nclass Not:\n    text of a string\n"""\n    return said\n\n\n'
     )
     text += "def two(\n    # of which one\n    first,\n):\n    # says why\n    return first\n"
-    found = definitions(scaffold(text, "python"), "python")
-    assert found == definitions(whole(text), "python")
-    assert [first for first, _, _ in found] == [0, 8]
+    result = definitions(scaffold(text, "python"), "python")
+    assert result == definitions(whole(text), "python")
+    assert [first for first, _, _ in result] == [0, 8]
 
 
 def test_code_without_indentation_is_read_as_a_whole() -> None:
