@@ -56,8 +56,8 @@ def test_a_changed_list_is_announced_and_stays_short(peer: Peer) -> None:
     listed(peer)
     peer.call("up__add_tool", name="fresh")
     peer.wait_for_tools("up__fresh")
-    answer = [note["method"] for note in peer.notifications]
-    assert peer.modern or "notifications/tools/list_changed" in answer
+    methods = [note["method"] for note in peer.notifications]
+    assert peer.modern or "notifications/tools/list_changed" in methods
     assert listed(peer)["up__echo"]["inputSchema"]["properties"]["text"] == {}
     assert json.loads(text_of(peer.call("upwell__describe_tools", names=["up__fresh"])))
 

@@ -1,7 +1,4 @@
-"""Claude Code itself, with our hooks: what of them reaches its model.
-
-Only the model is not real. What is asserted is what the model received.
-"""
+"""Claude Code itself, with our hooks. Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -49,13 +46,13 @@ class Claude:
         self.settings.write_text(self.recording())
 
     def recording(self) -> str:
-        """Settings of somebody who has a hook at every event."""
+        """Settings with a foreign hook at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         hooks = {event: [{"hooks": [handler]}] for event in EVENTS}
         return json.dumps({"hooks": hooks}, indent=2) + "\n"
 
     def ask(self, *words: str, **env: str) -> list[Heard]:
-        """Run it once in print mode; gives the requests that it made of its model."""
+        """Run it once in print mode. Returns its requests to the model."""
         before = len(self.model.heard)
         debug = ["--debug", "hooks", "--debug-file", str(self.log)]
         self.stage.run(
@@ -70,7 +67,7 @@ class Claude:
         return self.stage.folder / "debug.log"
 
     def complaints(self) -> list[str]:
-        """What its log says against our hooks."""
+        """The complaints about our hooks in its log."""
         lines = self.log.read_text(errors="replace").splitlines()
         wrong = ("error", "fail", "invalid", "does not match", "status 1", "status 2")
         ours = [line for line in lines if "upwell" in line and "ook" in line]
@@ -117,7 +114,7 @@ def key_in(said: Sequence[Said]) -> str:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 

@@ -1,7 +1,4 @@
-"""Codex CLI itself, with our hooks: what of them reaches its model.
-
-Only the model is not real. What is asserted is what the model received.
-"""
+"""Codex CLI itself, with our hooks. Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -53,13 +50,13 @@ class Codex:
         self.printed = ""
 
     def recording(self) -> str:
-        """The hooks of somebody who has one at every event."""
+        """Foreign hooks at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         hooks = {event: [{"hooks": [handler]}] for event in EVENTS}
         return json.dumps({"hooks": hooks}, indent=2) + "\n"
 
     def ask(self, *words: str, trust: bool = True) -> list[Heard]:
-        """Run it once without a terminal; gives the requests that it made of its model."""
+        """Run it once without a terminal. Returns its requests to the model."""
         before = len(self.model.heard)
         options = [TRUSTED] if trust else []
         both = ["sh", "-c", 'exec "$@" 2>&1', "sh"]
@@ -89,7 +86,7 @@ def codex(stage: Stage, playing: Playing) -> Codex:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 

@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI itself, with our hooks: what of them reaches its model."""
+"""GitHub Copilot CLI itself, with our hooks; the tests check what its model received."""
 
 import json
 import re
@@ -47,7 +47,7 @@ class Copilot:
         stage.house.environment["COPILOT_HOME"] = str(self.folder)
 
     def ask(self, *words: str, **env: str) -> list[Heard]:
-        """Run it once; gives the requests that it made of its model."""
+        """Run it once. Returns its requests to the model."""
         before = len(self.model.heard)
         logs = ["--log-level", "debug", "--log-dir", str(self.stage.folder / "logs")]
         options = ["--allow-all-tools", "--allow-all-paths", *words]
@@ -93,12 +93,12 @@ def key_in(said: Sequence[Said]) -> str:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_the_output_of_commands_reaches_the_model_once(copilot: Copilot) -> None:
-    """Also where VS Code's hooks stand beside them: it runs those, and drops what they say."""
+    """Also beside VS Code's hooks, which Copilot runs and whose output it drops."""
     copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     heard = copilot.ask("-p", ASKED)

@@ -1,7 +1,4 @@
-"""Gemini CLI itself, with our hooks: what of them reaches its model.
-
-Only the model is not real. What is asserted is what the model received.
-"""
+"""Gemini CLI itself, with our hooks. Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -39,7 +36,7 @@ class Gemini:
         self.settings.write_text(self.recording())
 
     def recording(self, **more: Any) -> str:
-        """Settings of somebody who has a hook at every event."""
+        """Settings with a foreign hook at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         settings = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -52,7 +49,7 @@ class Gemini:
         return "// mine\n" + json.dumps(settings, indent=2) + "\n"
 
     def ask(self, *words: str, env: Mapping[str, str] = QUIET) -> list[Heard]:
-        """Run it once without a terminal; gives the requests that it made of its model."""
+        """Run it once without a terminal. Returns its requests to the model."""
         before = len(self.model.heard)
         url = {"GOOGLE_GEMINI_BASE_URL": self.model.url}
         self.stage.run([*command("gemini"), "-y", *words], self.model, {**env, **url})
@@ -77,7 +74,7 @@ def gemini(stage: Stage, playing: Playing) -> Gemini:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
@@ -94,7 +91,7 @@ def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
 
 
 def test_a_resumed_session_has_the_rule_once(gemini: Gemini) -> None:
-    """It restores a session without the prompt that hooks had added to; tools' answers twice."""
+    """It restores a session without the prompt that hooks extended, and repeats tools' answers."""
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     gemini.ask("-p", ASKED)
     heard = gemini.ask("-r", "latest", "-p", "Go on")

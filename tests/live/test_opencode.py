@@ -1,7 +1,4 @@
-"""OpenCode itself, with our plugin: what of it reaches its model.
-
-Only the model is not real. What is asserted is what the model received.
-"""
+"""OpenCode itself, with our plugin. Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -42,7 +39,7 @@ class OpenCode:
         self.settings.write_text(self.recording())
 
     def recording(self, **more: Any) -> str:
-        """Settings with the model that plays a part as the only provider."""
+        """Settings with the scripted model as the only provider."""
         models = {"played": {"tool_call": True, "limit": {"context": 200_000, "output": 8_000}}}
         provider = {
             "npm": "@ai-sdk/openai-compatible",
@@ -62,7 +59,7 @@ class OpenCode:
         return "// mine\n" + json.dumps(settings, indent=2) + "\n"
 
     def ask(self, *words: str) -> list[Heard]:
-        """Run it once; gives the requests of the conversation, without those for a title."""
+        """Run it once. Returns the requests of the conversation, without those for a title."""
         before = len(self.model.heard)
         self.stage.run([*command("opencode"), "run", *words], self.model, QUIET)
         return [heard for heard in self.model.heard[before:] if heard.tools]
@@ -88,7 +85,7 @@ def opencode(stage: Stage, playing: Playing) -> OpenCode:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 

@@ -38,7 +38,7 @@ class Message(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Entry):
-    """The agent called a tool."""
+    """A tool call of the agent."""
 
     id: str
     tool: str
@@ -47,7 +47,7 @@ class Call(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult(Entry):
-    """The end of the call with that id. `failed` is None where the transcript does not tell."""
+    """The end of the call with that id. `failed` is None if the transcript does not show it."""
 
     id: str
     failed: bool | None

@@ -38,10 +38,10 @@ OWN = ("read_more", "describe_tools")
 def lazy_catalog(*tools, most=100):
     definitions = Definitions(most)
     server = Server("fs", *tools)
-    keep = catalog_of(
+    catalog = catalog_of(
         server, own=OWN, definitions=definitions, may_compress=lambda server, tool: False
     )
-    return keep, definitions, server
+    return catalog, definitions, server
 
 
 def test_a_list_within_the_limit_is_complete_and_without_describe_tools():
@@ -51,7 +51,7 @@ def test_a_list_within_the_limit_is_complete_and_without_describe_tools():
     assert catalog.hidden_schema("fs__edit_file") == b""
 
 
-def test_a_tool_that_changed_is_listed_anew():
+def test_a_changed_tool_is_listed_again():
     catalog, definitions, server = lazy_catalog(EDIT)
     server.has({**EDIT, "description": "Something else."})
     catalog.rebuild()
