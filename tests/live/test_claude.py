@@ -1,4 +1,6 @@
-"""Claude Code itself, with our hooks. Only the model is scripted; the tests check what it received."""
+"""Claude Code itself, with our hooks.
+
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re

@@ -1,4 +1,6 @@
-"""Codex CLI itself, with our hooks. Only the model is scripted; the tests check what it received."""
+"""Codex CLI itself, with our hooks.
+
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re

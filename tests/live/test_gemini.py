@@ -1,4 +1,6 @@
-"""Gemini CLI itself, with our hooks. Only the model is scripted; the tests check what it received."""
+"""Gemini CLI itself, with our hooks.
+
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re

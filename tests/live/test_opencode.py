@@ -1,4 +1,6 @@
-"""OpenCode itself, with our plugin. Only the model is scripted; the tests check what it received."""
+"""OpenCode itself, with our plugin.
+
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re

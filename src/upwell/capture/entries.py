@@ -18,7 +18,7 @@ MAX_BYTES = 2_000_000
 ROLES = ("user", "assistant")
 _EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
 _EXIT_CHARS = 4_000
-"""An exit status stands near the beginning or the end of an output."""
+"""An exit status is near the beginning or the end of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
