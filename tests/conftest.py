@@ -17,7 +17,7 @@ DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks cli_compress cli_entries cli_memory documents faults hook_faults hook_setup
+    attacks cli_compress cli_entries cli_memory delivery documents faults hook_faults hook_setup
     hostile_client hostile_memory hostile_server http_behind learning life login ltm memory_faults
     notes odd_exchanges real_servers reload replay same_decision slow_start start supervision
     surface whose_question

@@ -207,6 +207,23 @@ def read(
     return reader.config(files, lexicon, environment), mistakes
 
 
+def read_valid(
+    home: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Config, list[ConfigError]]:
+    """As `read`, for a process that must start in spite of a mistake.
+
+    Raises:
+        ConfigError: the file cannot be read at all, so none of its settings is known.
+    """
+    config, mistakes = read(home, flags, environment)
+    for mistake in mistakes:
+        if not mistake.key and mistake.origin == str(config.home.config_file):
+            raise mistake
+    return config, mistakes
+
+
 class _Reading:
     """Settings as they are read from their sources, and the mistakes met on the way."""
 
@@ -283,7 +300,11 @@ class _Reading:
                 self._overrides[f"server:{name}"] = self._per_tool(
                     key, {section: entry[section] for section in PER_TOOL if section in entry}
                 )
-                self._servers.append(self._server(key, name, entry))
+                mistakes = len(self.mistakes)
+                server = self._server(key, name, entry)
+                # Without its wrong setting a server could be another one, or a disabled one run.
+                if len(self.mistakes) == mistakes:
+                    self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
 
     def _take_tools(self, tools: Mapping[str, Any]) -> None:

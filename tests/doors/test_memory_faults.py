@@ -204,8 +204,9 @@ def test_a_damaged_memory_is_reported_with_the_way_back(upwell: Upwell, home: Pa
     met = upwell("recall", "kettle")
     assert met.code == 0
     (aside,) = home.glob("memory.db.corrupt-*")
-    for entry in (str(aside), "0 rows saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
-        assert entry in met.err
+    assert FACT in met.out
+    for text in (str(aside), "1 row saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
+        assert text in met.err
     assert "damaged" not in upwell("recall", "kettle").err
     doctor = upwell("doctor", "--json")
     assert doctor.code == 1

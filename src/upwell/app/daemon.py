@@ -16,6 +16,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
@@ -58,7 +59,7 @@ class Warm:
         """Load everything.
 
         Raises:
-            ConfigError: the configuration is invalid.
+            ConfigError: the configuration cannot be read.
         """
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
@@ -66,9 +67,18 @@ class Warm:
         self._tasks.start(self._run_housekeeping())
 
     async def answer(
-        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+        self,
+        host: str,
+        name: str,
+        body: bytes,
+        *,
+        left_ms: int | None = None,
+        parent: int = 0,
+        receipt: Receipt | None = None,
     ) -> bytes:
-        return await self.door.answer(host, name, body, left_ms=left_ms, parent=parent)
+        return await self.door.answer(
+            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+        )
 
     async def refresh(self) -> None:
         """Apply a changed configuration."""
@@ -80,6 +90,10 @@ class Warm:
             fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
             LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
+            return
+        if fresh.mistakes:
+            LOG.warning("the changed configuration has mistakes; the old one stays")
+            await fresh.aclose()
             return
         old_app, old_door = self.app, self.door
         self._app, self._door = fresh, fresh.hooks()
@@ -224,9 +238,9 @@ def _routes(warm: Warm) -> list[Any]:
             gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
         ]
 
-    async def answer(host: str, name: str, body: bytes) -> bytes:
+    async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body)
+        return await warm.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),

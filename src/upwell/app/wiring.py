@@ -1,7 +1,7 @@
 """The parts list: every part of upwell, and its connections."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +25,7 @@ from upwell.app.shortening import Shortening
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Options as CompressOptions
 from upwell.compress.base import Tools
-from upwell.config import Config, load
+from upwell.config import Config, load, read_valid
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
@@ -35,7 +35,7 @@ from upwell.gateway.server import Gateway, OwnServer, StartRecords, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import StoreError
+from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
@@ -66,10 +66,10 @@ from upwell.tools.resources import Resources
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The input of `build`. `home` None: the user's. `flags` are dotted keys and win over the
-    home's file and the environment. `tolerant`: a memory that cannot be opened is left out instead
-    of failing, as the gateway needs it. `cwd` decides the project of cues that have none. `clock`
-    is a simulated one where the past is replayed; `watches` False leaves imported files alone until
-    `documents.refresh`."""
+    home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
+    are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
+    that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
+    imported files alone until `documents.refresh`."""
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -94,6 +94,8 @@ class App:
         tools: Tools,
     ) -> None:
         self.config = config
+        self.mistakes: Sequence[ConfigError] = ()
+        """The mistakes in the configuration; a tolerant app does without those settings."""
         self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
@@ -351,13 +353,16 @@ async def build(settings: Settings | None = None) -> App:
     """Build the app of a home.
 
     Raises:
-        ConfigError: the configuration has a mistake.
+        ConfigError: the configuration has a mistake; in a tolerant app, it cannot be read at all.
         StoreError: a file cannot be used (a disposable one is replaced by memory instead).
     """
     settings = settings or Settings()
-    config = load(settings.home, settings.flags, settings.environment)
+    sources = (settings.home, settings.flags, settings.environment)
+    config, mistakes = read_valid(*sources) if settings.tolerant else (load(*sources), [])
     config.home.prepare()
     log_to(config.home.logs)
+    for mistake in mistakes:
+        LOG.error("running without a setting: %s", mistake)
     files = Files()
     clock = settings.clock
     ttl_store = open_ttl_store(config, files, clock)
@@ -374,5 +379,6 @@ async def build(settings: Settings | None = None) -> App:
     )
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
+    app.mistakes = tuple(mistakes)
     await app.learning.learned.load_learned()
     return app

@@ -39,6 +39,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.REPEATED: "every relevant memory was delivered before",
     SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+    SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
 
 
@@ -71,8 +72,9 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
 
 def _past_headline(decision: Mapping[str, Any]) -> str:
     if decision["memories"]:
-        late = " too late for this call; the next one gets them" if decision["late"] else ""
-        return f"spoke, {_memories(len(decision['memories']))}{late} ({decision['id']})"
+        return f"spoke, {_memories(len(decision['memories']))} ({decision['id']})"
+    if decision["late"]:
+        return "not delivered: too late for this event; offered at the session's next one"
     code = decision["outcome"]
     reason = REASONS.get(code, "for a reason that this version does not know")
     return f"silent: {reason} ({_code(code, decision['detail'])})"

@@ -225,7 +225,7 @@ class PostFilter:
             new = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
             if not new:
                 return _held_back(SkipReason.ALREADY_KNOWN, f"{len(ordered)} known", ordered)
-            ordered = new[:MAX_SAID]
+            ordered = new
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(
@@ -236,7 +236,7 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome
+        return welcome if moment is None else welcome[:MAX_SAID]
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

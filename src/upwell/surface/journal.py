@@ -48,14 +48,20 @@ class Journal:
         self._pending: dict[str, _Decision] = {}
         self._writing = asyncio.Lock()
 
-    def note(self, cue: Cue, outcome: Surfacing | Skip, key: str, took_ms: float) -> None:
-        """Queue a decision for the next flush."""
-        self._pending[key] = _Decision(cue, outcome, took_ms)
-
-    def mark_late(self, key: str) -> None:
-        """Mark a decision that missed its call, if it has not been written yet."""
-        if key in self._pending:
-            self._pending[key] = replace(self._pending[key], late=True)
+    def note(
+        self,
+        cue: Cue,
+        outcome: Surfacing | Skip,
+        key: str,
+        took_ms: float,
+        *,
+        late: bool = False,
+    ) -> None:
+        """Queue a decision for the next flush, in place of an earlier one with this key."""
+        if cue.at is None:
+            earlier = self._pending.get(key)
+            cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
+        self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
         """Write pending decisions, after any write that is under way. A store that fails costs

@@ -43,6 +43,8 @@ from upwell.surface.session_start import MISSED, Compaction, SessionStart
 
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
+_OPENING = frozenset({"pinned", "kind", "told"})
+"""Signals of rules and of a session's opening, which have records of their own."""
 MAX_EPISODES = 16
 """How many memories are looked up by triggers alone."""
 
@@ -92,7 +94,9 @@ class Surfacer:
         self._gate = Gate(options)
         self._pace = Pace(state, options, clock)
         self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
-        self._seen_log = SeenLog(ttl_store, surface.dedup_ttl_seconds)
+        self._seen_log = SeenLog(
+            ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
+        )
         self._sketches = ContextSketches()
         self._post_filter = PostFilter(
             options, self._learning, self._seen_log, self._sketches, clock
@@ -120,8 +124,16 @@ class Surfacer:
         return self._journal
 
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say to this cue. A fault of the memory side, of whatever kind, is logged
-        and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        """Decide what to say to this cue, and book it as delivered. A fault of the memory side, of
+        whatever kind, is logged and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        outcome = await self.offer(cue)
+        if isinstance(outcome, Surfacing):
+            await self.delivered(outcome, cue)
+        return outcome
+
+    async def offer(self, cue: Cue) -> Outcome:
+        """Like `surface`, for a door that learns what became of its answer: it reports a surfacing
+        by `delivered` or `take_back`. Until then the memories count as told for a minute only."""
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
@@ -154,33 +166,42 @@ class Surfacer:
             await self._learning.rate(ratings)
         if feedback.rating is Rating.ALREADY_KNOWN:
             for rating in ratings:
-                await self._seen_log.renew(rating.memory)
+                await self._seen_log.known(rating.memory)
         self._background.request()
         return ratings
 
-    async def take_back(
-        self,
-        surfacing: Surfacing,
-        cue: Cue | None = None,
-        *,
-        late: bool = False,
-        session: str = "",
-    ) -> None:
+    async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
+        """The agent received this surfacing."""
+        chosen = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        if cue.session and cue.door != Door.SESSION:
+            with contained("recording a delivery"):
+                await self._seen_log.record(chosen, cue.session, cue.principal.name)
+
+    async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it
         missed its call, and is offered at the session's next one."""
         self._learning.undo(surfacing, cue, late=late)
-        if late:
-            self._journal.mark_late(surfacing.id)
-        session, principal = (cue.session, cue.principal.name) if cue else (session, "")
+        undelivered = _undelivered(surfacing, late=late)
+        self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
         with contained("taking a surfacing back"):
-            await self._seen_log.withdraw(surfacing.memories, session, principal)
-            if any(hit.memory.pinned for hit in surfacing.hits):
-                await self._rules.withdraw(session)
-            if cue is not None and cue.door == Door.SESSION:
+            await self._withdraw(surfacing.hits, cue)
+            if cue.door == Door.SESSION:
                 await self._session_start.take_back(cue, surfacing)
-            elif cue is not None:
+            else:
                 await self._take_back_from(cue, surfacing, late=late)
         self._background.request()
+
+    async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
+        """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
+        the rest of it."""
+        said, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
+        shorter = replace(surfacing, hits=said, held_back=(*rest, *surfacing.held_back))
+        self._learning.undo_part(replace(surfacing, hits=rest), cue)
+        self._journal.note(cue, shorter, surfacing.id, surfacing.took_ms)
+        with contained("taking a part of a surfacing back"):
+            await self._withdraw(rest, cue)
+        self._background.request()
+        return shorter
 
     async def compacting(self, session: str) -> None:
         """The session's agent is about to lose its context: allow repeats."""
@@ -362,8 +383,14 @@ class Surfacer:
     async def _record(self, question: _Question, surfacing: Surfacing) -> None:
         cue = question.cue
         if cue.session:
-            await self._seen_log.record(surfacing.memories, cue.session, cue.principal.name)
+            await self._seen_log.reserve(surfacing.memories, cue.session, cue.principal.name)
             await self._pace.record(cue, question.query, surfacing.id)
+
+    async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
+        memories = [hit.memory for hit in hits]
+        await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
+        if any(memory.pinned for memory in memories):
+            await self._rules.withdraw(cue.session)
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
@@ -394,6 +421,20 @@ def _fault(error: Exception) -> Skip:
         return Skip(reason=SkipReason.FAULT, detail=error.message)
     LOG.error("surfacing failed", exc_info=error)
     return Skip(reason=SkipReason.FAULT, detail=f"unexpected {type(error).__name__}, see the log")
+
+
+def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
+    """A surfacing that did not reach the agent, as the journal shows it."""
+    return Skip(
+        reason=SkipReason.NOT_DELIVERED,
+        detail="too late" if late else "",
+        confidence=surfacing.confidence,
+        signals=surfacing.signals,
+        intent=surfacing.intent,
+        queries=surfacing.queries,
+        held_back=surfacing.hits,
+        missing=surfacing.missing,
+    )
 
 
 def _may_be_said(hit: Hit) -> bool:

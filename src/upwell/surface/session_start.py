@@ -184,7 +184,7 @@ class SessionStart:
         self.owe(cue)
         await self.rules.withdraw(cue.session)
         await self.ttl_store.delete(Kind.OPENING, [cue.session])
-        await self.seen_log.withdraw_at_start(surfacing.memories, cue.session)
+        await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
         # Codex resumes and compacts in one: two events, of which the second brings the rules.

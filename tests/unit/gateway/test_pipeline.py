@@ -8,6 +8,7 @@ from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.errors import UsageError
+from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall
@@ -29,7 +30,7 @@ class Somebody(Nobody):
 
 
 class Broken:
-    async def surface(self, cue):
+    async def offer(self, cue):
         raise RuntimeError("a bug")
 
 
@@ -47,7 +48,7 @@ class SlowRecall(FakeRecall):
 
 
 class Stuck:
-    async def surface(self, cue):
+    async def offer(self, cue):
         await asyncio.Event().wait()
 
 
@@ -159,3 +160,28 @@ async def test_a_fault_in_fitting_never_costs_the_result(size):
     pipeline = pipeline_of(CallSurfacing(Broken(), hurried), fit=broken)
     reply = await pipeline.call(CALL, Long(), NOBODY)
     assert (reply.result, reply.error) == (answer, b"")
+
+
+class Remote(Somebody):
+    """A client whose reply is still to be written."""
+
+    def __init__(self):
+        self.receipt = Receipt()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives):
+    recall = SlowRecall()
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
+    surfacing = CallSurfacing(surfacer, lambda server, tool: SurfaceOptions(race_ms=5_000))
+    pipeline, client = pipeline_of(surfacing), Remote()
+    call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
+    first = await pipeline.call(call, Upstream(), client)
+    assert b"SIGHUP" in first.result
+    client.receipt.settle(arrives)
+    await surfacing.returns.drain()
+    second = await pipeline.call(call, Upstream(), Remote())
+    assert (b"SIGHUP" in second.result) is not arrives
+    outcomes = [decision["outcome"] for decision in await surfacer.journal.recent()]
+    assert ("not_delivered" in outcomes) is not arrives
+    await surfacer.aclose()

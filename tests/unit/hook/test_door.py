@@ -11,6 +11,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
+from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
@@ -107,7 +108,7 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     await door.aclose()
     stored = reply.count("\n- [")
     assert 0 < stored < 5
-    assert len(await ttl_store.scan("seen")) == stored
+    assert len(await ttl_store.scan("seen", "s\n")) == stored
 
 
 async def test_hosts_that_share_hooks_answer_once_and_others_separately() -> None:
@@ -120,9 +121,34 @@ async def test_hosts_that_share_hooks_answer_once_and_others_separately() -> Non
     assert door.outcomes["cursor", "not eligible"] == 1
     clock.advance(6)
     await door.answer("cursor", "", same)
-    assert door.outcomes["cursor", "repeated"] + door.outcomes["cursor", "cooldown"] == 1
+    assert door.outcomes["cursor", "surfaced"] == 1, "a context of its own"
     await door.answer("codex", "", prompt(session_id="other"))
     assert door.outcomes["codex", "not eligible"] == 0
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_answer_that_does_not_arrive_was_not_given(arrives: bool) -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    assert SAID.encode() in await door.answer("claude", "", prompt(), receipt=receipt)
+    receipt.settle(arrives)
+    await door.aclose()
+    again = await door.answer("claude", "", prompt("Which winch needs grease?"))
+    assert (SAID.encode() in again) is not arrives
+    surfacer = door._surfacer
+    first, *_ = await surfacer.journal.recent()
+    assert first["outcome"] == ("surfaced" if arrives else "not_delivered")
+    assert len(first["memories"]) == arrives
+    await surfacer.aclose()
+
+
+async def test_what_is_on_its_way_is_not_given_to_a_parallel_event() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    await door.answer("claude", "", prompt(), receipt=receipt)
+    assert await door.answer("claude", "", prompt("Which winch needs grease?")) == b"{}"
+    receipt.settle(True)
+    await door.aclose()
 
 
 ODD: Sequence[bytes] = (

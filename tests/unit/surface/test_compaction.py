@@ -89,7 +89,7 @@ async def test_other_sessions_are_unaffected_and_deleted_memories_stay_deleted()
     stage = Session(OLD)
     assert await stage.read("s2") == ["old"]
     await stage.surfacer.compacting("s")
-    assert await stage.read("s") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
+    assert await stage.read("s2") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
     await stage.surfacer.compacting("s2")
     stage.memories = ()
     assert ids(await stage.begin("compact", session="s2")) == ["rule"]

@@ -119,16 +119,27 @@ async def test_nothing_found_and_nothing_good_enough():
     assert low.confidence == 0.3
 
 
-async def test_only_explicit_requests_get_a_memory_twice():
+async def test_a_session_hears_nothing_twice_unless_it_asks():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     assert isinstance(await surfacer.surface(read()), Surfacing)
-    stage.clock.advance(60)
-    assert await reason(surfacer, read(session="another")) is SkipReason.REPEATED
-    ask = Cue(door="ask", text="when does the cache reload?")
+    stage.clock.advance(604_800 + 60)
+    assert await reason(surfacer, read()) is SkipReason.REPEATED
+    ask = Cue(door="ask", text="when does the cache reload?", session="s")
     assert isinstance(await surfacer.surface(ask), Surfacing)
+
+
+async def test_a_new_session_has_been_told_nothing_and_repeats_come_last():
+    stage = Stage(hit("m1", 0.9), hit("m2", 0.8, text="something else entirely here"))
+    surfacer = stage.surfacer()
+    stage.recall.hits = stage.recall.hits[:1]
+    await surfacer.surface(read())
+    stage.recall.hits = [hit("m1", 0.9), hit("m2", 0.8, text="something else entirely here")]
+    another = await surfacer.surface(read(session="another"))
+    assert [memory.id for memory in another.memories] == ["m2", "m1"]
     stage.clock.advance(604_800)
-    assert isinstance(await surfacer.surface(read()), Surfacing)
+    third = await surfacer.surface(read(session="third"))
+    assert [memory.id for memory in third.memories] == ["m1", "m2"]
 
 
 async def test_memories_are_new_to_another_principal():
@@ -158,7 +169,7 @@ async def test_an_undelivered_memory_may_be_said_again():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     outcome = await surfacer.surface(read())
-    await surfacer.take_back(outcome)
+    await surfacer.take_back(outcome, read())
     assert isinstance(await surfacer.surface(read("lib/cache.py")), Surfacing)
 
 

@@ -69,14 +69,14 @@ def hit(identity="m1", score=0.55, text="the cache reloads on SIGHUP"):
     return Hit(memory=memory, score=score, signals={"bm25": 7.0})
 
 
-def read(path="src/cache.py", **more):
-    return Cue(door="tool", tool="fs__read", args={"file_path": path}, session="s", **more)
+def read(path="src/cache.py", session="s", **more):
+    return Cue(door="tool", tool="fs__read", args={"file_path": path}, session=session, **more)
 
 
 async def say_and_rate(stage, rating, times=1, memory=None):
-    for _ in range(times):
+    for number in range(times):
         stage.clock.advance(DAYS_8)
-        outcome = await stage.surfacer.surface(read())
+        outcome = await stage.surfacer.surface(read(session=f"session {number}"))
         assert isinstance(outcome, Surfacing), outcome
         await stage.surfacer.rate(
             Feedback(surfacing_id=outcome.id, rating=rating, memory_id=memory)
@@ -125,7 +125,7 @@ async def test_an_already_known_memory_is_silent_for_seven_days(stage):
     known = Feedback(surfacing_id=outcome.id, rating=Rating.ALREADY_KNOWN)
     await stage.surfacer.rate(known)
     stage.clock.advance(6 * 86_400)
-    later = await stage.surfacer.surface(read())
+    later = await stage.surfacer.surface(read(session="another"))
     assert isinstance(later, Skip)
     assert later.reason is SkipReason.REPEATED
 
@@ -252,8 +252,8 @@ async def test_a_late_hit_survives_any_name_of_a_file(stage, path):
 async def test_a_late_hit_that_was_delivered_meanwhile_is_not_repeated(stage):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
-    elsewhere = Cue(door="tool", tool="fs__read", args={"file_path": "src/cache.py"}, session="z")
-    assert isinstance(await stage.surfacer.surface(elsewhere), Surfacing)
+    asked = Cue(door="ask", text="when does the cache reload?", session="s")
+    assert isinstance(await stage.surfacer.surface(asked), Surfacing)
     stage.recall.hits = []
     assert isinstance(await stage.surfacer.surface(read()), Skip)
 

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.receipt import Receipt
 from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
@@ -21,7 +22,7 @@ NOWHERE = Path("/nonexistent/tokens.json")
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
 
 
-async def answer(host: str, event: str, body: bytes) -> bytes:
+async def answer(host: str, event: str, body: bytes, *, receipt: Receipt) -> bytes:
     return b'{"host":"%s","event":"%s","size":%d}' % (host.encode(), event.encode(), len(body))
 
 

@@ -63,6 +63,7 @@ class SkipReason(StrEnum):
     REPEATED = "repeated"
     DEMOTED = "demoted"
     OVER_BUDGET = "over_budget"
+    NOT_DELIVERED = "not_delivered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

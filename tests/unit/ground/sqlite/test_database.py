@@ -208,7 +208,9 @@ def failing(name: str, text: str) -> sqlite3.Error:
         ("SQLITE_IOERR_WRITE", "disk I/O error", StoreUnwritable),
         ("SQLITE_READONLY_DBMOVED", "attempt to write a readonly database", StoreUnwritable),
         ("SQLITE_CANTOPEN", "unable to open database file", StoreUnwritable),
-        ("SQLITE_ERROR", "no such table: full", StoreError),
+        ("SQLITE_ERROR", "no such table: full", StoreCorrupt),
+        ("SQLITE_ERROR", "Could not decode to UTF-8 column 'text'", StoreCorrupt),
+        ("SQLITE_ERROR", 'near "full": syntax error', StoreError),
     ],
 )
 def test_errors_are_mapped(name: str, text: str, kind: type[StoreError]) -> None:
