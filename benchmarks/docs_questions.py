@@ -142,8 +142,19 @@ def _answer(cue: Mapping[str, Any], hits: Sequence[Hit]) -> Answer:
         lines = (hit.memory.source, *hit.memory.lines)
         answer.found.append((lines, hit.signals[SHARE]))
     if hits:
-        answer.score, answer.signals = hits[0].score, hits[0].signals
+        answer.signals = hits[0].signals
+        answer.score = _unasked(answer)
     return answer
+
+
+def _unasked(answer: Answer) -> float:
+    """The score of an automatic door; the search itself waits for an answer, and scores higher."""
+    return JUDGES[_judge_of(answer)].probability(answer.signals)
+
+
+def _judge_of(answer: Answer) -> str:
+    kind = "tools" if answer.cue["door"] == "tool" else "prompts"
+    return "notes" if is_note(answer.found[0][0][0]) else kind
 
 
 def fit(names: Sequence[str], examples: Sequence[tuple[Mapping[str, float], bool]]) -> list[float]:
@@ -213,8 +224,7 @@ def coefficients(kind: str, answers: Sequence[Answer]) -> list[float]:
 def _judged(answer: Answer, fitted: Mapping[str, tuple[list[str], list[float]]]) -> Answer:
     if not answer.signals:
         return answer
-    kind = "tools" if answer.cue["door"] == "tool" else "prompts"
-    names, weights = fitted["notes" if is_note(answer.found[0][0][0]) else kind]
+    names, weights = fitted[_judge_of(answer)]
     line = sum(w * answer.signals[name] for w, name in zip(weights, names, strict=False))
     return replace(answer, score=_sigmoid(line + weights[-1]))
 

@@ -94,7 +94,7 @@ async def test_every_reported_event_gets_a_decision(tmp_path: Path) -> None:
         (3, "tool", "file", "said"),
         (4, "tool", "routine", NO_HOOK),
         (5, "session", "compaction", "no_candidates"),
-        (6, "prompt", "first_request", "no_candidates"),
+        (6, "prompt", "routine", "no_candidates"),
     ]
 
 
