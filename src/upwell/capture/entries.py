@@ -31,7 +31,7 @@ class Message(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Entry):
-    """The agent called a tool."""
+    """A tool call of the agent."""
 
     id: str
     tool: str

@@ -93,15 +93,15 @@ def test_commits_that_give_a_reason_are_proposed_with_their_files(tmp_path: Path
     )
     commit(tmp_path, "Bump tokio to avoid a deadlock that somebody reported", "lock")
     commit(tmp_path, "Cache keys hold the tenant, so that nobody reads another's", "src/cache.py")
-    found = proposals_from(tmp_path, 50, os.environ)
-    assert [one.text for one in found] == [
+    proposals = proposals_from(tmp_path, 50, os.environ)
+    assert [item.text for item in proposals] == [
         "Fix the retry loop. It must wait, because the bank locks accounts that ask too often.",
         "Cache keys hold the tenant, so that nobody reads another's",
     ]
-    assert found[0].paths == ("src/retry.py", "tests/test retry.py")
-    assert found[0].namespace == "learnings"
-    assert found[0].source.startswith("git:")
-    assert found[0].project == str(tmp_path)
+    assert proposals[0].paths == ("src/retry.py", "tests/test retry.py")
+    assert proposals[0].namespace == "learnings"
+    assert proposals[0].source.startswith("git:")
+    assert proposals[0].project == str(tmp_path)
 
 
 def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_missing_objects_are_not_fetched(
     tree = subprocess.run(
         ["git", "-C", str(folder), "rev-parse", "HEAD~1^{tree}"], capture_output=True, check=True
     )
-    gone = tree.stdout.decode().strip()
-    (folder / ".git/objects" / gone[:2] / gone[2:]).unlink()
+    removed = tree.stdout.decode().strip()
+    (folder / ".git/objects" / removed[:2] / removed[2:]).unlink()
     for key, value in {**partial, **settings}.items():
         git(folder, "config", key, value.replace("TRAP", str(trap)))
     with pytest.raises(UsageError, match="cannot read"):
@@ -160,11 +160,11 @@ def test_missing_objects_are_not_fetched(
 
 def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
-    said = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
-    commit(tmp_path, said, "a.py")
-    (found,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
-    assert found.text.startswith("Keys hold the tenant")
-    assert found.paths == ("a.py",)
+    text = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
+    commit(tmp_path, text, "a.py")
+    (proposals,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    assert proposals.text.startswith("Keys hold the tenant")
+    assert proposals.paths == ("a.py",)
 
 
 def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def proposal(text: str) -> Proposal:
 def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
     assert box.propose([proposal("One"), proposal("one "), proposal("Two")]) == 2
     assert box.propose([proposal("Two")]) == 0
-    assert [one.text for one in box.waiting()] == ["one ", "Two"]
+    assert [item.text for item in box.waiting()] == ["one ", "Two"]
     assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -193,8 +193,8 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     first = box.waiting()[0]
     assert box.take([first.id]) == [first]
     assert box.propose([proposal("One")]) == 0
-    assert [one.text for one in box.waiting()] == ["Two"]
-    assert [one.text for one in box.chosen([])] == ["Two"]
+    assert [item.text for item in box.waiting()] == ["Two"]
+    assert [item.text for item in box.chosen([])] == ["Two"]
     with pytest.raises(UsageError):
         box.chosen(["nothing"])
 
