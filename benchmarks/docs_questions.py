@@ -86,8 +86,8 @@ class Answer:
     def is_useful(self, most: int) -> bool:
         """Does one of the passages that are said answer? The second is said if it scores nearly
         as well."""
-        said = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
-        return any(map(self.hits, said))
+        reply = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
+        return any(map(self.hits, reply))
 
 
 @dataclass(slots=True)
@@ -250,8 +250,8 @@ def plain(folder: Path, cues: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
             (" OR ".join(words) or '""',),
         ).fetchall()
         kind = next(kind for kind, classes in KINDS.items() if cue["class"] in classes)
-        found = [((path, first, last), score / rows[0][3]) for path, first, last, score in rows]
-        yield Answer(cue, kind, found, rows[0][3] if rows else 0.0)
+        collected = [((path, first, last), score / rows[0][3]) for path, first, last, score in rows]
+        yield Answer(cue, kind, collected, rows[0][3] if rows else 0.0)
 
 
 def _pieces(name: str, text: str) -> Iterator[tuple[str, int, int, str]]:
@@ -298,8 +298,8 @@ async def main() -> None:
     peers: list[Answer] = []
     speeds: list[Speed] = []
     for store, asked in sorted(cues.items()):
-        found, speed = await ask_store((options.stores / store).resolve(), asked)
-        answers += found
+        result, speed = await ask_store((options.stores / store).resolve(), asked)
+        answers += result
         speeds.append(speed)
         peers += plain(options.stores / store, asked)
     print("| | R@1 | R@5 | R@10 | false | answered | useful@1 | useful@2 |")
