@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ DOORS = ROOT / "tests/doors"
 CLI_DEADLINE = 60
 SLOW_DOORS = frozenset(
     """
-    attacks cli_compress cli_entries cli_memory documents faults hook_faults hook_setup
+    attacks cli_compress cli_entries cli_memory delivery documents faults hook_faults hook_setup
     hostile_client hostile_memory hostile_server http_behind learning life login ltm memory_faults
     notes odd_exchanges real_servers reload replay same_decision slow_start start supervision
     surface whose_question
@@ -27,7 +28,7 @@ SLOW_DOORS = frozenset(
 
 @dataclass(frozen=True)
 class Done:
-    """What a finished command left behind."""
+    """The output and exit status of a finished command."""
 
     code: int
     out: str
@@ -46,16 +47,22 @@ class Done:
         return line
 
 
+def pytest_configure() -> None:
+    """Let the programs under test heed SIGHUP and SIGINT under `nohup make test &`: a child
+    inherits an ignored signal, but not one with a handler."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
+
+
 @pytest.hookimpl(tryfirst=True)  # before pytest applies `-m`
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow door tests. Where `UPWELL_SECOND_TRY` is set, as in CI, a door test gets a
-    second try, since it has real processes and a real clock; pytest lists it as RERUN, and the
-    test or the product has a bug all the same.
+    """Mark the slow door tests. Where `UPWELL_SECOND_TRY` is set, as in CI, every test gets a
+    second try; pytest lists it as RERUN, and the test or the product has a bug all the same.
     """
     for item in items:
-        if not item.path.is_relative_to(DOORS):
-            continue
-        if item.path.stem.removeprefix("test_") in SLOW_DOORS:
+        is_door = item.path.is_relative_to(DOORS)
+        if is_door and item.path.stem.removeprefix("test_") in SLOW_DOORS:
             item.add_marker(pytest.mark.slow)
         if os.environ.get("UPWELL_SECOND_TRY"):
             item.add_marker(pytest.mark.flaky(reruns=1))
@@ -68,7 +75,7 @@ def home(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment(tmp_path: Path, home: Path) -> Mapping[str, str]:
-    """A clean environment: nothing of the person who runs the tests gets in."""
+    """A clean environment, without any variable of the person who runs the tests."""
     user = tmp_path / "user"
     user.mkdir()
     return {

@@ -127,13 +127,13 @@ def test_readme_begins_with_the_two_commands():
     ]
 
 
-def test_every_room_stands_in_the_house():
+def test_every_package_is_listed_in_the_house():
     house = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## The house")[1]
     rooms = [path.parent.name for path in (ROOT / "src" / "upwell").glob("*/__init__.py")]
     assert [room for room in rooms if f"{room}/" not in house.split("```")[1]] == []
 
 
-def test_files_that_contributing_names_are_there():
+def test_files_that_contributing_names_exist():
     pages = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = re.findall(r"[`(\s]((?:[a-z_]+/)+[a-z_]+\.[a-z]+)", pages)
     roots = (ROOT, ROOT / "src" / "upwell")

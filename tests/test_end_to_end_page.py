@@ -1,5 +1,5 @@
-"""docs/end-to-end.md is true: what it names exists, a trail is short, and a real call, cue and hook
-event run through its functions in its order."""
+"""docs/end-to-end.md is true: the symbols exist, the trails are short, and a real call, cue and
+hook event run through its functions in its order."""
 
 import ast
 import json
@@ -128,9 +128,9 @@ def test_a_hook_event_follows_the_page(
         [*TRACED, str(records[0]), "daemon", "run"], env=patient, stdout=subprocess.DEVNULL
     )
     try:
-        until = time.monotonic() + DAEMON_SECONDS
-        while not ((found := daemon_at(str(home))) and found.answers):
-            assert time.monotonic() < until, "no daemon"
+        deadline = time.monotonic() + DAEMON_SECONDS
+        while not ((result := daemon_at(str(home))) and result.answers):
+            assert time.monotonic() < deadline, "no daemon"
             time.sleep(0.05)
         event = {
             "hook_event_name": "UserPromptSubmit",

@@ -91,7 +91,7 @@ def rows() -> list[tuple[str, str, str]]:
         for line in PAGE.splitlines()
         if re.match(r"\| \d{3}", line)
     ]
-    return [(seeds, name, place) for seeds, name, place in cells]
+    return [(seeds, name, pointer) for seeds, name, pointer in cells]
 
 
 def code_in(cell: str) -> list[str]:
@@ -121,7 +121,7 @@ ALL_SOURCE = "".join(path.read_text(encoding="utf-8") for path in SRC.rglob("*.p
 
 
 def exists(code: str) -> bool:
-    """Does what stands in backticks exist here? False, too, for a form that is not known."""
+    """Does the name in backticks exist here? Also False for an unknown form."""
     file, _, symbol = code.partition(": ")
     if file.endswith((".py", ".toml")) and "/" in file:
         path = SRC / file
@@ -144,11 +144,11 @@ def exists(code: str) -> bool:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[1][:40]}")
 def test_every_row_leads_somewhere(row: tuple[str, str, str]) -> None:
-    _, name, place = row
+    _, name, pointer = row
     assert name
-    assert place
-    pointers = code_in(place)
-    assert pointers or place == "the same variable", f"{name}: no pointer into the code"
+    assert pointer
+    pointers = code_in(pointer)
+    assert pointers or pointer == "the same variable", f"{name}: no pointer into the code"
     assert [code for code in pointers if not exists(code)] == []
 
 
@@ -159,7 +159,7 @@ def test_every_name_of_a_seed_has_a_row(seed: str) -> None:
     assert [want for want in required if not any(want in name for name in names)] == []
 
 
-def test_the_constants_are_the_seeds() -> None:
+def test_constants_have_the_values_of_the_seeds() -> None:
     actual = {
         f"{section}.{field.name}": field.default
         for section, options in SECTIONS.items()
@@ -170,7 +170,7 @@ def test_the_constants_are_the_seeds() -> None:
 
 @pytest.mark.parametrize("key", DEFAULTS)
 def test_every_constant_has_a_row(key: str) -> None:
-    assert any(key in code_in(place) for _, _, place in rows()), key
+    assert any(key in code_in(pointer) for _, _, pointer in rows()), key
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""`docs/promises.md` names tests that exist, and a hostile server with as many ways as it says."""
+"""`docs/promises.md` names tests that exist, and the hostile server has as many ways to misbehave
+as the page claims."""
 
 import ast
 import re
@@ -18,7 +19,7 @@ def functions(path: Path) -> set[str]:
     }
 
 
-def test_every_test_it_names_exists():
+def test_every_test_that_the_page_names_exists():
     assert len(NAMED) > 50
     missing = [f"{file}: {test}" for file, test in NAMED if test not in functions(TESTS / file)]
     assert missing == []

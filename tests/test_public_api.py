@@ -1,4 +1,4 @@
-"""What people may import, and what importing costs."""
+"""The public API, and the cost of importing it."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_what_is_exported():
+def test_the_exported_names():
     assert set(upwell.__all__) == {"Cue", "Hit", "Memory", "Skip", "Surfacing", "__version__"}
     for name in upwell.__all__:
         assert getattr(upwell, name) is not None
@@ -33,7 +33,7 @@ def test_the_hook_client_is_stdlib_only():
     assert not loaded & {"asyncio", "typer", "msgspec", "sqlite3", "mcp", "pydantic", "json"}
 
 
-def test_the_documented_names_are_there():
+def test_the_documented_names_exist():
     from upwell.app import Settings, build
     from upwell.compress import compress
     from upwell.compress.progressive import PROGRESSIVE_FOOTER_TOKEN

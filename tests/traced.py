@@ -1,6 +1,7 @@
 """`python traced.py FILE ARGUMENTS…`: the upwell command line, with a record of the functions that
 it starts: one line of FILE each, `surface/pipeline.py: Surfacer.surface`, in the order of time."""
 
+import os
 import sys
 from pathlib import Path
 from types import CodeType
@@ -25,14 +26,20 @@ def main() -> int:
         sys.monitoring.PROFILER_ID, sys.monitoring.events.PY_START, on_start
     )
     sys.monitoring.set_events(sys.monitoring.PROFILER_ID, sys.monitoring.events.PY_START)
+
+    def write() -> None:
+        sys.monitoring.set_events(sys.monitoring.PROFILER_ID, 0)
+        names = (f"{code.co_filename[len(SRC) :]}: {code.co_qualname}" for code in started)
+        record.write_text("\n".join(names), encoding="utf-8")
+
+    # The hook's client ends in this way once its answer is taken.
+    end, os._exit = os._exit, lambda status: (write(), end(status))
     try:
         from upwell.__main__ import main as upwell_main
 
         return upwell_main()
     finally:
-        sys.monitoring.set_events(sys.monitoring.PROFILER_ID, 0)
-        names = (f"{code.co_filename[len(SRC) :]}: {code.co_qualname}" for code in started)
-        record.write_text("\n".join(names), encoding="utf-8")
+        write()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What every `Recall` must do, whatever it recalls from. A new place is one more of `PLACES`."""
+"""The contract of every `Recall`, whatever it recalls from. Add a new place to `PLACES`."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -73,8 +73,7 @@ async def together(folder: Path, close: AsyncExitStack) -> Place:
 
 
 class Elsewhere:
-    """Another memory server: finds texts that share a word with the query, and knows nothing of
-    ours."""
+    """Another memory server: finds texts that share a word with the query."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -128,13 +127,13 @@ async def found(recall: Recall, *texts: str, paths: Sequence[str] = (), **scope)
     return [hit.memory.text for hit in (await recall.search(query, Deadline.after(30))).hits]
 
 
-async def test_nothing_is_found_in_nothing(place: Place) -> None:
+async def test_an_empty_memory_has_no_hits(place: Place) -> None:
     recall, _ = place
     assert await found(recall, "kettle") == []
     assert (await recall.ping()).ok
 
 
-async def test_what_bears_on_the_words_is_found_best_first(place: Place) -> None:
+async def test_relevant_memories_are_found_best_first(place: Place) -> None:
     recall, fill = place
     await fill(
         [
@@ -152,18 +151,23 @@ async def test_what_bears_on_the_words_is_found_best_first(place: Place) -> None
     assert all(hit.memory.id and hit.memory.content_hash for hit in hits)
 
 
-async def test_a_project_sees_itself_and_the_global_ones(own_place: Place, tmp_path: Path) -> None:
+async def test_a_project_sees_its_own_memories_and_the_global_ones(
+    own_place: Place, tmp_path: Path
+) -> None:
     recall, fill = own_place
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    first, second = str(tmp_path / "one"), str(tmp_path / "two")
     await fill(
         [
-            Memory(text="kettle of one", project=one),
+            Memory(text="kettle of one", project=first),
             Memory(text="kettle everywhere"),
-            Memory(text="kettle of one again", project=one),
-            Memory(text="kettle of two", project=two),
+            Memory(text="kettle of one again", project=first),
+            Memory(text="kettle of two", project=second),
         ]
     )
-    assert set(await found(recall, "kettle", project=two)) == {"kettle everywhere", "kettle of two"}
+    assert set(await found(recall, "kettle", project=second)) == {
+        "kettle everywhere",
+        "kettle of two",
+    }
     assert len(await found(recall, "kettle")) == 4
     assert await found(recall, "kettle", project=str(tmp_path / "none")) == ["kettle everywhere"]
     assert await found(recall, "kettle", tenant="nobody") == []
@@ -177,13 +181,13 @@ async def test_namespaces_filter_inside_the_search(own_place: Place) -> None:
     assert await found(recall, "kettle", namespaces=("decisions",)) == ["kettle of note"]
 
 
-async def test_a_namespace_that_nothing_is_in_finds_nothing(place: Place) -> None:
+async def test_an_empty_namespace_has_no_hits(place: Place) -> None:
     recall, fill = place
     await fill([Memory(text="the kettle"), Memory(text="the teapot")])
     assert await found(recall, "kettle", namespaces=("nowhere",)) == []
 
 
-async def test_a_file_finds_what_is_about_it(own_place: Place) -> None:
+async def test_a_file_finds_the_memories_about_it(own_place: Place) -> None:
     recall, fill = own_place
     await fill(
         [
@@ -211,7 +215,7 @@ async def test_no_text_breaks_a_query(place: Place, text: str) -> None:
     assert isinstance(await recall.search(query, Deadline.after(30)), Found)
 
 
-async def test_past_the_deadline_it_gives_what_is_ready(own_place: Place) -> None:
+async def test_past_the_deadline_the_hits_that_are_ready_are_returned(own_place: Place) -> None:
     recall, fill = own_place
     await fill([Memory(text="the kettle"), Memory(text="the teapot")])
     assert isinstance(await recall.search(Query(texts=("kettle",)), Deadline.after(0.0)), Found)

@@ -1,4 +1,4 @@
-"""What every `SessionState` must do."""
+"""The contract of every `SessionState`."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def state(clock: ManualClock) -> SessionState:
     return LocalSessionState(clock=clock)
 
 
-async def test_a_value_lives_until_its_time_is_up(state: SessionState, clock: ManualClock) -> None:
+async def test_a_value_lives_until_it_expires(state: SessionState, clock: ManualClock) -> None:
     await state.put("s", "rate", "a", b"1", ttl_seconds=10)
     clock.advance(9)
     assert await state.get("s", "rate", "a") == b"1"
@@ -33,7 +33,7 @@ async def test_writing_again_replaces_and_renews(state: SessionState, clock: Man
     assert await state.get("s", "rate", "a") == b"2"
 
 
-async def test_sessions_kinds_and_keys_are_apart(state: SessionState) -> None:
+async def test_sessions_kinds_and_keys_are_separate(state: SessionState) -> None:
     await state.put("s", "rate", "a", b"1", ttl_seconds=10)
     for session, kind, key in (("s2", "rate", "a"), ("s", "late", "a"), ("s", "rate", "ab")):
         assert await state.get(session, kind, key) is None
@@ -41,7 +41,7 @@ async def test_sessions_kinds_and_keys_are_apart(state: SessionState) -> None:
     assert await state.get("s", "rate", "a") == b"1"
 
 
-async def test_a_scan_gives_one_kind_of_one_session_oldest_first(state: SessionState) -> None:
+async def test_a_scan_returns_one_kind_of_one_session_oldest_first(state: SessionState) -> None:
     for key in ("b", "a", "c"):
         await state.put("s", "rate", key, key.encode(), ttl_seconds=10)
     await state.put("s", "rate", "b", b"again", ttl_seconds=10)
@@ -62,7 +62,7 @@ async def test_one_of_two_deletions_succeeds_and_prefixes_stay(state: SessionSta
     assert await state.scan("s", "rate") == {"ab": b"2"}
 
 
-async def test_compare_and_set_takes_only_what_it_expected(
+async def test_compare_and_set_needs_the_expected_value(
     state: SessionState, clock: ManualClock
 ) -> None:
     async def swap(value: bytes, expected: bytes | None) -> bool:
@@ -80,7 +80,7 @@ async def test_compare_and_set_takes_only_what_it_expected(
     assert await swap(b"3", None)
 
 
-async def test_a_process_remembers_only_so_many_sessions() -> None:
+async def test_a_process_remembers_a_bounded_number_of_sessions() -> None:
     clock = ManualClock()
     state = LocalSessionState(max_sessions=2, clock=clock)
     for session in ("old", "newer", "newest"):

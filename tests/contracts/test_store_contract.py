@@ -1,5 +1,5 @@
-"""What every `Store` must do. Another one is a line in `STORES`; as a place to recall from it is
-one in `PLACES` of test_recall_contract.py as well."""
+"""The contract of every `Store`. Add a new store to `STORES`, and to `PLACES` of
+test_recall_contract.py."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -55,7 +55,7 @@ async def ids(store: Store, *texts: str, **scope) -> list[str]:
     return [hit.memory.id for hit in hits]
 
 
-async def test_everything_about_a_memory_comes_back(store: Store, clock: ManualClock) -> None:
+async def test_every_field_of_a_memory_is_stored(store: Store, clock: ManualClock) -> None:
     memory = Memory(
         text="Prüfe \0 die Ränder\r\n",
         id="m1",
@@ -78,24 +78,22 @@ async def test_everything_about_a_memory_comes_back(store: Store, clock: ManualC
         viewed_at=3.0,
     )
     await store.add([memory])
-    kept = await store.get("m1")
-    assert kept is not None
-    assert replace(kept, content_hash="") == memory
-    assert len(kept.content_hash) == 32
+    stored = await store.get("m1")
+    assert stored is not None
+    assert replace(stored, content_hash="") == memory
+    assert len(stored.content_hash) == 32
 
 
-async def test_an_id_and_times_are_given_where_there_are_none(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_missing_ids_and_times_are_assigned(store: Store, clock: ManualClock) -> None:
     added = await store.add([Memory(text="one"), Memory(text="two")])
-    assert len({one.id for one in added}) == 2
-    assert all(len(one.id) >= 12 for one in added)
-    kept = await store.get(added[0].id)
-    assert kept is not None
-    assert kept.created_at == kept.viewed_at == clock.now()
+    assert len({entry.id for entry in added}) == 2
+    assert all(len(entry.id) >= 12 for entry in added)
+    stored = await store.get(added[0].id)
+    assert stored is not None
+    assert stored.created_at == stored.viewed_at == clock.now()
 
 
-async def test_a_given_id_replaces_what_had_it(store: Store) -> None:
+async def test_a_given_id_replaces_the_memory_that_had_it(store: Store) -> None:
     await store.add([Memory(text="the kettle is red", id="k")])
     await store.add([Memory(text="the teapot is green", id="k")])
     assert await ids(store, "kettle") == []
@@ -103,15 +101,15 @@ async def test_a_given_id_replaces_what_had_it(store: Store) -> None:
     assert len(await store.list(Scope())) == 1
 
 
-async def test_the_later_of_two_same_ids_in_one_batch_stays(store: Store) -> None:
+async def test_the_last_of_two_equal_ids_in_a_batch_is_stored(store: Store) -> None:
     await store.add([Memory(text="first", id="k"), Memory(text="second", id="k")])
-    kept = await store.get("k")
-    assert kept is not None
-    assert kept.text == "second"
+    stored = await store.get("k")
+    assert stored is not None
+    assert stored.text == "second"
     assert len(await store.list(Scope())) == 1
 
 
-async def test_unknown_ids_are_none_and_false(store: Store) -> None:
+async def test_unknown_ids_give_none_and_false(store: Store) -> None:
     assert await store.get("nobody") is None
     assert await store.delete("nobody") is False
     assert await store.restore("nobody") is False
@@ -119,7 +117,7 @@ async def test_unknown_ids_are_none_and_false(store: Store) -> None:
         await store.update(Memory(text="x", id="nobody"))
 
 
-async def test_an_empty_text_is_refused_and_nothing_of_its_batch_is_kept(store: Store) -> None:
+async def test_an_empty_text_is_refused_with_its_whole_batch(store: Store) -> None:
     with pytest.raises(UsageError):
         await store.add([Memory(text="good"), Memory(text=" \n ")])
     assert await store.list(Scope()) == []
@@ -129,9 +127,9 @@ async def test_update_changes_the_text_and_every_index(store: Store, clock: Manu
     await store.add([Memory(text="port is 8080", id="m", paths=("old.toml",))])
     clock.advance(5)
     await store.update(Memory(text="socket is 9090", id="m", paths=("new.toml",)))
-    kept = await store.get("m")
-    assert kept is not None
-    assert (kept.created_at, kept.updated_at) == (clock.now() - 5, clock.now())
+    stored = await store.get("m")
+    assert stored is not None
+    assert (stored.created_at, stored.updated_at) == (clock.now() - 5, clock.now())
     assert await ids(store, "port") == []
     assert await ids(store, "socket") == ["m"]
     by_path = [
@@ -141,7 +139,7 @@ async def test_update_changes_the_text_and_every_index(store: Store, clock: Manu
     assert by_path == [[], ["m"]]
 
 
-async def test_deleted_is_out_of_every_index_and_comes_back_whole(store: Store) -> None:
+async def test_a_deleted_memory_leaves_every_index_and_can_be_restored_whole(store: Store) -> None:
     await store.add([Memory(text="the kettle is red", id="k", paths=("a/b.py",), tags=("t",))])
     before = await store.get("k")
     assert await store.delete("k") is True
@@ -155,7 +153,7 @@ async def test_deleted_is_out_of_every_index_and_comes_back_whole(store: Store) 
     assert await store.restore("k") is False
 
 
-async def test_what_has_expired_is_never_found(store: Store, clock: ManualClock) -> None:
+async def test_an_expired_memory_is_never_found(store: Store, clock: ManualClock) -> None:
     await store.add(
         [Memory(text="kettle on", id="k", expires_at=clock.now() + 10, paths=("a.py",))]
     )
@@ -166,7 +164,7 @@ async def test_what_has_expired_is_never_found(store: Store, clock: ManualClock)
     assert await store.get("k") is None
 
 
-async def test_a_project_sees_itself_and_the_global_ones(store: Store) -> None:
+async def test_a_project_sees_its_own_memories_and_the_global_ones(store: Store) -> None:
     await store.add(
         [
             Memory(text="kettle here", id="mine", project="/a"),
@@ -183,7 +181,7 @@ async def test_a_project_sees_itself_and_the_global_ones(store: Store) -> None:
     assert {memory.id for memory in listed} == {"mine", "global"}
 
 
-async def test_scope_filters_inside_the_search_not_after_it(store: Store) -> None:
+async def test_the_scope_filters_inside_the_search_not_after_it(store: Store) -> None:
     noise = [Memory(text=f"kettle {i}", project="/b") for i in range(300)]
     await store.add(
         [*noise, Memory(text="a kettle among many other words", id="mine", project="/a")]
@@ -225,7 +223,7 @@ async def test_the_limit_holds(store: Store) -> None:
     assert len(hits) == 3
 
 
-async def test_a_file_finds_what_is_about_it_without_any_words(store: Store) -> None:
+async def test_a_file_finds_the_memories_about_it_without_any_words(store: Store) -> None:
     await store.add(
         [
             Memory(text="retries twice", id="exact", paths=("src/net/client.py",)),
@@ -239,13 +237,13 @@ async def test_a_file_finds_what_is_about_it_without_any_words(store: Store) -> 
     assert hits[0].signals["path_join"] == 1.0
 
 
-async def test_a_symbol_finds_what_is_about_it(store: Store) -> None:
+async def test_a_symbol_finds_the_memories_about_it(store: Store) -> None:
     await store.add([Memory(text="it leaks", id="s", symbols=("pool.ConnPool.acquire",))])
     hits = await search(store, Query(texts=(), symbols=("ConnPool.acquire",)))
     assert [hit.memory.id for hit in hits] == ["s"]
 
 
-async def test_duplicates_are_reported_and_kept(store: Store) -> None:
+async def test_duplicates_are_reported_and_stored(store: Store) -> None:
     text = "always run the migrations before the integration tests on the staging cluster"
     await store.add([Memory(text=text, id="a")])
     again, near, far = await store.add(
@@ -261,7 +259,7 @@ async def test_duplicates_are_reported_and_kept(store: Store) -> None:
     assert len(await store.list(Scope())) == 4
 
 
-async def test_past_the_deadline_it_gives_what_is_ready(store: Store) -> None:
+async def test_past_the_deadline_the_hits_that_are_ready_are_returned(store: Store) -> None:
     await store.add([Memory(text="kettle")])
     query = Query(texts=("kettle",))
     assert isinstance(await search(store, query, Deadline.after(0.0)), tuple)
@@ -275,20 +273,20 @@ NASTY = [
 
 
 @pytest.mark.parametrize("text", NASTY)
-async def test_hostile_text_is_kept_unchanged_and_never_breaks_a_query(
+async def test_hostile_text_is_stored_unchanged_and_never_breaks_a_query(
     store: Store, text: str
 ) -> None:
     await store.add([Memory(text=f"note {text} end", id="m"), Memory(text="another")])
-    kept = await store.get("m")
-    assert kept is not None
-    assert kept.text == f"note {text} end"
+    stored = await store.get("m")
+    assert stored is not None
+    assert stored.text == f"note {text} end"
     assert isinstance(await search(store, Query(texts=(text,))), tuple)
     assert "m" in await ids(store, f"note {text}")
     paths = Query(texts=(), paths=(text,), symbols=(text,))
     assert isinstance(await search(store, paths), tuple)
     assert await store.delete("m")
     assert await store.restore("m")
-    assert (await store.get("m")) == kept
+    assert (await store.get("m")) == stored
 
 
 @settings(
@@ -303,10 +301,10 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
             try:
                 if text.strip():
                     added = await store.add([Memory(text=text, paths=(query,), tags=(query,))])
-                    kept = await store.get(added[0].id)
-                    assert kept is not None
-                    assert kept.text == text
-                    assert kept.tags == (query,)
+                    stored = await store.get(added[0].id)
+                    assert stored is not None
+                    assert stored.text == text
+                    assert stored.tags == (query,)
                 await search(store, Query(texts=(query,), paths=(query,)))
             finally:
                 await close()
@@ -314,23 +312,23 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
     asyncio.run(run())
 
 
-async def test_a_megabyte_is_kept(store: Store) -> None:
+async def test_a_megabyte_is_stored(store: Store) -> None:
     text = "wörter und zeilen\n" * 58_000
     await store.add([Memory(text=text, id="big")])
-    kept = await store.get("big")
-    assert kept is not None
-    assert kept.text == text
+    stored = await store.get("big")
+    assert stored is not None
+    assert stored.text == text
     assert await ids(store, "zeilen") == ["big"]
     assert isinstance(await ids(store, text), list)
 
 
-async def test_ping_counts(store: Store) -> None:
+async def test_ping_counts_the_memories(store: Store) -> None:
     await store.add([Memory(text="one")])
     ping = await store.ping()
     assert (ping.ok, ping.detail) == (True, "1 memory")
 
 
-async def test_standing_rules_are_listed_apart_and_never_found(
+async def test_standing_rules_are_listed_separately_and_never_found(
     store: Store, clock: ManualClock
 ) -> None:
     await store.add(
@@ -350,7 +348,7 @@ async def test_standing_rules_are_listed_apart_and_never_found(
     assert len(await store.pinned(Scope(), limit=1)) == 1
 
 
-async def test_the_newer_stands_before_what_it_supersedes(store: Store) -> None:
+async def test_the_newer_memory_comes_before_the_one_that_it_supersedes(store: Store) -> None:
     await store.add(
         [
             Memory(text="the kettle listens on port 8080", id="old", created_at=1.0),
@@ -382,9 +380,7 @@ async def test_a_circle_of_successors_ends(store: Store) -> None:
     assert set(await ids(store, "kettle")) == {"a", "b"}
 
 
-async def test_a_successor_that_cannot_be_seen_supersedes_nothing(
-    store: Store, clock: ManualClock
-) -> None:
+async def test_an_invisible_successor_supersedes_nothing(store: Store, clock: ManualClock) -> None:
     await store.add(
         [
             Memory(text="kettle one", id="a", project="/a"),
@@ -444,13 +440,13 @@ async def test_stamps_show_which_memories_changed(store: Store, clock: ManualClo
     assert "brief" not in await store.stamps(limit=10)
 
 
-async def test_several_are_read_at_once(store: Store, clock: ManualClock) -> None:
+async def test_several_memories_are_read_at_once(store: Store, clock: ManualClock) -> None:
     await store.add([Memory(text=f"note {n}", id=f"m{n}") for n in range(3)])
     await store.add([Memory(text="gone soon", id="brief", expires_at=clock.now() + 1)])
     clock.advance(2)
     await store.delete("m1")
-    found = await store.get_many(["m2", "m1", "m0", "unknown", "brief"])
-    assert sorted(memory.id for memory in found) == ["m0", "m2"]
+    match = await store.get_many(["m2", "m1", "m0", "unknown", "brief"])
+    assert sorted(memory.id for memory in match) == ["m0", "m2"]
     assert await store.get_many([]) == []
 
 
@@ -481,7 +477,7 @@ async def test_a_pool_has_the_candidates_and_no_others(store: Store) -> None:
 
 
 async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
-    """A read is of one moment: a deletion in between neither raises nor tears it."""
+    """A read sees one snapshot: a deletion in between neither raises nor tears the result."""
     ids = [f"m{n}" for n in range(150)]
     await store.add([Memory(text=f"kettle {n}", id=ids[n]) for n in range(150)])
 
@@ -491,8 +487,8 @@ async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
 
     deleting = asyncio.create_task(delete_all())
     while not deleting.done():
-        for found in await asyncio.gather(*(store.get(memory_id) for memory_id in ids)):
-            assert found is None or found.text == f"kettle {found.id[1:]}"
+        for entry in await asyncio.gather(*(store.get(memory_id) for memory_id in ids)):
+            assert entry is None or entry.text == f"kettle {entry.id[1:]}"
         await search(store, Query(texts=("kettle",)))
     await deleting
     assert await store.get_many(ids) == []

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-
 from tests.contracts.test_store_contract import STORES, search
+
 from upwell.ground.types.memory import Memory, Query, Scope
 from upwell.memory.base import Store
 from upwell.memory.ranking.precision import precision_of
@@ -32,7 +32,7 @@ async def test_a_trigger_finds_its_memory_without_a_shared_word(store: Store) ->
     assert await search(store, Query(texts=(), triggers=("place:oven",))) == ()
 
 
-async def test_triggers_keep_to_the_scope_of_the_query(store: Store) -> None:
+async def test_triggers_respect_the_scope_of_the_query(store: Store) -> None:
     await store.add(
         [
             Memory(text="here", id="here", project="/x", triggers=("error:1",)),
@@ -46,7 +46,7 @@ async def test_triggers_keep_to_the_scope_of_the_query(store: Store) -> None:
     assert [hit.memory.id for hit in hits] == ["here"]
 
 
-async def test_an_edited_or_deleted_memory_has_its_present_triggers_only(store: Store) -> None:
+async def test_an_edited_or_deleted_memory_has_only_its_current_triggers(store: Store) -> None:
     async def found(trigger: str) -> list[str]:
         hits = await search(store, Query(texts=(), triggers=(trigger,)))
         return [hit.memory.id for hit in hits]

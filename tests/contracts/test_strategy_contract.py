@@ -59,7 +59,7 @@ def test_the_result_is_within_budget_smaller_and_deterministic(
 
 @pytest.mark.parametrize("strategy", IMMEDIATE)
 @pytest.mark.parametrize("case", TEXTS)
-def test_a_strategy_works_on_the_kinds_that_it_fits(strategy: str, case: str) -> None:
+def test_a_strategy_works_on_the_kinds_that_it_accepts(strategy: str, case: str) -> None:
     passage = Passage(text=TEXTS[case], kind=detect(TEXTS[case]))
     made = load(strategy)
     if made.fits(passage):
@@ -84,8 +84,8 @@ def test_the_floor_raises_the_soft_budget_and_never_the_hard_one() -> None:
     assert floored.after >= 0.55 * len(text)
     hard = Budget(max_chars=200, hard_chars=500, floor=0.65)
     assert Compressor().compress(Passage(text=text), hard).after <= 500
-    kept = Compressor().compress(Passage(text=text, key="k"), Budget(max_chars=200, floor=0.65))
-    assert kept.after <= 200
+    stored = Compressor().compress(Passage(text=text, key="k"), Budget(max_chars=200, floor=0.65))
+    assert stored.after <= 200
 
 
 def test_an_explicit_limit_is_hard() -> None:

@@ -64,7 +64,7 @@ class Agent(Peer):
             self.send({"id": message["id"], "result": self.answers[message["method"]]})
 
     def full(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The result in the end, whatever had to be answered before."""
+        """The final result, after all questions were answered."""
         result = self.result(method, params)
         while result.get("resultType") == "input_required":
             again = dict(params)
@@ -82,7 +82,7 @@ class Agent(Peer):
         return self.full("tools/call", {"name": tool, "arguments": arguments})
 
     def await_note(self, method: str, deadline: float = 30.0) -> dict[str, Any]:
-        """The first notification of that method, waited for."""
+        """Wait for the first notification of that method."""
         end = time.monotonic() + deadline
         while True:
             for note in self.notifications:
@@ -93,9 +93,9 @@ class Agent(Peer):
             self.drain(0.05)
 
     def wait_until_asked(self, method: str, deadline: float = 30.0) -> None:
-        """Until the server has asked that: it may do so when it likes."""
+        """Wait until the server has asked that question."""
         end = time.monotonic() + deadline
-        while not any(one["method"] == method for one in self.requests):
+        while not any(request["method"] == method for request in self.requests):
             if time.monotonic() > end:
                 raise Silence(f"no {method} in {self.requests}")
             self.drain(0.05)

@@ -28,7 +28,7 @@ def script(name: str, *args: str) -> list[str]:
 
 @contextmanager
 def listening(name: str, *args: str, end: int = signal.SIGTERM) -> Iterator[str]:
-    """The address of one of the test servers on HTTP, while it runs; `end` ends it."""
+    """The address of a running test server on HTTP; `end` ends the server."""
     running = subprocess.Popen(script(name, *args), stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:
@@ -71,7 +71,7 @@ Gateway = Callable[..., Peer]
 @pytest.fixture
 def gateway(home: Path, environment: Mapping[str, str], tmp_path: Path) -> Iterator[Gateway]:
     """`gateway({"fs": [...]}, modern=True)` starts `upwell serve` over a fresh configuration, and
-    says hello. Without servers it starts over the configuration that is there already."""
+    shakes hands. Without servers it uses the existing configuration."""
     peers: list[Peer] = []
 
     def start(
@@ -122,7 +122,7 @@ def direct(tmp_path: Path, environment: Mapping[str, str]) -> Iterator[Gateway]:
 
 @pytest.fixture(scope="session")
 def npm_servers() -> Callable[..., list[str]]:
-    """`npm_servers("filesystem", root)`: the command line of a server that nobody here wrote."""
+    """`npm_servers("filesystem", root)`: the command line of a foreign server."""
     install.ensure()
     return lambda name, *args: [*install.server(name), *map(str, args)]
 

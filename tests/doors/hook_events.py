@@ -1,5 +1,6 @@
-"""Events of every host, to be filled in with a project, a file in it and a prompt: as a host really
-sent them where one was run (`recorded/`), else as documentation and bundles show them (2026-09)."""
+"""Events of every host, to be filled in with a project, a file in it and a prompt. They are
+recordings of real hosts where possible (`recorded/`), else taken from documentation and bundles
+(2026-09)."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -21,18 +22,18 @@ def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def recorded(host: str, name: str, cwd: str, **changed: Any) -> dict[str, Any]:
     """The first recorded event of that name, with these keys in place of its own."""
-    return {**next(event for said, event in recordings(host, cwd) if said == name), **changed}
+    return {**next(event for reply, event in recordings(host, cwd) if reply == name), **changed}
 
 
 def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) -> dict[str, Any]:
     """The recorded event of the tool that reads a file."""
-    events = (event for said, event in recordings(host, cwd) if said == name)
-    return {**next(one for one in events if reading in one.values()), **changed}
+    events = (event for reply, event in recordings(host, cwd) if reply == name)
+    return {**next(entry for entry in events if reading in entry.values()), **changed}
 
 
 @dataclass(frozen=True)
 class Documented:
-    """How one host tells of its events, and where its answers hold the text. `prompt` None: the
+    """The form of one host's events, and the place of the text in its answers. `prompt` None: the
     host takes no context for prompts."""
 
     args: Callable[[str], list[str]]
@@ -45,7 +46,7 @@ class Documented:
 
 
 def nested(answer: Mapping[str, Any], event: str) -> str:
-    """Claude Code's shape, and nothing beside it: Codex drops answers with unknown keys."""
+    """Claude Code's shape without further keys: Codex drops answers with unknown keys."""
     assert set(answer) == {"hookSpecificOutput"}
     assert set(answer["hookSpecificOutput"]) == {"hookEventName", "additionalContext"}
     assert answer["hookSpecificOutput"]["hookEventName"] == event
@@ -72,8 +73,8 @@ def claude_like(session: str, cwd: str, event: str, **more: Any) -> dict[str, An
 
 
 def claude_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
-    given = {"session_id": "8f14e45f", "tool_name": tool, "tool_input": {"file_path": file}}
-    return recorded_read("claude", "PostToolUse", cwd, "Read", **given)
+    fields = {"session_id": "8f14e45f", "tool_name": tool, "tool_input": {"file_path": file}}
+    return recorded_read("claude", "PostToolUse", cwd, "Read", **fields)
 
 
 def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -82,8 +83,8 @@ def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
 
 def codex_read(cwd: str, file: str, tool: str = "Bash") -> dict[str, Any]:
     """Codex has no tool that reads files: it runs a shell."""
-    given = {"command": f"sed -n '1,120p' {file}"}
-    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=given)
+    fields = {"command": f"sed -n '1,120p' {file}"}
+    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=fields)
 
 
 def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -91,9 +92,9 @@ def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
 
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
-    """The path is the model's: absolute, or as here below the folder."""
-    given = {"file_path": file.removeprefix(f"{cwd}/")}
-    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given)
+    """The model chooses the form of the path: absolute, or relative as here."""
+    fields = {"file_path": file.removeprefix(f"{cwd}/")}
+    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=fields)
 
 
 def cursor(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -116,8 +117,8 @@ def cursor_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
 
 
 def copilot_read(cwd: str, file: str, tool: str = "view") -> dict[str, Any]:
-    given = {"sessionId": "cop-1", "toolName": tool, "toolArgs": {"path": file}}
-    return recorded_read("copilot", "postToolUse", cwd, "view", **given)
+    fields = {"sessionId": "cop-1", "toolName": tool, "toolArgs": {"path": file}}
+    return recorded_read("copilot", "postToolUse", cwd, "view", **fields)
 
 
 def vscode_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:

@@ -66,7 +66,7 @@ class House:
         return done.stdout.decode()
 
     def refused(self, *args: str) -> str:
-        """What the command line says when it fails."""
+        """The error message of a failing command."""
         command = [sys.executable, "-P", "-m", "upwell", *args]
         done = subprocess.run(command, env=self.environment, capture_output=True, timeout=60)
         assert done.returncode != 0
@@ -78,18 +78,19 @@ class House:
         assert self.comes(), "no daemon"
 
     def comes(self) -> bool:
-        """Does a daemon that was started answer before long?"""
-        until = time.monotonic() + START_SECONDS
+        """Does the daemon answer soon after its start?"""
+        deadline = time.monotonic() + START_SECONDS
         while not ((daemon := daemon_at(str(self.home))) and daemon.answers):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
         return True
 
     def stop(self) -> None:
-        """End the daemon, and one that a hook has just started and that is not there yet."""
-        until = time.monotonic() + COMING_SECONDS
-        while time.monotonic() < until:
+        """End the daemon, and also one that a hook has just started and that does not listen
+        yet."""
+        deadline = time.monotonic() + COMING_SECONDS
+        while time.monotonic() < deadline:
             if daemon := daemon_at(str(self.home)):
                 assert end(daemon)
             elif not os.path.exists(self.place.starting):
@@ -119,14 +120,14 @@ class House:
 
 
 class Answer:
-    """What a hook left behind."""
+    """The outcome of a hook's process."""
 
     def __init__(self, code: int, out: bytes, err: bytes, seconds: float) -> None:
         self.code, self.out, self.err, self.seconds = code, out, err, seconds
 
     @property
     def json(self) -> dict[str, Any]:
-        """The one JSON object on stdout; it must have gone well."""
+        """The JSON object on stdout. Fails if the hook failed."""
         assert self.code == 0, self.err.decode()
         assert self.err == b""
         value = json.loads(self.out or b"{}")

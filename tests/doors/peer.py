@@ -26,7 +26,7 @@ ENVELOPE = {
 
 
 class Silence(AssertionError):
-    """No line within the deadline, or the other side is gone."""
+    """No line arrived within the deadline, or the other side has disconnected."""
 
 
 class Lexeme(str):
@@ -43,7 +43,7 @@ def exact(raw: bytes | str) -> Any:
 
 
 def member(pairs: Any, *names: str | int) -> Any:
-    """Walk into what `exact` gave: a name picks a member, a number an item."""
+    """Follow a path in a value from `exact`: a name picks a member, a number an item."""
     for name in names:
         pairs = pairs[name] if isinstance(name, int) else dict(pairs)[name]
     return pairs
@@ -66,12 +66,12 @@ def processes(root: int) -> list[int]:
                 continue
             if state != "Z":
                 parents.setdefault(int(parent), []).append(int(entry.name))
-    found, queue = [], [root]
+    outcome, queue = [], [root]
     while queue:
         pid = queue.pop()
-        found.append(pid)
+        outcome.append(pid)
         queue += parents.get(pid, [])
-    return found
+    return outcome
 
 
 def alive(pid: int) -> bool:
@@ -93,7 +93,7 @@ def wait_gone(pids: Iterable[int], deadline: float) -> list[int]:
 
 
 class Peer:
-    """A child process that is spoken to line by line. Use it as a context manager."""
+    """A child process with a protocol of lines. Use it as a context manager."""
 
     def __init__(
         self,
@@ -149,8 +149,8 @@ class Peer:
             chunk = os.read(self._out, 1 << 20)
             if not chunk:
                 raise Silence(f"the other side closed its output\n{self.stderr()[-2000:]}")
-            head, found, tail = (self._buffer + chunk).rpartition(b"\n")
-            if found:
+            head, separator, tail = (self._buffer + chunk).rpartition(b"\n")
+            if separator:
                 self._ready = head.split(b"\n")
             self._buffer = tail
         line = self._ready.pop(0)
@@ -182,7 +182,7 @@ class Peer:
         return self._replies[id]
 
     def drain(self, seconds: float) -> None:
-        """Take what still comes within `seconds`: nothing is expected."""
+        """Collect the lines that arrive within `seconds`, when none is expected."""
         end = time.monotonic() + seconds
         while True:
             try:
@@ -195,8 +195,8 @@ class Peer:
         assert isinstance(message, dict), f"not a message: {line[:200]!r}"
         assert message.get("jsonrpc") == "2.0", f"not JSON-RPC: {line[:200]!r}"
         if "method" in message:
-            kept = self.requests if "id" in message else self.notifications
-            kept.append(message)
+            stored = self.requests if "id" in message else self.notifications
+            stored.append(message)
             return
         assert ("result" in message) != ("error" in message), f"neither or both: {line[:200]!r}"
         assert message["id"] not in self._replies, f"answered twice: {line[:200]!r}"
@@ -229,15 +229,15 @@ class Peer:
 
     def tools(self) -> dict[str, dict[str, Any]]:
         """Every tool by name, all pages."""
-        found: dict[str, dict[str, Any]] = {}
+        collected: dict[str, dict[str, Any]] = {}
         cursor: dict[str, str] = {}
         while True:
             page = self.result("tools/list", cursor)
             for tool in page["tools"]:
-                assert tool["name"] not in found, f"listed twice: {tool['name']}"
-                found[tool["name"]] = tool
+                assert tool["name"] not in collected, f"listed twice: {tool['name']}"
+                collected[tool["name"]] = tool
             if not page.get("nextCursor"):
-                return found
+                return collected
             cursor = {"cursor": page["nextCursor"]}
 
     def wait_for_tools(self, *names: str, deadline: float = 20.0) -> dict[str, dict[str, Any]]:
@@ -273,7 +273,7 @@ class Peer:
         return processes(self.process.pid)
 
     def close(self, deadline: float = 10.0) -> int:
-        """Close its input and wait; whatever is left of the tree is killed."""
+        """Close its input and wait; then kill the processes that are left."""
         tree = self.tree()
         assert self.process.stdin
         assert self.process.stdout

@@ -1,4 +1,4 @@
-"""What an attacker tried, and what has to hold."""
+"""Attacks, and the guarantees that must hold against them."""
 
 import json
 import sys
@@ -45,33 +45,31 @@ def servers(tmp_path: Path, mode: str) -> dict[str, list[str]]:
     return {"good": good, "evil": [sys.executable, str(evil), mode]}
 
 
-def test_one_hostile_list_spoils_no_other(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_hostile_list_affects_no_other_list(gateway: Gateway, tmp_path: Path) -> None:
     for mode in ("badschema", "deepname", "notjson", "shadow"):
         peer = gateway(servers(tmp_path, mode))
         tools = peer.wait_for_tools("good__read_file")
         json.dumps(list(tools.values()))
         assert [name for name in tools if name == "good__read"] == []
-        said = peer.call("good__read_file", path="src/payments.py")
-        assert "idempotency_key" in json.dumps(said)
+        reply = peer.call("good__read_file", path="src/payments.py")
+        assert "idempotency_key" in json.dumps(reply)
 
 
-def test_an_answer_that_is_not_json_all_the_way_down_is_named(
-    gateway: Gateway, tmp_path: Path
-) -> None:
+def test_an_answer_with_malformed_json_inside_is_reported(gateway: Gateway, tmp_path: Path) -> None:
     peer = gateway(servers(tmp_path, "plain"))
     peer.wait_for_tools("evil__t")
-    said = peer.call("evil__t")
-    assert said["isError"]
-    assert "evil" in json.dumps(said)
+    reply = peer.call("evil__t")
+    assert reply["isError"]
+    assert "evil" in json.dumps(reply)
 
 
-def test_a_greeting_that_cannot_be_read_is_named(gateway: Gateway, tmp_path: Path) -> None:
+def test_an_unreadable_handshake_is_reported(gateway: Gateway, tmp_path: Path) -> None:
     peer = gateway(servers(tmp_path, "greeting"))
     peer.wait_for_tools("good__read_file")
     assert b"evil" in peer.call_raw("evil__t")
 
 
-def test_a_server_that_stops_reading_costs_its_own_calls_only(
+def test_a_server_that_stops_reading_delays_only_its_own_calls(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     peer = gateway(servers(tmp_path, "deaf"), gateway={"call_timeout_seconds": 1})
@@ -83,7 +81,7 @@ def test_a_server_that_stops_reading_costs_its_own_calls_only(
     assert "idempotency_key" in json.dumps(peer.call("good__read_file", path="src/payments.py"))
 
 
-def test_the_workshop_imports_nothing_from_the_working_directory(
+def test_the_worker_imports_nothing_from_the_working_directory(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     repository = tmp_path / "repository"
@@ -97,6 +95,6 @@ def test_the_workshop_imports_nothing_from_the_working_directory(
     up = {"fs": [sys.executable, "-P", "-m", "upwell.demo.server", str(big)]}
     peer = gateway(up, cwd=repository, env={"PYTHONSAFEPATH": "1"})
     peer.wait_for_tools("fs__read_file")
-    said = peer.call("fs__read_file", path="big.json")
-    assert "key=" in json.dumps(said)
+    reply = peer.call("fs__read_file", path="big.json")
+    assert "key=" in json.dumps(reply)
     assert not (tmp_path / "PWNED").exists()

@@ -72,17 +72,17 @@ def test_wrong_usage_is_exit_2_and_one_line(upwell: Upwell, args: tuple[str, ...
     ],
     ids=" ".join,
 )
-def test_what_fails_is_exit_1_and_one_line_with_a_hint(
+def test_a_failure_is_exit_1_and_one_line_with_a_hint(
     upwell: Upwell, args: tuple[str, ...]
 ) -> None:
     assert args[1] in complaint(upwell(*args), 1)
 
 
-def test_a_file_that_is_not_there(upwell: Upwell) -> None:
+def test_a_missing_file(upwell: Upwell) -> None:
     assert "file.txt" in complaint(upwell("compress", "/no/such/file.txt"), 2)
 
 
-def test_servers_come_and_go(upwell: Upwell) -> None:
+def test_servers_are_added_and_removed(upwell: Upwell) -> None:
     assert upwell("list", "--json").json == {"servers": []}
     assert (
         upwell("add", "fs", "--env", "TOKEN=hush", "--", "node", "x.js", "--flag", "a b").code == 0
@@ -105,13 +105,13 @@ def test_a_server_is_not_overwritten_by_accident(upwell: Upwell) -> None:
 
 
 @pytest.mark.parametrize("name", ["upwell", "a__b", "a b", "", "x" * 65, "a/b", "é"])
-def test_a_name_that_would_not_work(upwell: Upwell, name: str) -> None:
+def test_an_invalid_name(upwell: Upwell, name: str) -> None:
     done = upwell("add", name, "--", "cmd")
     assert done.code in (1, 2)
     assert upwell("list", "--json").json == {"servers": []}
 
 
-def test_adding_keeps_what_the_user_wrote(upwell: Upwell, home: Path) -> None:
+def test_adding_preserves_the_users_text(upwell: Upwell, home: Path) -> None:
     home.mkdir(mode=0o700)
     written = "# my notes\n[surface]\nmax_count = 7  # seven\n"
     (home / "config.toml").write_text(written)
@@ -127,7 +127,7 @@ def test_config_show_is_toml(upwell: Upwell) -> None:
     assert "context_window" not in shown.get("agent", {})
 
 
-def test_config_show_knows_origins(upwell: Upwell, home: Path) -> None:
+def test_config_show_prints_origins(upwell: Upwell, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("[surface]\nmax_count = 7\n")
     shown = upwell("config", "show", "--json", env={"UPWELL_SURFACE__MAX_COUNT": "9"}).json
@@ -156,19 +156,19 @@ BAD_CONFIGS = {
 
 
 @pytest.mark.parametrize("case", BAD_CONFIGS)
-def test_a_bad_configuration_is_named(upwell: Upwell, home: Path, case: str) -> None:
+def test_a_bad_configuration_is_reported(upwell: Upwell, home: Path, case: str) -> None:
     text, words = BAD_CONFIGS[case]
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(text)
     for args in (("config", "check"), ("recall", "x"), ("list",)):
-        said = complaint(upwell(*args), 1)
-        assert [word for word in words if word not in said] == []
+        message = complaint(upwell(*args), 1)
+        assert [word for word in words if word not in message] == []
 
 
-def test_a_bad_variable_is_named(upwell: Upwell) -> None:
-    said = complaint(upwell("config", "check", env={"UPWELL_SURFACE__MAX_CUONT": "3"}), 1)
-    assert "max_cuont" in said
-    assert "UPWELL_SURFACE__MAX_CUONT" in said
+def test_a_bad_variable_is_reported(upwell: Upwell) -> None:
+    message = complaint(upwell("config", "check", env={"UPWELL_SURFACE__MAX_CUONT": "3"}), 1)
+    assert "max_cuont" in message
+    assert "UPWELL_SURFACE__MAX_CUONT" in message
 
 
 def test_secrets_are_masked(upwell: Upwell, home: Path) -> None:
@@ -180,7 +180,7 @@ def test_secrets_are_masked(upwell: Upwell, home: Path) -> None:
     assert (home / "config.toml").stat().st_mode & 0o777 == 0o600
 
 
-def test_doctor_says_what_is_well(upwell: Upwell) -> None:
+def test_doctor_reports_healthy_parts(upwell: Upwell) -> None:
     done = upwell("doctor")
     assert done.code == 0, done.out + done.err
     assert "memory" in done.out
@@ -198,7 +198,7 @@ def test_doctor_lists_every_mistake_of_the_configuration(upwell: Upwell, home: P
     assert "min_score" in done.err, "the hint names the nearest key"
 
 
-def test_doctor_says_what_is_wrong(upwell: Upwell, home: Path) -> None:
+def test_doctor_reports_faults(upwell: Upwell, home: Path) -> None:
     upwell("add", "gone", "--", "/no/such/program")
     done = upwell("doctor")
     assert done.code == 1
@@ -214,8 +214,8 @@ def test_on_and_off(upwell: Upwell) -> None:
 
 def test_a_home_that_cannot_be_written(upwell: Upwell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    said = complaint(upwell("recall", "x", env={"UPWELL_HOME": str(tmp_path / "file")}), 1)
-    assert "UPWELL_HOME" in said
+    message = complaint(upwell("recall", "x", env={"UPWELL_HOME": str(tmp_path / "file")}), 1)
+    assert "UPWELL_HOME" in message
 
 
 def test_a_pipe_that_closes_early(environment: Mapping[str, str]) -> None:
@@ -269,15 +269,21 @@ WRONG_NUMBERS = {
 
 
 @pytest.mark.parametrize("args", WRONG_NUMBERS)
-def test_an_option_that_wants_a_number_says_so(upwell: Upwell, args: tuple[str, ...]) -> None:
+def test_a_number_option_rejects_other_text(upwell: Upwell, args: tuple[str, ...]) -> None:
     assert WRONG_NUMBERS[args] in complaint(upwell(*args), 2)
 
 
-def test_help_speaks_of_what_to_type(upwell: Upwell) -> None:
-    said = upwell("recall", "--help").out
-    assert "recall [OPTIONS] [QUERY]..." in said
-    assert "-k N" in said
-    assert "--namespace TEXT" in said
+def test_no_line_of_a_list_of_commands_is_cut_off(upwell: Upwell) -> None:
+    for group in ((), ("stm",), ("hook",), ("daemon",), ("inbox",), ("learn",), ("token",)):
+        listing = upwell(*group, "--help", env={"COLUMNS": "80"}).out.split("Commands:")[1]
+        assert "..." not in listing, listing
+
+
+def test_help_names_the_values_to_type(upwell: Upwell) -> None:
+    output = upwell("recall", "--help").out
+    assert "recall [OPTIONS] [QUERY]..." in output
+    assert "-k N" in output
+    assert "--namespace TEXT" in output
     for verb in ("recall", "compress", "stats", "import", "login", "learn"):
-        said = upwell(verb, "--help").out
-        assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", said), said
+        output = upwell(verb, "--help").out
+        assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", output), output

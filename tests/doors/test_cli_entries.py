@@ -13,7 +13,7 @@ def texts(done: object) -> list[str]:
     return [hit["text"] for hit in done.json["hits"]]  # type: ignore[attr-defined]
 
 
-def test_a_rule_is_told_once_a_session_and_never_found(upwell: Upwell) -> None:
+def test_a_rule_is_given_once_a_session_and_never_found(upwell: Upwell) -> None:
     rule = upwell("remember", "--pin", "Never force-push to main").line
     assert upwell("recall", "force-push main", "--json").json == {"hits": []}
     (listed,) = upwell("recall", "--pinned", "--json").json["hits"]
@@ -23,14 +23,14 @@ def test_a_rule_is_told_once_a_session_and_never_found(upwell: Upwell) -> None:
     assert "Never force-push" not in upwell(*ask).out
 
 
-def test_the_newer_is_shown_first_and_alone_surfaced(upwell: Upwell) -> None:
+def test_only_the_newer_memory_is_surfaced_and_it_is_listed_first(upwell: Upwell) -> None:
     old = upwell("remember", FACT).line
     new = upwell("remember", "It moved to 9090", "--supersedes", old).line
     hits = upwell("recall", "zanzibar port", "--json").json["hits"]
     assert [(hit["id"], hit["superseded"]) for hit in hits] == [(new, False), (old, True)]
     assert hits[0]["supersedes"] == old
-    said = upwell("context", "which port does the zanzibar service use?", "--json").json
-    assert [entry["id"] for entry in said["entries"]] == [new]
+    reply = upwell("context", "which port does the zanzibar service use?", "--json").json
+    assert [entry["id"] for entry in reply["entries"]] == [new]
     listed = upwell("recall", "--json").json["hits"]
     assert {hit["id"]: hit["superseded"] for hit in listed} == {new: False, old: True}
     assert "(superseded)" in upwell("recall").out
@@ -38,14 +38,14 @@ def test_the_newer_is_shown_first_and_alone_surfaced(upwell: Upwell) -> None:
     assert texts(upwell("recall", "zanzibar port", "--json")) == [FACT]
 
 
-def test_what_is_not_there_cannot_be_superseded(upwell: Upwell) -> None:
+def test_a_missing_memory_cannot_be_superseded(upwell: Upwell) -> None:
     done = upwell("remember", "x", "--supersedes", "nobody")
     assert done.code == 2
     assert "nobody" in done.err
     assert upwell("recall", "--json").json == {"hits": []}
 
 
-def test_a_time_of_life(upwell: Upwell) -> None:
+def test_a_time_to_live(upwell: Upwell) -> None:
     upwell("remember", FACT, "--ttl", "1h")
     (hit,) = upwell("recall", "zanzibar", "--json").json["hits"]
     assert hit["expires_at"] > hit["created_at"]
@@ -62,7 +62,7 @@ def test_listing_everything_and_the_trash(upwell: Upwell) -> None:
     assert upwell("recall", "words", "--trash").code == 2
 
 
-def test_duplicates_are_reported_and_kept(upwell: Upwell) -> None:
+def test_duplicates_are_reported_and_stored(upwell: Upwell) -> None:
     first = upwell("remember", FACT).line
     again = upwell("remember", FACT, "--json")
     assert again.json["duplicates"] == [first]
@@ -71,7 +71,7 @@ def test_duplicates_are_reported_and_kept(upwell: Upwell) -> None:
 
 
 @pytest.mark.parametrize("trashed", [False, True])
-def test_forget_now_is_for_good(upwell: Upwell, home: Path, trashed: bool) -> None:
+def test_forget_now_is_permanent(upwell: Upwell, home: Path, trashed: bool) -> None:
     id = upwell("remember", FACT, "--path", "src/zanzibar.py").line
     upwell("remember", "Bread needs salt")
     if trashed:

@@ -35,9 +35,9 @@ def test_k_and_namespace(upwell: Upwell) -> None:
     for n in range(4):
         upwell("remember", f"tide table number {n}", "--namespace", "a" if n % 2 else "b")
     assert len(upwell("recall", "tide table", "-k", "2", "--json").json["hits"]) == 2
-    found = upwell("recall", "tide table", "--namespace", "a", "--json").json["hits"]
-    assert {hit["namespace"] for hit in found} == {"a"}
-    assert len(found) == 2
+    hits = upwell("recall", "tide table", "--namespace", "a", "--json").json["hits"]
+    assert {hit["namespace"] for hit in hits} == {"a"}
+    assert len(hits) == 2
 
 
 def test_forget_and_restore(upwell: Upwell) -> None:
@@ -50,7 +50,7 @@ def test_forget_and_restore(upwell: Upwell) -> None:
     assert upwell("restore", id).code == 1
 
 
-def test_nothing_found_is_no_failure(upwell: Upwell) -> None:
+def test_an_empty_result_is_not_a_failure(upwell: Upwell) -> None:
     assert upwell("recall", "tides", "--json").json == {"hits": []}
     assert upwell("recall", "tides").code == 0
 
@@ -76,7 +76,7 @@ NAUGHTY = [
 
 
 @pytest.mark.parametrize("text", NAUGHTY)
-def test_any_text_can_be_remembered_and_asked(upwell: Upwell, text: str) -> None:
+def test_any_text_can_be_stored_and_searched_for(upwell: Upwell, text: str) -> None:
     id = upwell("remember", "--", f"tide {text}").line
     hits = upwell("recall", "--json", "--", f"tide {text}").json["hits"]
     assert [hit["id"] for hit in hits] == [id]
@@ -84,13 +84,13 @@ def test_any_text_can_be_remembered_and_asked(upwell: Upwell, text: str) -> None
 
 
 @pytest.mark.parametrize("text", ["", "   ", "\n"])
-def test_nothing_cannot_be_remembered(upwell: Upwell, text: str) -> None:
+def test_an_empty_memory_is_refused(upwell: Upwell, text: str) -> None:
     done = upwell("remember", text)
     assert done.code in (1, 2)
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_known_secret_is_not_kept(upwell: Upwell, home: Path) -> None:
+def test_a_known_secret_is_not_stored(upwell: Upwell, home: Path) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0" + "k1L2m3N4o5P6q7R8"
     done = upwell("remember", f"The deploy token is {secret}")
     if done.code == 0:
@@ -110,11 +110,11 @@ def test_the_memory_survives_kill(upwell: Upwell, home: Path) -> None:
 def test_json_is_json_for_any_text(upwell: Upwell) -> None:
     text = 'quote " backslash \\ tab\tnewline\nend é 🌊 \u202e'
     upwell("remember", text)
-    found = upwell("recall", "quote backslash", "--json")
-    assert json.loads(found.out)["hits"][0]["text"] == text
+    hits = upwell("recall", "quote backslash", "--json")
+    assert json.loads(hits.out)["hits"][0]["text"] == text
 
 
-def test_a_backup_is_a_whole_memory(upwell: Upwell, home: Path) -> None:
+def test_a_backup_is_a_complete_memory(upwell: Upwell, home: Path) -> None:
     id = upwell("remember", "The tide turns at noon").line
     copy = Path(upwell("backup").line)
     assert copy.parent == home / "backups"

@@ -23,7 +23,7 @@ def asked(port: int, token: str, path: str) -> tuple[int, Any]:
     return response.status, json.loads(raw) if raw[:1] == b"{" else raw.decode()
 
 
-def test_what_the_command_serves(
+def test_the_command_serves_the_page(
     environment: Mapping[str, str], upwell: Callable[..., Any]
 ) -> None:
     upwell("remember", "The kettle whistles in B flat", "--path", "kettle.py")
@@ -55,13 +55,16 @@ def test_what_the_command_serves(
     assert running.returncode == 0, complaints
 
 
-def test_a_gateway_over_http_has_it_and_tells_of_its_servers(tmp_path: Path) -> None:
+def test_a_gateway_over_http_has_the_page_and_shows_its_servers(tmp_path: Path) -> None:
     home = tmp_path / "home"
     write_config(home, {"up": script("upstream"), "gone": ["/nonexistent/server"]})
     with serving(home, tmp_path / "serve.log") as address:
         address.begin().call("up__echo", text="hi")
         lately = asked(address.port, address.token, "/dashboard/decisions")[1]
-        states = {one["name"]: (one["state"], bool(one["trouble"])) for one in lately["servers"]}
+        states = {
+            server["name"]: (server["state"], bool(server["trouble"]))
+            for server in lately["servers"]
+        }
         assert states == {"up": ("ready", False), "gone": ("failed", True)}
         assert asked(address.port, address.token, "/dashboard/stats")[1]["decisions"] == 1
         assert asked(address.port, "", "/dashboard")[0] == 401

@@ -26,7 +26,7 @@ def test_the_demo_runs_and_cleans_up(
     assert list(Path(environment["HOME"]).iterdir()) == []
 
 
-def test_the_demo_shows_what_was_surfaced_and_what_was_not(upwell: Upwell) -> None:
+def test_the_demo_shows_surfaced_memories_and_silences(upwell: Upwell) -> None:
     out = upwell("demo").out.lower()
     for word in ("memory", "key", "read_more", "before", "after"):
         assert word in out

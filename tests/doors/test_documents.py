@@ -52,18 +52,18 @@ def hits(upwell: Upwell, query: str, cwd: Path) -> list[dict]:
     return upwell("recall", query, "--json", cwd=cwd).json["hits"]
 
 
-def test_nothing_is_read_before_it_was_imported(upwell: Upwell, notes: Path) -> None:
+def test_nothing_is_read_before_the_import(upwell: Upwell, notes: Path) -> None:
     assert hits(upwell, "what does Cookie love", notes) == []
 
 
-def test_the_right_lines_by_command(upwell: Upwell, imported: Path) -> None:
+def test_the_command_line_cites_the_right_lines(upwell: Upwell, imported: Path) -> None:
     first = hits(upwell, "what does Cookie love", imported)[0]
     assert (first["source"], first["lines"]) == ("memory/2026-04-09.md", [3, 3])
     assert "Cookie loves carrots" in first["text"]
     rule = hits(upwell, "which color preference", imported)[0]
     assert rule["citation"] == "MEMORY.md#L5-L5"
-    said = upwell("context", "what do we know about JC's dog Cookie?", cwd=imported).out
-    assert said == (
+    output = upwell("context", "what do we know about JC's dog Cookie?", cwd=imported).out
+    assert output == (
         "## Relevant prior context\n- [memory/2026-04-09.md#L3-L3] JC's dog Cookie loves carrots\n"
     )
 
@@ -92,7 +92,7 @@ def test_a_deleted_or_broken_index_is_built_again(
     assert (home / "index.db").exists()
 
 
-def test_doctor_names_what_is_not_read(upwell: Upwell, imported: Path) -> None:
+def test_doctor_names_unread_files(upwell: Upwell, imported: Path) -> None:
     (imported / "memory" / "latin.md").write_bytes(b"caf\xe9")
     assert "latin.md: not UTF-8" in upwell("doctor", "--json").json["parts"]["documents"]["detail"]
     (imported / "MEMORY.md").unlink()
@@ -101,9 +101,9 @@ def test_doctor_names_what_is_not_read(upwell: Upwell, imported: Path) -> None:
     assert "upwell import --remove" in done.err
 
 
-def test_what_is_imported_is_listed_and_let_go(upwell: Upwell, imported: Path) -> None:
+def test_imports_are_listed_and_removed(upwell: Upwell, imported: Path) -> None:
     sources = upwell("import", "--json").json["sources"]
-    assert [(one["cited"], one["project"]) for one in sources] == [
+    assert [(source["cited"], source["project"]) for source in sources] == [
         ("memory", str(imported)),
         ("MEMORY.md", str(imported)),
     ]
@@ -112,7 +112,7 @@ def test_what_is_imported_is_listed_and_let_go(upwell: Upwell, imported: Path) -
     assert upwell("import", "--remove", "memory", cwd=imported).code == 2
 
 
-def test_a_chunk_is_not_forgotten_but_edited(upwell: Upwell, imported: Path) -> None:
+def test_a_chunk_is_changed_in_its_file(upwell: Upwell, imported: Path) -> None:
     id = hits(upwell, "what does Cookie love", imported)[0]["id"]
     done = upwell("forget", id)
     assert done.code == 2
@@ -120,7 +120,7 @@ def test_a_chunk_is_not_forgotten_but_edited(upwell: Upwell, imported: Path) -> 
 
 
 @pytest.mark.parametrize("path", ["missing.md", "missing/", "/dev/null", "what.bin"])
-def test_what_cannot_be_imported_is_one_clear_line(upwell: Upwell, notes: Path, path: str) -> None:
+def test_a_failed_import_is_one_clear_line(upwell: Upwell, notes: Path, path: str) -> None:
     (notes / "what.bin").write_bytes(b"\0")
     done = upwell("import", path, cwd=notes)
     assert done.code == 2
@@ -134,7 +134,7 @@ def test_a_pipe_is_refused_at_once(upwell: Upwell, notes: Path) -> None:
         assert upwell("import", name, cwd=notes).code == 2
 
 
-def test_export_comes_back_in_another_home(upwell: Upwell, tmp_path: Path) -> None:
+def test_an_export_can_be_imported_in_another_home(upwell: Upwell, tmp_path: Path) -> None:
     for text in ("The tide turns at noon", 'quotes " and é🌊'):
         upwell("remember", text, "--tag", "sea", "--path", "src/tide.py")
     out = upwell("export").out
@@ -159,8 +159,8 @@ def test_a_bad_line_names_file_and_line(upwell: Upwell, tmp_path: Path) -> None:
 def test_an_agent_searches_and_reads_on(gateway: Gateway, imported: Path) -> None:
     peer = gateway({}, cwd=imported)
     peer.wait_for_tools("upwell__memory_get")
-    found = everything(peer.call("upwell__memory_search", query="staging database port"))
-    assert "[memory/2026-04-09.md#L4-L4]" in found
+    result = everything(peer.call("upwell__memory_search", query="staging database port"))
+    assert "[memory/2026-04-09.md#L4-L4]" in result
     read = peer.call("upwell__memory_get", path="memory/2026-04-09.md#L4-L4")
     assert everything(read) == (
         "## memory/2026-04-09.md\n4\t- The staging database listens on port 5433"
@@ -170,8 +170,8 @@ def test_an_agent_searches_and_reads_on(gateway: Gateway, imported: Path) -> Non
         "9\tIn src/db/migrate.py the lock must be taken",
         "10\tbefore the schema is read.",
     ]
-    whole = everything(peer.call("upwell__memory_get", path="MEMORY.md"))
-    assert len(whole.splitlines()) == 1 + len(RULES.splitlines())
+    full = everything(peer.call("upwell__memory_get", path="MEMORY.md"))
+    assert len(full.splitlines()) == 1 + len(RULES.splitlines())
     digest = peer.call("upwell__memory_context", message="what does JC's dog Cookie love?")
     assert "[memory/2026-04-09.md#L3-L3]" in everything(digest)
 
@@ -179,7 +179,7 @@ def test_an_agent_searches_and_reads_on(gateway: Gateway, imported: Path) -> Non
 @pytest.mark.parametrize(
     "path", ["../../etc/passwd", "/etc/passwd", "memory/../../x.md", "link.md", "config.toml"]
 )
-def test_an_agent_reads_nothing_else(
+def test_an_agent_reads_only_imported_files(
     gateway: Gateway, imported: Path, home: Path, path: str
 ) -> None:
     (imported / "memory" / "link.md").symlink_to(home / "secret")
@@ -189,7 +189,9 @@ def test_an_agent_reads_nothing_else(
     assert "no imported document" in complaint(refused)
 
 
-def test_a_document_stands_beside_the_file_it_is_about(gateway: Gateway, imported: Path) -> None:
+def test_a_document_appears_beside_the_file_that_it_is_about(
+    gateway: Gateway, imported: Path
+) -> None:
     patient = {"race_ms": 20_000, "timeout_seconds": 20, "moments": "all"}
     peer = gateway(UP, cwd=imported, surface=patient)
     peer.wait_for_tools("up__read")
@@ -199,13 +201,15 @@ def test_a_document_stands_beside_the_file_it_is_about(gateway: Gateway, importe
     assert "[MEMORY.md#L" in block
 
 
-def test_another_project_sees_none_of_it(gateway: Gateway, imported: Path, tmp_path: Path) -> None:
+def test_another_project_sees_no_documents_of_this_one(
+    gateway: Gateway, imported: Path, tmp_path: Path
+) -> None:
     other = tmp_path / "other"
     (other / ".git").mkdir(parents=True)
     peer = gateway({}, cwd=other)
     peer.wait_for_tools("upwell__memory_search")
-    found = peer.call("upwell__memory_search", query="what does Cookie love")
-    assert "Nothing is remembered" in everything(found)
+    result = peer.call("upwell__memory_search", query="what does Cookie love")
+    assert "Nothing is remembered" in everything(result)
 
 
 def test_notes_in_stm_json_are_found(upwell: Upwell, home: Path) -> None:

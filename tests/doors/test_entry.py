@@ -90,7 +90,7 @@ def test_the_hook_is_harmless(upwell: Upwell, stdin: bytes) -> None:
     assert "Traceback" not in done.err
 
 
-def test_the_hook_does_not_wait_for_a_host_that_never_closes(
+def test_the_hook_does_not_wait_for_a_host_that_never_closes_stdin(
     environment: Mapping[str, str],
 ) -> None:
     read, write = os.pipe()

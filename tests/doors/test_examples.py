@@ -12,7 +12,9 @@ SAID = {"compress_text.py": "disk full", "remember_and_surface.py": "idempotency
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
-def test_it_runs_and_says_what_it_should(example: Path, environment: Mapping[str, str]) -> None:
+def test_every_example_runs_and_prints_the_expected_text(
+    example: Path, environment: Mapping[str, str]
+) -> None:
     done = subprocess.run(
         [sys.executable, str(example)],
         env=dict(environment),

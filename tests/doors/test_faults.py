@@ -37,7 +37,7 @@ def pair(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
 
 
 def back_again(peer: Peer, seconds: float = 30.0) -> None:
-    """The bad server can be used again, without anybody restarting anything."""
+    """The bad server can be used again without a manual restart."""
     end = time.monotonic() + seconds
     while True:
         message = peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
@@ -105,7 +105,7 @@ WRONG_SHAPES = ["result_null", "result_list", "result_string", "result_number", 
 
 
 @pytest.mark.parametrize("tool", [*WRONG_SHAPES, "string_error"])
-def test_an_answer_of_the_wrong_shape_settles_the_call(pair: Peer, tool: str) -> None:
+def test_a_malformed_answer_settles_the_call(pair: Peer, tool: str) -> None:
     began = time.monotonic()
     message_text = complaint(call(pair, tool))
     assert time.monotonic() - began < AT_ONCE_SECONDS
@@ -118,13 +118,13 @@ ODD_SHAPES = ["result_empty", "content_string", "content_null", "block_string", 
 
 @pytest.mark.parametrize("tool", ODD_SHAPES)
 def test_an_odd_result_is_answered(pair: Peer, tool: str) -> None:
-    """Whether it passes as it is or is called an error is not promised; an answer is."""
+    """Only an answer is promised: the result may pass unchanged or become an error."""
     began = time.monotonic()
     call(pair, tool)
     assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
-def test_both_result_and_error(pair: Peer) -> None:
+def test_an_answer_with_both_result_and_error(pair: Peer) -> None:
     message = call(pair, "result_and_error")
     assert ("result" in message) != ("error" in message)
 
@@ -154,7 +154,7 @@ def test_a_batch_settles_the_call(pair: Peer) -> None:
 
 
 def test_bytes_that_are_not_utf8(pair: Peer) -> None:
-    """The text is delivered with replacement characters, and the loss is said."""
+    """The text is delivered with replacement characters, and the loss is reported."""
     message = call(pair, "bad_utf8_inside")
     message_text = everything(message["result"])
     assert "before" in message_text
@@ -175,7 +175,7 @@ UNCHANGED = [
 def test_odd_text_passes_unchanged(
     gateway: Gateway, direct: Gateway, tool: str, modern: bool
 ) -> None:
-    """Looked at as bytes: a decoder would hide what it repairs."""
+    """Compared as bytes, because a decoder would hide repairs."""
     through = gateway({"bad": script("odd")}, modern=modern)
     plain = direct(script("odd"), modern=modern)
     through.wait_for_tools(f"bad__{tool}")
@@ -211,9 +211,9 @@ def test_deep_json_in_a_text(gateway: Gateway, tool: str) -> None:
     assert not result.get("isError"), everything(result)[:300]
     from tests.doors.reading import key_in, read_all
 
-    whole = "[" * 100_000 + ("]" * 100_000 if tool == "deep_text" else "")
+    full = "[" * 100_000 + ("]" * 100_000 if tool == "deep_text" else "")
     assert len(everything(result)) < 40_000
-    assert read_all(peer, key_in(result), len(whole)) == whole
+    assert read_all(peer, key_in(result), len(full)) == full
     assert everything(peer.call("good__echo", text="on")) == "on"
 
 

@@ -1,4 +1,4 @@
-"""What a new user does wrong, or twice, is said plainly."""
+"""Typical mistakes of new users get clear messages."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.conftest import Upwell
 FACT = "The zanzibar service listens on port 8080"
 
 
-def test_the_same_text_again_names_who_holds_it_and_how_to_remove_one(upwell: Upwell) -> None:
+def test_a_repeated_text_names_the_older_memory_and_how_to_remove_one(upwell: Upwell) -> None:
     first = upwell("remember", FACT).line
     done = upwell("remember", FACT)
     assert done.line != first
@@ -27,7 +27,7 @@ def test_a_folder_without_notes_is_not_watched(upwell: Upwell, tmp_path: Path) -
     assert upwell("import", "--json").json == {"sources": []}
 
 
-def test_a_home_and_what_is_above_it_are_refused(upwell: Upwell, tmp_path: Path) -> None:
+def test_a_home_folder_and_its_parents_are_refused(upwell: Upwell, tmp_path: Path) -> None:
     home = tmp_path / "user"
     (home / "notes").mkdir(parents=True)
     (home / "notes" / "a.md").write_text(f"# A\n\n{FACT}\n")
@@ -46,7 +46,7 @@ def test_an_unknown_memory_cannot_be_reset(upwell: Upwell) -> None:
     assert upwell("tune", "--reset", "--memory", known).code == 0
 
 
-def test_context_says_that_it_is_off(upwell: Upwell) -> None:
+def test_context_reports_that_upwell_is_off(upwell: Upwell) -> None:
     upwell("remember", FACT)
     assert "off" not in upwell("context", "which port does zanzibar use?").err
     upwell("off")

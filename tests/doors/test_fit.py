@@ -1,4 +1,4 @@
-"""Large responses come back within budget, and nothing of them is lost."""
+"""Large responses come back within budget, and no content is lost."""
 
 import json
 import sqlite3
@@ -44,24 +44,24 @@ def test_chunks_are_within_budget_too(peer: Peer) -> None:
     assert len(text_of(peer.call("upwell__read_more", key=key, offset=0))) < MOST_CHARS
 
 
-def test_every_chunk_has_the_footer_and_the_last_one_too(peer: Peer) -> None:
+def test_every_chunk_including_the_last_has_the_footer(peer: Peer) -> None:
     original = big_markdown()
     key = key_in(peer.call("up__big_markdown"))
     last = text_of(peer.call("upwell__read_more", key=key, offset=len(original) - 10))
-    body, found, _ = last.rpartition(FOOTER)
-    assert found
+    body, separator, _ = last.rpartition(FOOTER)
+    assert separator
     assert body == original[-10:]
 
 
 def test_short_json_stays_json(peer: Peer) -> None:
-    """The block that was the JSON is still JSON; what we say stands in blocks of our own."""
+    """The JSON block is still JSON; our notices are in blocks of their own."""
     shown = texts(peer.call("up__big_json"))
     rows = json.loads(shown[0])
     assert rows
     assert len(shown) > 1
 
 
-def test_the_query_decides_what_is_kept(peer: Peer) -> None:
+def test_the_query_decides_what_is_retained(peer: Peer) -> None:
     plain = everything(peer.call("up__big_json"))
     asked = everything(peer.call("up__big_json", _context_query="which service failed?"))
     assert '"failed"' in asked
@@ -72,19 +72,19 @@ def test_the_query_decides_what_is_kept(peer: Peer) -> None:
     assert plain
 
 
-def test_what_was_left_out_is_found_by_a_search(peer: Peer) -> None:
-    """The first thing that this process does with the original: nothing of it is loaded yet."""
+def test_a_search_finds_omitted_text(peer: Peer) -> None:
+    """The first access of this process to the original, before any of it is loaded."""
     key = key_in(peer.call("up__big_markdown"))
-    found = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
-    assert "Pool 391 keeps species" in found
-    assert len(found) < MOST_CHARS
+    result = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
+    assert "Pool 391 keeps species" in result
+    assert len(result) < MOST_CHARS
 
 
-def test_a_section_is_read_by_its_name(peer: Peer) -> None:
+def test_a_section_can_be_read_by_its_name(peer: Peer) -> None:
     key = key_in(peer.call("up__big_markdown"))
-    wanted = ["Section 391: pool 391"]
+    expected = ["Section 391: pool 391"]
     assert "Pool 391 keeps species" in everything(
-        peer.call("upwell__select_sections", key=key, sections=wanted)
+        peer.call("upwell__select_sections", key=key, sections=expected)
     )
 
 
@@ -95,7 +95,7 @@ def test_the_same_response_gives_the_same_bytes(peer: Peer) -> None:
 
 
 def test_structured_content_is_never_left_without_its_text(peer: Peer) -> None:
-    """The tool is listed without `outputSchema`, so what is shortened promises nothing."""
+    """The tool is listed without `outputSchema`, so a shortened result breaks no promise."""
     assert "outputSchema" not in peer.tools()["up__structured_big"]
     result = peer.call("up__structured_big")
     assert len(everything(result)) < MOST_CHARS
@@ -107,7 +107,7 @@ def test_small_structured_content_is_untouched(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize(("key", "offset"), [("0" * 16, 0), ("", 0), ("../../etc/passwd", 0)])
-def test_an_unknown_key_says_what_to_do(peer: Peer, key: str, offset: int) -> None:
+def test_an_unknown_key_is_an_error_with_a_hint(peer: Peer, key: str, offset: int) -> None:
     message = peer.ask(
         "tools/call", {"name": "upwell__read_more", "arguments": {"key": key, "offset": offset}}
     )
@@ -115,7 +115,7 @@ def test_an_unknown_key_says_what_to_do(peer: Peer, key: str, offset: int) -> No
 
 
 @pytest.mark.parametrize("offset", [-1, 10**12, "five", 1.5, None])
-def test_an_offset_that_makes_no_sense(peer: Peer, offset: object) -> None:
+def test_an_invalid_offset(peer: Peer, offset: object) -> None:
     key = key_in(peer.call("up__big_json"))
     arguments = {"key": key, "offset": offset}
     message = peer.ask("tools/call", {"name": "upwell__read_more", "arguments": arguments})
@@ -159,7 +159,7 @@ def test_text_around_an_image_stays_around_it(gateway: Gateway) -> None:
     assert len(json.dumps(peer.call("up__big_mixed"))) < MOST_CHARS + 2_000
 
 
-def test_a_large_error_is_still_an_error(gateway: Gateway) -> None:
+def test_a_shortened_error_is_still_an_error(gateway: Gateway) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__big_fail")
     result = peer.call("up__big_fail")
@@ -168,7 +168,7 @@ def test_a_large_error_is_still_an_error(gateway: Gateway) -> None:
     assert "exit status 2" in everything(result)
 
 
-def test_a_ledger_that_somebody_holds_does_not_hold_up_calls(gateway: Gateway, home: Path) -> None:
+def test_a_locked_ledger_does_not_delay_calls(gateway: Gateway, home: Path) -> None:
     peer = gateway({"up": script("upstream")}, cache={"tools": ["up__*"]})
     peer.wait_for_tools("up__big_json", "upwell__read_more")
     peer.call("up__big_markdown")

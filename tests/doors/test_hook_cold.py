@@ -56,10 +56,10 @@ def test_a_tool_starts_the_daemon_and_does_not_wait_for_it(house: House) -> None
     [("", COLD_SECONDS), ("[hook]\ncold_ms = 0\n", 0.0), ("hook.cold_ms = 100", 0.1)],
     ids=["default", "zero", "dotted"],
 )
-def test_a_prompt_waits_no_longer_than_its_deadline(
+def test_a_prompt_waits_until_its_deadline_at_most(
     house: House, config: str, seconds: float
 ) -> None:
-    """Somebody else is starting a daemon that never comes."""
+    """Another process is starting a daemon that never answers."""
     (house.home / "config.toml").write_text(config)
     starting = Path(house.place.starting)
     starting.parent.mkdir(mode=0o700, exist_ok=True)
@@ -74,14 +74,14 @@ def test_a_prompt_waits_no_longer_than_its_deadline(
         assert answer.seconds > seconds - 0.1, "it did not wait"
 
 
-def test_a_prompt_is_not_held_up_by_a_daemon_that_cannot_start(house: House) -> None:
+def test_a_daemon_that_cannot_start_does_not_delay_a_prompt(house: House) -> None:
     (house.home / "config.toml").write_text("[surface\n")
     began = time.monotonic()
     assert house.hook("claude", event=prompt(house)).json == {}
     assert time.monotonic() - began < 7.0, "it waited for the whole deadline of eight seconds"
 
 
-def test_a_prompt_does_not_wait_where_a_start_was_tried_in_vain(house: House) -> None:
+def test_a_prompt_does_not_wait_after_a_failed_start(house: House) -> None:
     starting = Path(house.place.starting)
     starting.parent.mkdir(mode=0o700, exist_ok=True)
     starting.touch()

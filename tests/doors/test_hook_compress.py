@@ -1,5 +1,5 @@
-"""`hook.compress` through the real executable and a real daemon: what built-in tools answered comes
-back in its own shape, shorter, and readable by its key."""
+"""`hook.compress` through the real executable and a real daemon: answers of built-in tools come
+back shorter, in their own shape, and the original can be read by its key."""
 
 import json
 import re
@@ -37,8 +37,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @dataclass(frozen=True)
 class Case:
-    """How a host tells of a long answer, and what must come back: `text` takes the replacement out
-    of the answer and checks the shape around it."""
+    """The event of a long answer, and the expected output: `text` extracts the replacement and
+    checks the shape around it."""
 
     args: list[str]
     event: Callable[[str, str], Mapping[str, Any]]
@@ -66,10 +66,10 @@ def bash(cwd: str, out: str) -> dict[str, Any]:
 
 def bash_text(answer: Mapping[str, Any]) -> str:
     assert set(answer) == {"hookSpecificOutput"}
-    said = answer["hookSpecificOutput"]
-    assert set(said) == {"hookEventName", "updatedToolOutput"}
-    assert said["hookEventName"] == "PostToolUse"
-    output = dict(said["updatedToolOutput"])
+    reply = answer["hookSpecificOutput"]
+    assert set(reply) == {"hookEventName", "updatedToolOutput"}
+    assert reply["hookEventName"] == "PostToolUse"
+    output = dict(reply["updatedToolOutput"])
     text = output.pop("stdout")
     left = {"stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
     assert output == left
@@ -177,23 +177,23 @@ def test_the_same_answer_gives_the_same_bytes(house: House, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_within_the_budget_is_not_touched(house: House, name: str) -> None:
+def test_an_answer_within_the_budget_is_unchanged(house: House, name: str) -> None:
     assert run(house, name, "\n".join(LINES[:90])) == {}
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_holds_a_secret_is_not_touched(house: House, name: str) -> None:
-    """Its original would live in the daemon only, where nobody could read it."""
+def test_an_answer_with_a_secret_is_unchanged(house: House, name: str) -> None:
+    """Its original would be in the daemon's memory only, where the agent could not read it."""
     assert run(house, name, f"{LONG}\nexport GITHUB_TOKEN={SECRET}") == {}
 
 
-def test_shortened_and_with_a_memory(house: House) -> None:
+def test_a_shortened_answer_can_have_a_memory_beside_it(house: House) -> None:
     event = bash(str(house.project), LONG)
     called = {"command": f"grep -n worker {house.file('gauge.py')}"}
-    said = house.hook("claude", event={**event, "tool_input": called}).json["hookSpecificOutput"]
-    assert set(said) == {"hookEventName", "additionalContext", "updatedToolOutput"}
-    assert "Tide gauges report in metres" in said["additionalContext"]
-    assert len(said["updatedToolOutput"]["stdout"]) < len(LONG)
+    reply = house.hook("claude", event={**event, "tool_input": called}).json["hookSpecificOutput"]
+    assert set(reply) == {"hookEventName", "additionalContext", "updatedToolOutput"}
+    assert "Tide gauges report in metres" in reply["additionalContext"]
+    assert len(reply["updatedToolOutput"]["stdout"]) < len(LONG)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,9 @@ def test_shortened_and_with_a_memory(house: House) -> None:
     ],
     ids=str,
 )
-def test_what_must_stay_stays(house: House, changed: Mapping[str, Any]) -> None:
+def test_answers_that_must_not_change_are_unchanged(
+    house: House, changed: Mapping[str, Any]
+) -> None:
     assert house.hook("claude", event={**bash(str(house.project), LONG), **changed}).json == {}
 
 
@@ -236,12 +238,14 @@ def test_what_must_stay_stays(house: House, changed: Mapping[str, Any]) -> None:
     ],
     ids=str,
 )
-def test_other_hosts_keep_theirs_too(house: House, name: str, changed: Mapping[str, Any]) -> None:
+def test_hosts_without_the_setting_are_unaffected(
+    house: House, name: str, changed: Mapping[str, Any]
+) -> None:
     assert run(house, name, LONG, **changed) == {}
 
 
 @pytest.mark.parametrize("host", ["gemini", "vscode"])
-def test_hosts_that_cannot_are_refused(house: House, tmp_path: Path, host: str) -> None:
+def test_hosts_without_this_ability_are_refused(house: House, tmp_path: Path, host: str) -> None:
     other = House(tmp_path)
     other.home.mkdir()
     (other.home / "config.toml").write_text(f'hook.compress = ["{host}"]\n')
@@ -250,7 +254,7 @@ def test_hosts_that_cannot_are_refused(house: House, tmp_path: Path, host: str) 
     assert host in done
 
 
-def test_it_is_off_unless_asked_for_and_while_upwell_is_off(tmp_path: Path) -> None:
+def test_shortening_is_off_by_default_and_while_upwell_is_off(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.keep([{"text": "A note"}])
     house.start()
@@ -276,7 +280,7 @@ console.log(JSON.stringify(output))
 """
 
 
-def test_the_opencode_plugin_puts_it_in_place(house: House, tmp_path: Path) -> None:
+def test_the_opencode_plugin_replaces_the_answer(house: House, tmp_path: Path) -> None:
     house.upwell("hook", "install", "opencode", "--apply")
     config = Path(house.environment["HOME"]) / ".config/opencode"
     copy = tmp_path / "plugin.mjs"
@@ -290,21 +294,21 @@ def test_the_opencode_plugin_puts_it_in_place(house: House, tmp_path: Path) -> N
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
-    said = json.loads(done.stdout)
-    assert len(said["output"]) < len(LONG)
-    assert KEY.search(said["output"])
+    reply = json.loads(done.stdout)
+    assert len(reply["output"]) < len(LONG)
+    assert KEY.search(reply["output"])
 
 
-def test_no_time_left_leaves_it_as_it_is(house: House) -> None:
+def test_an_answer_is_unchanged_when_no_time_is_left(house: House) -> None:
     hurried = {"UPWELL_HOOK__TOOL_MS": "21"}
     event = bash(str(house.project), LONG)
     assert house.hook("claude", event=event, env=hurried).json == {}
 
 
-def test_what_was_saved_is_counted(house: House) -> None:
+def test_saved_tokens_are_counted(house: House) -> None:
     run(house, "claude", LONG)
     house.stop()
     saved = json.loads(house.upwell("stats", "--json"))["compression"]
-    tools = {one["tool"]: one["tokens_saved"] for one in saved["tools"]}
+    tools = {tool["tool"]: tool["tokens_saved"] for tool in saved["tools"]}
     assert tools["claude__Bash"] > 1_000
     house.start()

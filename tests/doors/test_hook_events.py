@@ -48,60 +48,60 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_session_begins_with_the_rules(house: House, host: str) -> None:
-    told = HOSTS[host]
-    event = told.session(str(house.project / host))
+    case = HOSTS[host]
+    event = case.session(str(house.project / host))
     begun = {key: "begun" if key in SESSION_KEYS else value for key, value in event.items()}
-    answer = house.hook(host, *told.args("session"), event=begun)
-    assert "Never commit to the main branch" in told.text(
-        answer.json, told.words.get("session", "")
+    answer = house.hook(host, *case.args("session"), event=begun)
+    assert "Never commit to the main branch" in case.text(
+        answer.json, case.words.get("session", "")
     )
 
 
 @pytest.mark.parametrize("host", [host for host in HOSTS if HOSTS[host].prompt])
-def test_a_prompt_gets_what_bears_on_it(house: House, host: str) -> None:
-    told = HOSTS[host]
-    assert told.prompt is not None
-    asked = told.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
-    answer = house.hook(host, *told.args("prompt"), event=asked)
-    text = told.text(answer.json, told.words.get("prompt", ""))
+def test_a_prompt_gets_the_relevant_memory(house: House, host: str) -> None:
+    case = HOSTS[host]
+    assert case.prompt is not None
+    asked = case.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
+    answer = house.hook(host, *case.args("prompt"), event=asked)
+    text = case.text(answer.json, case.words.get("prompt", ""))
     assert "Tuesday at 06:40" in text
     assert "Unrelated" not in text
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_file_that_is_read_brings_up_its_memory_once(house: House, host: str) -> None:
-    told = HOSTS[host]
-    read = told.tool(str(house.project), house.file(f"{host}_billing.py"))
-    answer = house.hook(host, *told.args("tool"), event=read)
-    text = told.text(answer.json, told.words.get("tool", ""))
+def test_reading_a_file_brings_up_its_memory_once(house: House, host: str) -> None:
+    case = HOSTS[host]
+    read = case.tool(str(house.project), house.file(f"{host}_billing.py"))
+    answer = house.hook(host, *case.args("tool"), event=read)
+    text = case.text(answer.json, case.words.get("tool", ""))
     assert f"The {host} billing client retries" in text
-    assert house.hook(host, *told.args("tool"), event=read).json == {}
+    assert house.hook(host, *case.args("tool"), event=read).json == {}
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_what_writes_gets_nothing(house: House, host: str) -> None:
-    told = HOSTS[host]
-    write = told.write(str(house.project), house.file(f"{host}_billing.py"))
-    assert house.hook(host, *told.args("write"), event=write).json == {}
+def test_a_writing_tool_gets_nothing(house: House, host: str) -> None:
+    case = HOSTS[host]
+    write = case.write(str(house.project), house.file(f"{host}_billing.py"))
+    assert house.hook(host, *case.args("write"), event=write).json == {}
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_greeting_and_a_strange_file_get_nothing(house: House, host: str) -> None:
-    told = HOSTS[host]
-    read = told.tool("/somewhere/else", "/somewhere/else/zebra.py")
-    assert house.hook(host, *told.args("tool"), event=read).json == {}
-    if told.prompt is not None:
-        hello = told.prompt(str(house.project), "thanks!")
-        assert house.hook(host, *told.args("prompt"), event=hello).json == {}
+def test_a_greeting_and_an_unrelated_file_get_nothing(house: House, host: str) -> None:
+    case = HOSTS[host]
+    read = case.tool("/somewhere/else", "/somewhere/else/zebra.py")
+    assert house.hook(host, *case.args("tool"), event=read).json == {}
+    if case.prompt is not None:
+        hello = case.prompt(str(house.project), "thanks!")
+        assert house.hook(host, *case.args("prompt"), event=hello).json == {}
 
 
-def test_tools_behind_the_gateway_are_left_to_it(house: House) -> None:
+def test_tools_behind_the_gateway_are_left_to_the_gateway(house: House) -> None:
     event = HOSTS["claude"].tool(str(house.project), house.file("zebra_billing.py"))
     for name in ("mcp__upwell__fs__read_file", "mcp__upwell__upwell__memory_search"):
         assert house.hook("claude", event={**event, "tool_name": name}).json == {}
 
 
-def test_a_tool_of_another_server_is_spoken_to(house: House) -> None:
+def test_a_tool_of_another_server_gets_its_memory(house: House) -> None:
     house.upwell("remember", "Ferry timetables come from the port API", "--path", "src/ferry.py")
     event = HOSTS["claude"].tool(str(house.project), house.file("ferry.py"))
     called = {**event, "tool_name": "mcp__fs__read_text", "tool_input": {"path": "src/ferry.py"}}
@@ -118,7 +118,9 @@ def test_one_event_under_two_hosts_names_is_answered_once(house: House) -> None:
     assert house.hook("claude", event=HOSTS["claude"].session(cwd)).json == {}
 
 
-def test_copilot_cli_drops_what_others_hooks_say_so_they_say_nothing(house: House) -> None:
+def test_hooks_of_others_stay_silent_under_copilot_cli_which_drops_their_output(
+    house: House,
+) -> None:
     prompt = HOSTS["claude"].prompt
     assert prompt is not None
     house.upwell("remember", "The capstan brake pads are changed every 300 hours")
@@ -130,23 +132,23 @@ def test_copilot_cli_drops_what_others_hooks_say_so_they_say_nothing(house: Hous
 
 
 @pytest.mark.parametrize("name", ["PreCompact", "Stop", "SessionEnd", "PreToolUse", "Notification"])
-def test_other_events_are_taken_without_a_word(house: House, name: str) -> None:
+def test_other_events_get_the_neutral_answer(house: House, name: str) -> None:
     event = {"session_id": "8f14e45f", "cwd": str(house.project), "hook_event_name": name}
     assert house.hook("claude", event=event).json == {}
 
 
-def test_it_decides_as_the_command_line_does(house: House) -> None:
+def test_hooks_and_the_command_line_decide_alike(house: House) -> None:
     house.keep([{"id": "ferry-rope", "text": "The mooring rope winch needs grease every 40 hours"}])
     asked = "How often does the mooring rope winch need grease?"
     shown = house.upwell("context", asked, "--door", "prompt", "--format", "json")
     assert '"found": 1' in shown or "ferry-rope" in shown
     event = HOSTS["claude"].prompt
     assert event is not None
-    said = house.hook("claude", event=event(str(house.project), asked)).json
-    assert "every 40 hours" in str(said)
+    reply = house.hook("claude", event=event(str(house.project), asked)).json
+    assert "every 40 hours" in str(reply)
 
 
-def test_why_it_spoke_is_explained(house: House) -> None:
+def test_explain_gives_the_reason_for_speaking(house: House) -> None:
     explained = house.upwell("explain", "-n", "200", "--json")
     assert "file-claude" in explained
     assert "below_min_score" in explained or "no_candidates" in explained

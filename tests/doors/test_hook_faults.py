@@ -1,4 +1,5 @@
-"""Whatever comes in and whatever state the daemon is in: exit 0, in time, an answer or none."""
+"""For any input and any state of the daemon, the hook exits with 0 in time, with an answer or
+none."""
 
 import contextlib
 import json
@@ -53,7 +54,8 @@ def read_event(house: House, word: str) -> Mapping[str, object]:
 
 
 def prompt_event(house: House, session: str) -> Mapping[str, object]:
-    """About the ferry alone, and in a session of its own: the gauges stay untold."""
+    """About the ferry alone, and in a session of its own, so that the memory about gauges stays
+    undelivered."""
     prompt = HOSTS["claude"].prompt
     assert prompt is not None
     event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")
@@ -130,14 +132,14 @@ def test_a_daemon_that_is_killed_is_started_again(house: House) -> None:
     assert again.pid != daemon.pid
 
 
-def test_a_file_in_the_sockets_place_is_got_over(house: House) -> None:
+def test_a_file_at_the_path_of_the_socket_is_replaced(house: House) -> None:
     house.start()
     os.unlink(house.place.socket)
     Path(house.place.socket).write_text("not a socket")
     assert house.hook("claude", event=read_event(house, "ash")).json == {}
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not ((daemon := daemon_at(str(house.home))) and daemon.answers):
-        assert time.monotonic() < until, "the daemon did not come back"
+        assert time.monotonic() < deadline, "the daemon did not come back"
         house.hook("claude", event=read_event(house, "ash"))
         os.path.exists(house.place.starting) and os.utime(house.place.starting, (0, 0))
         time.sleep(0.3)
@@ -145,9 +147,7 @@ def test_a_file_in_the_sockets_place_is_got_over(house: House) -> None:
 
 
 @pytest.mark.parametrize("way", ["deaf", "silent", "babbling", "short", "closing"])
-def test_a_daemon_that_is_not_itself_costs_no_more_than_the_deadline(
-    house: House, way: str
-) -> None:
+def test_a_stalled_daemon_costs_no_more_than_the_deadline(house: House, way: str) -> None:
     house.stop()
     other = Place(str(house.home))
     os.makedirs(other.folder, mode=0o700, exist_ok=True)
@@ -191,13 +191,13 @@ def test_a_newer_client_ends_an_older_daemon(house: House) -> None:
         peer.connect(house.place.socket)
         peer.sendall(f"upwell/1 {major}.0.0 claude Stop 200 1 2\n{{}}".encode())
         assert peer.recv(100).startswith(b"ok ")
-    until = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     while daemon_at(str(house.home)):
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
-def test_many_at_once_start_one_daemon_and_say_it_once(house: House) -> None:
+def test_many_hooks_at_once_start_one_daemon_and_surface_a_memory_once(house: House) -> None:
     house.stop()
     body = json.dumps(prompt_event(house, "many")).encode()
     running = [
@@ -263,7 +263,7 @@ def test_a_closed_stdout_does_no_harm(house: House) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_a_paused_home_is_silent(house: House) -> None:
+def test_a_paused_home_stays_silent(house: House) -> None:
     house.upwell("off")
     try:
         for start in (house.stop, house.start):
@@ -275,7 +275,7 @@ def test_a_paused_home_is_silent(house: House) -> None:
     assert "pier plum" in str(house.hook("claude", event=read_event(house, "plum")).json)
 
 
-def test_a_changed_configuration_is_taken_up_and_a_wrong_one_is_not(house: House) -> None:
+def test_a_changed_configuration_takes_effect_and_an_invalid_one_does_not(house: House) -> None:
     house.start()
     config = house.home / "config.toml"
     event = read_event(house, "pear")
@@ -293,7 +293,7 @@ def test_a_changed_configuration_is_taken_up_and_a_wrong_one_is_not(house: House
     assert "pier pear" in str(house.hook("claude", event=event).json)
 
 
-def test_what_is_imported_when_it_runs_as_a_file(house: House) -> None:
+def test_the_client_imports_little_when_it_runs_as_a_file(house: House) -> None:
     house.start()
     done = subprocess.run(
         [sys.executable, "-X", "importtime", *QUICK[1:], "claude"],

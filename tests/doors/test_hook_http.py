@@ -1,4 +1,4 @@
-"""Hooks that are HTTP requests: installed, run as the host documents it, and taken out again."""
+"""Hooks that are HTTP requests: installed, run as the host documents them, and uninstalled."""
 
 import http.client
 import json
@@ -29,9 +29,9 @@ SETTINGS = """{
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 
 def post(handler: Mapping[str, Any], event: Mapping[str, Any], env: Mapping[str, str]) -> bytes:
-    """As the host does: header values with the variables that the entry allows."""
+    """Like the host: header values with the variables that the entry allows."""
     allowed = handler.get("allowedEnvVars", [])
     headers = {
         name: re.sub(r"\$(\w+)", lambda m: env.get(m[1], "") if m[1] in allowed else "", value)
@@ -55,27 +55,29 @@ def post(handler: Mapping[str, Any], event: Mapping[str, Any], env: Mapping[str,
     assert address.hostname == "127.0.0.1"
     body = json.dumps(event).encode()
     sent = {"Content-Type": "application/json", "Connection": "close", **headers}
-    with closing(http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=20)) as one:
-        one.request("POST", address.path, body, sent)
-        answer = one.getresponse()
-        said = answer.read()
-    assert answer.status == 200, said
-    return said
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=20)
+    ) as connection:
+        connection.request("POST", address.path, body, sent)
+        answer = connection.getresponse()
+        reply = answer.read()
+    assert answer.status == 200, reply
+    return reply
 
 
 def ready(house: House) -> None:
     house.start()
-    until = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     port = int((house.home / "config.toml").read_text().split("=")[1])
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
     raise AssertionError("nobody listens")
 
 
-def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> None:
+def test_claude_posts_tool_events_and_runs_commands_for_the_rest(house: House) -> None:
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     settings.parent.mkdir()
     settings.write_text(SETTINGS)
@@ -83,14 +85,15 @@ def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> Non
     assert settings.read_text() == SETTINGS
     token = (house.home / "token").read_text().strip()
     assert token not in shown
-    said = house.upwell("hook", "install", "claude", "--http", "--apply")
-    assert f'export UPWELL_TOKEN="$(cat {house.home}/token)"' in said
+    reply = house.upwell("hook", "install", "claude", "--http", "--apply")
+    assert f'export UPWELL_TOKEN="$(cat {house.home}/token)"' in reply
     written = settings.read_text()
     assert token not in written
     assert "// mine" in written
     plain = json.loads(re.sub(r"// mine", "", written))["hooks"]
     kinds = {
-        name: [one["type"] for g in groups for one in g["hooks"]] for name, groups in plain.items()
+        name: [hook["type"] for g in groups for hook in g["hooks"]]
+        for name, groups in plain.items()
     }
     assert kinds.pop("PostToolUse") == ["http", "http"]
     assert kinds.pop("PostToolUseFailure") == ["http"]
@@ -103,7 +106,7 @@ def test_claude_posts_what_tools_answered_and_runs_the_rest(house: House) -> Non
     assert settings.read_text() == SETTINGS
 
 
-def test_changed_by_hand_only_our_requests_go(house: House) -> None:
+def test_uninstalling_from_an_edited_file_removes_only_our_requests(house: House) -> None:
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     settings.parent.mkdir()
     settings.write_text(SETTINGS)
@@ -144,7 +147,7 @@ def test_copilot_posts_with_the_token_in_its_private_file(house: House) -> None:
     assert not file.exists()
 
 
-def test_the_sessions_command_starts_the_daemon_that_takes_the_requests(house: House) -> None:
+def test_the_session_start_command_starts_the_daemon_that_takes_the_requests(house: House) -> None:
     house.upwell("hook", "install", "claude", "--http", "--apply")
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     hooks = json.loads(settings.read_text())["hooks"]
@@ -163,7 +166,7 @@ def test_the_sessions_command_starts_the_daemon_that_takes_the_requests(house: H
         post(handler, event, {})
 
 
-def test_a_port_that_changes_is_taken_up(house: House) -> None:
+def test_a_changed_port_takes_effect(house: House) -> None:
     house.start()
     pid = daemon_at(str(house.home))
     (house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
@@ -182,6 +185,6 @@ def test_a_port_that_changes_is_taken_up(house: House) -> None:
         ("claude", "", "hook.port = 47620"),
     ],
 )
-def test_what_cannot_be_is_refused(house: House, host: str, config: str, words: str) -> None:
+def test_impossible_settings_are_refused(house: House, host: str, config: str, words: str) -> None:
     (house.home / "config.toml").write_text(config)
     assert words in house.refused("hook", "install", host, "--http", "--apply")

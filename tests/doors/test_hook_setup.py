@@ -1,4 +1,5 @@
-"""Setting hooks up on the command line, and what was set up, run as the agent would run it."""
+"""Hooks are set up on the command line, and the installed commands run as the agent would run
+them."""
 
 import json
 import re
@@ -66,16 +67,16 @@ def test_the_opencode_plugin_in_a_real_runtime(house: House, tmp_path: Path, war
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
-    said = json.loads(done.stdout)
-    assert said["prompt"].startswith("When does the kelp dryer run?")
-    assert said["read"].startswith("x = 1")
+    reply = json.loads(done.stdout)
+    assert reply["prompt"].startswith("When does the kelp dryer run?")
+    assert reply["read"].startswith("x = 1")
     if warm:
-        assert "Never commit to the main branch" in said["prompt"]
-        assert "Tuesday at 06:40" in said["prompt"]
-        assert "kept in grams" in said["read"]
+        assert "Never commit to the main branch" in reply["prompt"]
+        assert "Tuesday at 06:40" in reply["prompt"]
+        assert "kept in grams" in reply["read"]
 
 
-def test_what_install_writes_is_what_answers(house: House) -> None:
+def test_the_installed_command_answers_events(house: House) -> None:
     """The command in the settings, run by a shell as Claude Code runs it."""
     shown = house.upwell("hook", "install", "claude")
     assert "+++ " in shown
@@ -99,8 +100,8 @@ def test_what_install_writes_is_what_answers(house: House) -> None:
 
 
 @pytest.mark.parametrize("host", ["claude", "copilot", "opencode"])
-def test_an_agent_that_knows_no_variable_finds_the_same_home(house: House, host: str) -> None:
-    """Shell form, program and arguments apart, and a plugin."""
+def test_an_agent_without_the_variable_finds_the_same_home(house: House, host: str) -> None:
+    """In the shell form, in the form of program and arguments, and as a plugin."""
     house.upwell("hook", "install", host, "--apply")
     (path,) = [
         row["file"]
@@ -133,7 +134,7 @@ def test_an_agent_that_knows_no_variable_finds_the_same_home(house: House, host:
     assert not Path(path).exists()
 
 
-def test_a_home_in_its_usual_place_is_not_named(house: House) -> None:
+def test_the_default_home_is_not_named_in_commands(house: House) -> None:
     usual = str(Path(house.environment["HOME"], ".local/share/upwell"))
     house.environment["UPWELL_HOME"] = usual
     assert "--home" not in house.upwell("hook", "install", "claude")
@@ -141,17 +142,17 @@ def test_a_home_in_its_usual_place_is_not_named(house: House) -> None:
     assert "--home" not in house.upwell("hook", "install", "claude")
 
 
-def test_a_hook_whose_program_is_gone_blocks_nothing(house: House) -> None:
+def test_a_hook_without_its_program_blocks_nothing(house: House) -> None:
     house.upwell("hook", "install", "claude", "--apply")
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     command = json.loads(settings.read_text())["hooks"]["UserPromptSubmit"][0]["hooks"][0]
-    gone = command["command"].replace("client.py", "no_such_client.py")
-    done = subprocess.run(["sh", "-c", gone], input=b"{}", capture_output=True, timeout=20)
+    removed = command["command"].replace("client.py", "no_such_client.py")
+    done = subprocess.run(["sh", "-c", removed], input=b"{}", capture_output=True, timeout=20)
     assert done.returncode == 0
     assert done.stdout == b""
 
 
-def test_hosts_are_listed_with_what_is_installed(upwell: Upwell) -> None:
+def test_hosts_are_listed_with_their_state(upwell: Upwell) -> None:
     rows = {row["host"]: row for row in upwell("hook", "hosts", "--json").json["hosts"]}
     assert not rows["cursor"]["installed"]
     assert upwell("hook", "install", "cursor", "--apply").code == 0
@@ -171,7 +172,9 @@ def test_hosts_are_listed_with_what_is_installed(upwell: Upwell) -> None:
         (("daemon", "stop"), 0, ""),
     ],
 )
-def test_wrong_usage_is_told(upwell: Upwell, args: tuple[str, ...], code: int, word: str) -> None:
+def test_wrong_usage_is_reported(
+    upwell: Upwell, args: tuple[str, ...], code: int, word: str
+) -> None:
     done = upwell(*args)
     assert done.code == code
     assert word in done.out + done.err

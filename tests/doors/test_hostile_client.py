@@ -33,7 +33,7 @@ FIRST = {
 
 
 def heard(peer: Peer, wanted: object) -> dict:
-    """The first message with that id; what is said before it is passed over."""
+    """The first message with that id; earlier messages are skipped."""
     while True:
         message = json.loads(peer.line(PATIENCE))
         if message.get("id") == wanted:
@@ -41,18 +41,18 @@ def heard(peer: Peer, wanted: object) -> dict:
 
 
 @pytest.mark.parametrize("first", FIRST)
-def test_whatever_comes_first_is_answered(gateway: Gateway, first: str) -> None:
-    """Nothing was greeted, and nothing has to be."""
+def test_any_first_message_is_answered(gateway: Gateway, first: str) -> None:
+    """No handshake took place, and none is needed."""
     peer = gateway({"up": script("upstream")}, hello=False)
     peer.send_bytes(FIRST[first].encode() + b"\n")
-    said = heard(peer, 1)
-    assert ("result" in said) != ("error" in said)
+    reply = heard(peer, 1)
+    assert ("result" in reply) != ("error" in reply)
     peer.send_bytes(b'{"jsonrpc":"2.0","id":"on","method":"ping"}\n')
     assert heard(peer, "on")["result"] == {}
 
 
 @pytest.mark.parametrize("said", [b"", b"\n", b'{"jsonrpc":"2.0","id":1,"meth', b"\xff\xfe"])
-def test_who_goes_before_saying_anything_leaves_nothing(gateway: Gateway, said: bytes) -> None:
+def test_a_client_that_leaves_at_once_leaves_no_process(gateway: Gateway, said: bytes) -> None:
     peer = gateway({"up": script("upstream")}, hello=False)
     peer.send_bytes(said)
     assert peer.close(PATIENCE) == 0
@@ -74,12 +74,12 @@ def test_any_id_comes_back_as_it_was_sent(gateway: Gateway, id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [json.dumps("x" * 5000), "[1]", "{}", "true", "NaN", "-Infinity"])
-def test_an_id_that_is_none_is_refused(gateway: Gateway, id: str) -> None:
+def test_an_invalid_id_is_refused(gateway: Gateway, id: str) -> None:
     peer = gateway({})
     peer.send_bytes(f'{{"jsonrpc":"2.0","id":{id},"method":"ping"}}\n'.encode())
-    said = json.loads(peer.line(PATIENCE))
-    assert said["id"] is None
-    assert said["error"]["code"] in (-32600, -32700)
+    reply = json.loads(peer.line(PATIENCE))
+    assert reply["id"] is None
+    assert reply["error"]["code"] in (-32600, -32700)
     assert peer.result("ping") == {}
 
 
@@ -90,7 +90,9 @@ def test_one_id_for_two_requests_gets_two_answers(gateway: Gateway) -> None:
     line = {"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": call}
     peer.send_bytes((json.dumps(line) + "\n").encode() * 2)
     answers = [json.loads(peer.line(PATIENCE)) for _ in range(2)]
-    assert [(one["id"], text_of(one["result"])) for one in answers] == [("same", "slept")] * 2
+    assert [(answer["id"], text_of(answer["result"])) for answer in answers] == [
+        ("same", "slept")
+    ] * 2
 
 
 def test_a_cancellation_ends_every_request_of_its_id(gateway: Gateway, tmp_path: Path) -> None:
@@ -125,7 +127,7 @@ CANCELLED = [
 ]
 
 
-def test_cancellations_of_what_is_not_there(gateway: Gateway) -> None:
+def test_cancellations_of_unknown_requests(gateway: Gateway) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     for params in CANCELLED:
@@ -172,18 +174,18 @@ def test_every_method_with_every_kind_of_params_is_answered_once(gateway: Gatewa
 
 
 def test_a_burst_of_a_thousand_requests(gateway: Gateway) -> None:
-    """Sent before one answer is read."""
+    """All are sent before the first answer is read."""
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     peer.deadline = 120
     params = [{"name": "up__echo", "arguments": {"text": str(n)}} for n in range(1000)]
-    ids = [peer.start("tools/call", one) for one in params]
+    ids = [peer.start("tools/call", param) for param in params]
     for n, id in enumerate(ids):
         assert everything(peer.reply(id)["result"]) == str(n)
 
 
 def flood(peer: Peer, line: bytes, most: int) -> int:
-    """Send without reading a thing until no more is taken; how many bytes were."""
+    """Send without reading until the other side stops reading. Returns the number of bytes."""
     assert peer.process.stdin
     pipe = peer.process.stdin.fileno()
     os.set_blocking(pipe, False)
@@ -200,7 +202,9 @@ def flood(peer: Peer, line: bytes, most: int) -> int:
 
 
 @pytest.mark.parametrize("method", ["ping", "tools/list"])
-def test_who_never_reads_costs_a_bounded_amount_of_memory(gateway: Gateway, method: str) -> None:
+def test_a_client_that_never_reads_costs_a_bounded_amount_of_memory(
+    gateway: Gateway, method: str
+) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     before = rss_mb(peer.process.pid)
@@ -215,7 +219,9 @@ def test_who_never_reads_costs_a_bounded_amount_of_memory(gateway: Gateway, meth
     assert wait_gone(tree, PATIENCE) == []
 
 
-def test_who_goes_in_the_middle_of_calls_leaves_nothing(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_client_that_leaves_during_calls_leaves_no_process(
+    gateway: Gateway, tmp_path: Path
+) -> None:
     peer = gateway({"up": script("upstream"), "bad": script("odd")})
     peer.wait_for_tools("up__echo", "bad__hang")
     for name in ("bad__hang", "up__slow", "up__big_json", "upwell__memory_search"):
@@ -226,7 +232,7 @@ def test_who_goes_in_the_middle_of_calls_leaves_nothing(gateway: Gateway, tmp_pa
     assert "Traceback" not in peer.stderr()
 
 
-def test_who_closes_only_the_side_that_it_reads(gateway: Gateway) -> None:
+def test_a_client_that_closes_only_its_reading_side(gateway: Gateway) -> None:
     """Answers cannot be delivered; when its other side closes too, all ends."""
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
@@ -242,18 +248,18 @@ def test_who_closes_only_the_side_that_it_reads(gateway: Gateway) -> None:
     assert "Traceback" not in peer.stderr()
 
 
-def test_a_line_over_the_limit_is_refused_and_named(gateway: Gateway) -> None:
+def test_a_line_over_the_limit_is_refused_with_its_size(gateway: Gateway) -> None:
     limits = {"max_line_bytes": 1_000_000}
     peer = gateway({"up": script("upstream")}, gateway=limits)
     peer.wait_for_tools("up__echo")
-    said = peer.ask(
+    reply = peer.ask(
         "tools/call", {"name": "up__echo", "arguments": {"text": "x" * 3_000_000}}, PATIENCE
     )
-    assert "over the limit" in complaint(said)
+    assert "over the limit" in complaint(reply)
     assert everything(peer.call("up__echo", PATIENCE, text="on")) == "on"
 
 
-def test_half_a_line_and_its_other_half(gateway: Gateway) -> None:
+def test_a_line_in_two_halves(gateway: Gateway) -> None:
     peer = gateway({})
     data = b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"\xc3\xa9"}}\n'
     for at in range(len(data)):
@@ -261,7 +267,7 @@ def test_half_a_line_and_its_other_half(gateway: Gateway) -> None:
     assert heard(peer, 1)["result"] == {}
 
 
-def test_what_is_no_json_inside_is_refused_before_a_server_sees_it(gateway: Gateway) -> None:
+def test_malformed_json_in_a_request_never_reaches_a_server(gateway: Gateway) -> None:
     peer = gateway({"up": script("upstream")}, gateway={"call_timeout_seconds": 600.0})
     peer.wait_for_tools("up__echo")
     for arguments in ('{"text":nonsense}', '{"text":[1,]}', '{"a":{"b":1 2}}', '{"a":}'):

@@ -1,4 +1,4 @@
-"""A memory server that does everything wrong: what it costs a call, in time and in bytes."""
+"""A memory server that does everything wrong, and its cost for a call in time and bytes."""
 
 import re
 import time
@@ -22,7 +22,7 @@ NAMES = ["harbour", "lantern", "violin", "meadow", "copper", "glacier", "saddle"
 
 
 def read(peer: Peer, number: int) -> tuple[float, bytes]:
-    """A call about a file of its own: how long it took, and its answer but for what is ours."""
+    """A call about a file of its own: its duration, and its answer without our additions."""
     name = f"{NAMES[number % len(NAMES)]}{number}"
     began = time.perf_counter()
     raw = peer.call_raw("up__echo", f'{{"text":"{name}/{name}_main.py","_context_query":"{name}"}}')
@@ -49,8 +49,9 @@ def alone(gateway: Gateway) -> tuple[float, float, list[bytes]]:
 def test_every_call_is_delivered_unchanged_and_in_time(
     gateway: Gateway, remembered: None, tmp_path: Path, how: str
 ) -> None:
-    """At most the race longer than without it, worst against worst; none of it once it is left
-    alone. The same machine, the same minute; what else it does is allowed for by the baseline."""
+    """A call takes at most the race longer than without the server, worst against worst, and no
+    longer once the server is skipped. The baseline is measured in the same minute on the same
+    machine."""
     usual, worst, expected = alone(gateway)
     log = tmp_path / "ltm.log"
     server = script("ltm", "--log", str(log), "--how", how, "--fact", FACT)
@@ -74,11 +75,9 @@ def until(what: Callable[[], bool], deadline: float = 30.0) -> None:
         time.sleep(0.02)
 
 
-def test_one_that_works_again_is_used_again(
-    gateway: Gateway, upwell: Upwell, tmp_path: Path
-) -> None:
-    """Three failures open its breaker; a second later one question is tried, and so on until one
-    is answered."""
+def test_a_recovered_server_is_used_again(gateway: Gateway, upwell: Upwell, tmp_path: Path) -> None:
+    """Three failures open its breaker. A second later one request is tried, and so on until one is
+    answered."""
     upwell("remember", "The mobile team prefers Kotlin coroutines over RxJava.")
     log = tmp_path / "ltm.log"
     server = script("ltm", "--state", str(tmp_path), "--log", str(log), "--how", "flap:5")
@@ -98,15 +97,16 @@ def test_one_that_works_again_is_used_again(
         nonlocal number
         number += 1
         path = f"src/billing/settle.py?{number}"
-        said = peer.call("up__read", path="src/billing/settle.py", reason=path)
-        return FACT in everything(said)
+        reply = peer.call("up__read", path="src/billing/settle.py", reason=path)
+        return FACT in everything(reply)
 
     until(surfaced)
     assert asked(log) >= 6
 
 
-def test_it_sees_no_variables_of_ours(gateway: Gateway, tmp_path: Path) -> None:
-    """A memory server gets the same few variables as any other; keys for models do not reach it."""
+def test_the_memory_server_does_not_get_our_environment(gateway: Gateway, tmp_path: Path) -> None:
+    """A memory server gets the same few variables as any other server; keys for models do not reach
+    it."""
     seen = tmp_path / "seen"
     code = f"env > {seen}; exec {' '.join(script('ltm', '--log', str(tmp_path / 'log')))}"
     canaries = {"UPWELL_LLM__API_KEY": "k1", "OPENAI_API_KEY": "k2", "UPWELL_LTM__PROFILE": "auto"}

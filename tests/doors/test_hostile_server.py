@@ -24,12 +24,12 @@ DEATHS = {
 
 
 @pytest.mark.parametrize("tool", DEATHS)
-def test_every_end_is_noticed_and_named_at_once(pair: Peer, tool: str) -> None:
+def test_every_death_is_noticed_and_reported_at_once(pair: Peer, tool: str) -> None:
     began = time.monotonic()
-    said = complaint(call(pair, tool))
+    message = complaint(call(pair, tool))
     assert time.monotonic() - began < AT_ONCE_SECONDS
-    assert "'bad'" in said
-    assert DEATHS[tool] in said
+    assert "'bad'" in message
+    assert DEATHS[tool] in message
     back_again(pair)
 
 
@@ -47,7 +47,7 @@ ANSWERED = {
 
 
 @pytest.mark.parametrize("tool", ANSWERED)
-def test_what_is_odd_but_answers_is_answered(pair: Peer, tool: str) -> None:
+def test_odd_servers_that_answer_are_used(pair: Peer, tool: str) -> None:
     for _ in range(2):
         assert everything(pair.call(f"bad__{tool}", 60)) == ANSWERED[tool]
     assert everything(pair.call("bad__ok")) == "fine"
@@ -63,7 +63,7 @@ def test_a_frozen_server_costs_its_own_calls_and_dies_with_us(gateway: Gateway) 
     assert wait_gone(tree, 20) == []
 
 
-def test_an_answer_that_comes_too_late_is_nobody_s(gateway: Gateway) -> None:
+def test_a_late_answer_reaches_no_other_request(gateway: Gateway) -> None:
     limits = {**QUICK, "call_timeout_seconds": 0.5}
     peer = gateway({"bad": script("odd")}, gateway=limits)
     peer.wait_for_tools("bad__ok")
@@ -75,20 +75,20 @@ def test_an_answer_that_comes_too_late_is_nobody_s(gateway: Gateway) -> None:
         peer.drain(0.1)
 
 
-def test_an_answer_over_the_limit_is_refused_when_it_is_over_it(gateway: Gateway) -> None:
+def test_an_answer_is_refused_as_soon_as_it_exceeds_the_limit(gateway: Gateway) -> None:
     limits = {**QUICK, "call_timeout_seconds": 60.0, "max_line_bytes": 1_000_000}
     peer = gateway({"bad": script("odd")}, gateway=limits)
     peer.wait_for_tools("bad__ok")
-    said = complaint(peer.ask("tools/call", {"name": "bad__huge", "arguments": {}}, 60))
-    assert "over the limit" in said
-    assert "'bad'" in said
+    message = complaint(peer.ask("tools/call", {"name": "bad__huge", "arguments": {}}, 60))
+    assert "over the limit" in message
+    assert "'bad'" in message
     assert everything(peer.call("bad__ok", 60)) == "fine"
 
 
 WAYS = 50
 
 
-def test_all_of_it_at_once(gateway: Gateway, tmp_path: Path) -> None:
+def test_every_fault_at_once(gateway: Gateway, tmp_path: Path) -> None:
     """Every way to misbehave in one go, three times over: each call is answered once, within its
     deadline, and what is named names the server. Another server works as if it were alone."""
     servers = {
@@ -124,8 +124,8 @@ def until_fine(peer: Peer, server: str, deadline: float = 60.0) -> None:
         peer.drain(0.2)
 
 
-def test_wild_declarations_become_names_that_hosts_take(gateway: Gateway) -> None:
-    """Each at most 64 characters of what every host allows, no two the same, each can be called."""
+def test_wild_declarations_become_names_that_hosts_accept(gateway: Gateway) -> None:
+    """Each has at most 64 characters that every host allows, is unique, and can be called."""
     peer = gateway({"odd": script("odd", "--start", "list-wild"), "good": script("upstream")})
     tools = peer.wait_for_tools("odd__ok", "good__echo")
     ours = [name for name in tools if name.startswith("odd__")]

@@ -42,36 +42,36 @@ def test_a_call_and_its_headers(peer: Peer) -> None:
     assert seen["mcp-session-id"].startswith("session-")
 
 
-def test_numbers_are_not_touched(peer: Peer) -> None:
+def test_numbers_are_unchanged(peer: Peer) -> None:
     assert b'"x":1.10,"y":1E400,"z":[1.0]' in peer.call_raw("web__exact")
 
 
-def test_an_answer_by_events(peer: Peer) -> None:
+def test_an_answer_as_a_stream_of_events(peer: Peer) -> None:
     assert text_of(peer.call("web__events")) == "by event"
     [note] = [n for n in peer.notifications if n["method"] == "notifications/message"]
     assert note["params"]["level"] == "info"
 
 
-def test_a_stream_that_breaks_is_taken_up_again(peer: Peer) -> None:
+def test_a_broken_stream_is_resumed(peer: Peer) -> None:
     assert text_of(peer.call("web__broken", 10)) == "in the end"
 
 
 @pytest.mark.parametrize("tool", ["huge", "huge_event"])
 def test_an_answer_over_the_limit(peer: Peer, tool: str) -> None:
-    said = complaint(peer.ask("tools/call", {"name": f"web__{tool}", "arguments": {}}, 10))
-    assert "web" in said
-    assert "over the limit" in said
+    message = complaint(peer.ask("tools/call", {"name": f"web__{tool}", "arguments": {}}, 10))
+    assert "web" in message
+    assert "over the limit" in message
     assert text_of(peer.call("web__echo", text="on")) == "on"
 
 
-def test_what_http_refuses_is_said(peer: Peer) -> None:
+def test_an_http_refusal_is_reported(peer: Peer) -> None:
     error = peer.ask("tools/call", {"name": "web__refuse", "arguments": {}})["error"]
     assert "503" in error["message"]
     assert "out to lunch" in error["message"]
 
 
-def test_a_forgotten_session_is_begun_anew(peer: Peer) -> None:
-    """The call may be made again, since it has no effects."""
+def test_a_forgotten_session_is_opened_again(peer: Peer) -> None:
+    """The call may be repeated, since it has no effects."""
     assert text_of(peer.call("web__forget", 10)) == "known again"
     assert text_of(peer.call("web__echo", text="on")) == "on"
 
@@ -85,35 +85,33 @@ def mortal(gateway: Gateway, tmp_path: Path) -> Iterator[Peer]:
         yield peer
 
 
-def test_a_call_without_effects_is_made_again_when_its_server_died(
-    mortal: Peer, tmp_path: Path
-) -> None:
+def test_a_harmless_call_is_repeated_when_its_server_died(mortal: Peer, tmp_path: Path) -> None:
     assert text_of(mortal.call("web__read", 20)) == "alive"
     assert (tmp_path / "calls").read_text() == "read\n" * 2
 
 
-def test_a_call_without_effects_is_made_twice_at_most(mortal: Peer, tmp_path: Path) -> None:
-    said = complaint(
+def test_a_harmless_call_is_made_twice_at_most(mortal: Peer, tmp_path: Path) -> None:
+    message = complaint(
         mortal.ask("tools/call", {"name": "web__read", "arguments": {"deaths": 9}}, 20)
     )
-    assert "upstream 'web'" in said
+    assert "upstream 'web'" in message
     assert (tmp_path / "calls").read_text() == "read\n" * 2
 
 
 def test_a_call_with_effects_is_made_once_over_http(mortal: Peer, tmp_path: Path) -> None:
-    said = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
-    assert "check first whether the call had its effects" in said
+    message = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
+    assert "check first whether the call had its effects" in message
     time.sleep(2)
     assert (tmp_path / "calls").read_text() == "write\n"
     assert text_of(mortal.call("web__echo", 20, text="on")) == "on"
 
 
-def test_nobody_at_the_address(gateway: Gateway) -> None:
+def test_nothing_listens_at_the_address(gateway: Gateway) -> None:
     peer = gateway({"gone": {"url": "http://127.0.0.1:9/mcp"}, "up": script("upstream")})
     peer.wait_for_tools("up__echo")
-    said = complaint(peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10))
-    assert "'gone'" in said
-    assert "127.0.0.1:9" in said
+    message = complaint(peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10))
+    assert "'gone'" in message
+    assert "127.0.0.1:9" in message
 
 
 @pytest.mark.parametrize("modern", [False, True])
@@ -158,7 +156,7 @@ server.run("sse", host="127.0.0.1", port=int(sys.argv[1]))
 """
 
 
-def test_a_server_of_2024(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_server_of_the_2024_protocol(gateway: Gateway, tmp_path: Path) -> None:
     """HTTP with SSE, as the official SDK serves it."""
     from tests.doors.conformance.run import free_port, program
 

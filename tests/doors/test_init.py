@@ -124,7 +124,7 @@ def test_init_shows_and_writes_nothing(upwell: Upwell, user: Path, home: Path) -
     assert not [secret for secret in SECRETS if secret in done.out + done.err]
 
 
-def test_there_and_back_by_every_byte(upwell: Upwell, user: Path, home: Path) -> None:
+def test_init_and_eject_restore_every_byte(upwell: Upwell, user: Path, home: Path) -> None:
     done = upwell("init", "--apply")
     assert done.code == 0, done.err
     taken = servers(home)
@@ -160,7 +160,7 @@ def test_there_and_back_by_every_byte(upwell: Upwell, user: Path, home: Path) ->
     assert upwell("eject", "--apply").line == "no agent uses upwell"
 
 
-def test_what_is_foreign_keeps_its_place(upwell: Upwell, user: Path) -> None:
+def test_foreign_entries_keep_their_place(upwell: Upwell, user: Path) -> None:
     assert upwell("init", "--apply").code == 0
     claude = json.loads((user / ".claude.json").read_text())
     assert list(claude["mcpServers"]) == ["upwell"]
@@ -209,7 +209,7 @@ def test_a_changed_file_loses_only_our_entry(upwell: Upwell, user: Path) -> None
     assert all(f'"{name}"' in opencode for name in ("shell", "far", "off"))
 
 
-def test_a_server_added_later_moves_as_well_and_all_come_back(
+def test_a_server_added_later_moves_too_and_all_are_given_back(
     upwell: Upwell, user: Path, home: Path
 ) -> None:
     assert upwell("init", "--apply").code == 0
@@ -226,7 +226,7 @@ def test_a_server_added_later_moves_as_well_and_all_come_back(
     assert {"files", "tracker", "later"} == set(back)
 
 
-def test_a_broken_file_is_named_and_the_others_go_on(
+def test_a_broken_file_is_reported_and_the_others_proceed(
     upwell: Upwell, user: Path, home: Path
 ) -> None:
     (user / ".cursor/mcp.json").write_bytes(b'{"mcpServers": {"a": ')
@@ -250,7 +250,7 @@ def test_a_broken_file_is_named_and_the_others_go_on(
         {"command": "uvx", "args": ["upwell", "serve"]},
     ],
 )
-def test_upwell_does_not_swallow_itself(
+def test_upwell_does_not_take_over_itself(
     upwell: Upwell, environment: Mapping[str, str], home: Path, entry: dict[str, Any]
 ) -> None:
     path = Path(environment["HOME"], ".cursor", "mcp.json")
@@ -289,15 +289,15 @@ def test_add_from_clients_touches_no_file_of_an_agent(
 
 
 def test_listing_as_json(upwell: Upwell, user: Path) -> None:
-    said = upwell("init", "--json").json
-    assert said["applied"] is False
-    assert {row["original"] for row in said["servers"] if row["left"]} == STAY
-    assert len(said["files"]) == len(FILES) + 1
-    text = json.dumps(said)
+    reply = upwell("init", "--json").json
+    assert reply["applied"] is False
+    assert {row["original"] for row in reply["servers"] if row["left"]} == STAY
+    assert len(reply["files"]) == len(FILES) + 1
+    text = json.dumps(reply)
     assert not [secret for secret in SECRETS if secret in text]
 
 
-def test_a_project_is_looked_at_only_when_asked(
+def test_a_project_is_considered_only_on_request(
     upwell: Upwell, environment: Mapping[str, str], home: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "repository"
@@ -319,7 +319,7 @@ def test_a_project_is_looked_at_only_when_asked(
     assert (mine.read_bytes(), (folder / ".mcp.json").read_bytes()) == before
 
 
-def test_folders_that_variables_name(
+def test_folders_from_environment_variables(
     environment: dict[str, str], upwell: Upwell, home: Path, tmp_path: Path
 ) -> None:
     places = {
@@ -337,7 +337,7 @@ def test_folders_that_variables_name(
     assert set(servers(home)) == {"a", "b", "c", "d"}
 
 
-def test_what_init_writes_is_what_an_agent_starts(
+def test_an_agent_can_start_the_entry_that_init_writes(
     environment: Mapping[str, str], upwell: Upwell, tmp_path: Path
 ) -> None:
     """The entry in Cursor's file, started in an environment that knows nothing of upwell."""

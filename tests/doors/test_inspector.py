@@ -1,9 +1,9 @@
 """A session of the official inspector's command line looks the same through the gateway.
 
 `inspector --cli` is a program of its own on the official TypeScript client. Each ask is made twice,
-of the server itself and of `upwell serve` with nothing but that server in its home. What may differ
-is said here, and nothing else: the `{server}__` prefix of names, what upwell lists of its own, and
-the `outputSchema` of tools whose results may be shortened (docs/decisions.md, structuredContent).
+of the server itself and of `upwell serve` with nothing but that server in its home. Only these may
+differ: the `{server}__` prefix of names, what upwell lists of its own, and the `outputSchema` of
+tools whose results may be shortened (docs/decisions.md, structuredContent).
 """
 
 import json
@@ -31,7 +31,7 @@ TIME_OF_DAY = re.compile(r"\d{1,2}:\d\d:\d\d( [AP]M)?")
 
 @dataclass(frozen=True)
 class Session:
-    """What the inspector printed and how it ended."""
+    """The output and exit status of the inspector."""
 
     code: int
     out: Any
@@ -43,8 +43,8 @@ Inspect = Callable[..., tuple[Session, Session]]
 
 @pytest.fixture
 def inspect(environment: Mapping[str, str], home: Path, tmp_path: Path) -> Inspect:
-    """`inspect("--method", "tools/list")` gives what is seen directly and what is seen through
-    upwell. `@` stands for the prefix of names, which there is only through upwell."""
+    """`inspect("--method", "tools/list")` returns the output directly and through upwell. `@`
+    stands for the prefix of names, which only upwell adds."""
     install.ensure()
     server = install.server("everything")
     command = [sys.executable, "-m", "upwell"]
@@ -75,8 +75,10 @@ def inspect(environment: Mapping[str, str], home: Path, tmp_path: Path) -> Inspe
     def both(*asked: str) -> tuple[Session, Session]:
         through = [*command, "serve", "-e", f"UPWELL_HOME={home}"]
         with ThreadPoolExecutor(2) as pool:
-            theirs = pool.submit(run, "direct", server, [one.removeprefix("@") for one in asked])
-            ours = pool.submit(run, "upwell", through, [named(one) for one in asked])
+            theirs = pool.submit(
+                run, "direct", server, [entry.removeprefix("@") for entry in asked]
+            )
+            ours = pool.submit(run, "upwell", through, [named(entry) for entry in asked])
             return theirs.result(), ours.result()
 
     return both
@@ -99,12 +101,12 @@ def unprefixed(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(PREFIX, "")
     if isinstance(value, dict):
-        return {name: unprefixed(one) for name, one in value.items()}
-    return [unprefixed(one) for one in value] if isinstance(value, list) else value
+        return {name: unprefixed(item) for name, item in value.items()}
+    return [unprefixed(item) for item in value] if isinstance(value, list) else value
 
 
 def same(asked: tuple[Session, Session]) -> Session:
-    """Asserts that both saw the same, to the byte but for names; what was seen."""
+    """Assert that both outputs are equal except for names. Returns the output."""
     theirs, ours = asked
     assert (ours.code, unprefixed(ours.out), unprefixed(ours.err)) == (
         theirs.code,
@@ -148,8 +150,8 @@ def test_tools_are_listed_the_same(inspect: Inspect, era: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[tool for tool, _ in CALLS])
 def test_a_call_shows_the_same(inspect: Inspect, tool: str, arguments: Any) -> None:
-    given = ["--tool-args-json", json.dumps(arguments)]
-    seen = same(inspect("--method", "tools/call", "--tool-name", f"@{tool}", *given))
+    options = ["--tool-args-json", json.dumps(arguments)]
+    seen = same(inspect("--method", "tools/call", "--tool-name", f"@{tool}", *options))
     assert seen.code == 0
     assert seen.out["content"]
 
@@ -174,9 +176,13 @@ def test_an_error_shows_the_same(inspect: Inspect, asked: Sequence[str]) -> None
 def test_resources_are_listed_the_same(inspect: Inspect) -> None:
     theirs, ours = inspect("--method", "resources/list")
     assert len(theirs.out["resources"]) > 5
-    kept = [one for one in ours.out["resources"] if not one["uri"].startswith(OWN_RESOURCE)]
-    own = [one["uri"] for one in ours.out["resources"] if one not in kept]
-    assert (kept, own) == (theirs.out["resources"], ["upwell://topics"])
+    stored = [
+        resource
+        for resource in ours.out["resources"]
+        if not resource["uri"].startswith(OWN_RESOURCE)
+    ]
+    own = [resource["uri"] for resource in ours.out["resources"] if resource not in stored]
+    assert (stored, own) == (theirs.out["resources"], ["upwell://topics"])
 
 
 @pytest.mark.slow
@@ -189,13 +195,13 @@ def test_a_resource_reads_the_same(inspect: Inspect, number: int) -> None:
     if kind == "text":
         theirs, ours = timeless(theirs), timeless(ours)
     else:
-        for one in (theirs, ours):
-            assert len(one.out["contents"][0].pop("blob")) > 20
+        for entry in (theirs, ours):
+            assert len(entry.out["contents"][0].pop("blob")) > 20
     same((theirs, ours))
 
 
 def timeless(session: Session) -> Session:
-    """What was read, but for the time that the server writes into it."""
+    """The contents without the time that the server writes into them."""
     return Session(
         session.code, json.loads(TIME_OF_DAY.sub("", json.dumps(session.out))), session.err
     )
@@ -203,12 +209,12 @@ def timeless(session: Session) -> Session:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("asked", ["prompts/list", "logging/setLevel --log-level debug"])
-def test_what_else_there_is_shows_the_same(inspect: Inspect, asked: str) -> None:
+def test_everything_else_shows_the_same(inspect: Inspect, asked: str) -> None:
     assert same(inspect("--method", *asked.split())).code == 0
 
 
 @pytest.mark.slow
 def test_a_prompt_shows_the_same(inspect: Inspect) -> None:
-    given = ["--prompt-args", "city=Paris", "state=Texas"]
-    seen = same(inspect("--method", "prompts/get", "--prompt-name", "@args-prompt", *given))
+    options = ["--prompt-args", "city=Paris", "state=Texas"]
+    seen = same(inspect("--method", "prompts/get", "--prompt-name", "@args-prompt", *options))
     assert "Paris" in seen.out["messages"][0]["content"]["text"]

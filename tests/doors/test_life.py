@@ -17,7 +17,7 @@ from tests.doors.reading import complaint, everything
 
 
 def child_of(peer: Peer) -> Mapping[str, object]:
-    """What the upstream sees of itself."""
+    """The upstream's view of its own process."""
     peer.wait_for_tools("up__received")
     return dict(json.loads(text_of(peer.call("up__received"))))
 
@@ -41,7 +41,7 @@ def test_the_environment_of_a_child_is_an_allow_list(gateway: Gateway) -> None:
     }
 
 
-def test_add_gives_the_environment_it_was_told(gateway: Gateway, upwell: object) -> None:
+def test_add_passes_the_given_environment(gateway: Gateway, upwell: object) -> None:
     done = upwell("add", "up", "--env", "GIVEN=a=b", "--env", "OTHER=", "--", *script("upstream"))
     assert done.code == 0, done.err
     seen = child_of(gateway())["env"]
@@ -78,8 +78,8 @@ def test_children_die_with_the_gateway(gateway: Gateway, end: str) -> None:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGKILL"])
-def test_what_a_child_started_dies_with_the_gateway(gateway: Gateway, end: str) -> None:
-    """Also where it does not heed its input, and the server has been started anew meanwhile."""
+def test_processes_of_a_child_die_with_the_gateway(gateway: Gateway, end: str) -> None:
+    """Also if it ignores its closed input, and the server has been restarted meanwhile."""
     started = f"sleep 1000 </dev/null & exec {shlex.join(script('upstream'))}"
     peer = gateway({"up": ["sh", "-c", started], "other": ["sh", "-c", started]})
     peer.wait_for_tools("up__received", "other__received")
@@ -96,7 +96,7 @@ def test_what_a_child_started_dies_with_the_gateway(gateway: Gateway, end: str) 
     assert wait_gone(tree, 20) == []
 
 
-def test_a_server_that_will_not_end_does_not_hold_up_a_host_that_sends_a_signal(
+def test_a_server_that_will_not_end_does_not_delay_a_host_that_sends_a_signal(
     gateway: Gateway,
 ) -> None:
     """Hosts kill half a second later; a gateway whose input ends has more time for its servers."""
@@ -142,7 +142,7 @@ BAD_LINES = [
 
 
 @pytest.mark.parametrize("line", BAD_LINES, ids=range(len(BAD_LINES)))
-def test_a_bad_line_of_the_agent_is_survived(gateway: Gateway, line: bytes) -> None:
+def test_a_malformed_line_of_the_agent_is_survived(gateway: Gateway, line: bytes) -> None:
     peer = gateway({})
     peer.send_bytes(line)
     id = peer.start("ping")
@@ -161,21 +161,21 @@ def test_ids_come_back_as_they_were(gateway: Gateway, id: str) -> None:
     assert json.loads(line)["id"] == json.loads(id)
 
 
-def test_a_bad_configuration_is_said_at_once(gateway: Gateway, home: Path) -> None:
+def test_a_bad_configuration_is_reported_at_once(gateway: Gateway, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
     peer = gateway()
     for _ in range(2):
-        told = complaint(peer.ask("tools/list", {}, 10))
-        assert "max_cuont" in told
-        assert "max_count" in told
+        answer = complaint(peer.ask("tools/list", {}, 10))
+        assert "max_cuont" in answer
+        assert "max_count" in answer
     assert peer.close() == 1
-    said = peer.stderr()
-    assert "max_cuont" in said
-    assert len(said.splitlines()) == 1
+    reply = peer.stderr()
+    assert "max_cuont" in reply
+    assert len(reply.splitlines()) == 1
 
 
-def test_a_configuration_that_is_no_toml(gateway: Gateway, home: Path) -> None:
+def test_a_configuration_that_is_not_toml(gateway: Gateway, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_bytes(b"[server.x\ncommand = \xff")
     peer = gateway()
@@ -185,7 +185,9 @@ def test_a_configuration_that_is_no_toml(gateway: Gateway, home: Path) -> None:
     assert "Traceback" not in peer.stderr()
 
 
-def test_a_bad_configuration_is_said_to_a_modern_agent_too(gateway: Gateway, home: Path) -> None:
+def test_a_bad_configuration_is_reported_to_a_modern_agent_too(
+    gateway: Gateway, home: Path
+) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
     peer = gateway(modern=True, hello=False)
@@ -193,7 +195,7 @@ def test_a_bad_configuration_is_said_to_a_modern_agent_too(gateway: Gateway, hom
     assert peer.close() == 1
 
 
-def test_many_calls_at_once_keep_apart(gateway: Gateway) -> None:
+def test_many_calls_at_once_are_not_mixed_up(gateway: Gateway) -> None:
     peer = gateway({"a": script("upstream"), "b": script("upstream")})
     peer.wait_for_tools("a__echo", "b__echo")
     asked = {}

@@ -1,4 +1,4 @@
-"""Servers that want OAuth: the login in a browser, and what becomes of it while a gateway runs."""
+"""Servers that require OAuth: the login in a browser, and its life while a gateway runs."""
 
 import json
 import stat
@@ -27,7 +27,7 @@ except urllib.error.HTTPError as error:
 
 
 class Guarded:
-    """The server, and what it says of itself."""
+    """The server, and its own reports."""
 
     def __init__(self, port: int) -> None:
         self.own = f"http://127.0.0.1:{port}"
@@ -56,7 +56,7 @@ def guarded() -> Iterator[Guarded]:
 
 @pytest.fixture
 def browser(tmp_path: Path) -> str:
-    """A browser: it goes where it is sent, and follows redirects."""
+    """A browser that opens addresses and follows redirects."""
     path = tmp_path / "browser.py"
     path.write_text(BROWSER)
     return f"{sys.executable} {path} %s"
@@ -96,15 +96,15 @@ def token(peer: Peer) -> str:
     return text_of(whoami(peer)["result"]).removeprefix("Bearer ")
 
 
-def test_without_a_login_a_call_says_what_to_run(
+def test_without_a_login_a_call_names_the_command_to_run(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}, "up": script("upstream")})
     peer.wait_for_tools("up__echo")
-    said = complaint(whoami(peer))
-    assert "'x' needs a login" in said
-    assert "upwell login x" in said
-    assert "\n" not in said
+    message = complaint(whoami(peer))
+    assert "'x' needs a login" in message
+    assert "upwell login x" in message
+    assert "\n" not in message
     assert text_of(peer.call("up__echo", text="on")) == "on"
     doctor = person.run("doctor")
     assert doctor.code == 1
@@ -113,7 +113,7 @@ def test_without_a_login_a_call_says_what_to_run(
     assert (state["registered"], state["authorized"]) == (0, 0), "nothing asks a person in serve"
 
 
-def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
+def test_a_login_in_the_browser_is_used_by_a_running_gateway(
     gateway: Gateway, guarded: Guarded, person: Person, home: Path
 ) -> None:
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}})
@@ -127,7 +127,7 @@ def test_a_login_is_made_in_the_browser_and_taken_up_while_the_gateway_runs(
     assert parts["server x"]["detail"] == "1 tool; login: renewed by itself"
 
 
-def test_tokens_stand_in_one_private_file(
+def test_tokens_are_in_one_private_file(
     gateway: Gateway, guarded: Guarded, person: Person, home: Path
 ) -> None:
     person.add(guarded.url)
@@ -141,16 +141,16 @@ def test_tokens_stand_in_one_private_file(
     tokens = guarded.state["tokens"]
     path = home / "logins.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert all(one in path.read_text() for one in tokens)
+    assert all(entry in path.read_text() for entry in tokens)
     shown = done.out + done.err + peer.stderr() + person.run("config", "show", "--json").out
-    files = [one for one in home.rglob("*") if one.is_file() and one != path]
-    texts = [shown, *(one.read_bytes().decode(errors="replace") for one in files)]
+    files = [entry for entry in home.rglob("*") if entry.is_file() and entry != path]
+    texts = [shown, *(entry.read_bytes().decode(errors="replace") for entry in files)]
     secrets = json.loads(path.read_text())["logins"]["x"]
     for secret in (*tokens, secrets["client_secret"]):
         assert not any(secret in text for text in texts)
 
 
-def test_a_token_that_ended_is_renewed_once_for_all_calls(
+def test_an_expired_token_is_renewed_once_for_all_calls(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -162,12 +162,12 @@ def test_a_token_that_ended_is_renewed_once_for_all_calls(
     guarded.control("expire")
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda p: [p.start("tools/call", CALL) for _ in range(5)], peers))
-    said = {
+    reply = {
         text_of(peer.reply(number, 20)["result"])
         for peer, numbers in zip(peers, answers, strict=True)
         for number in numbers
     }
-    [renewed] = said
+    [renewed] = reply
     assert first not in renewed
     assert guarded.state["refreshed"] == 1, "by one of two processes"
 
@@ -175,7 +175,7 @@ def test_a_token_that_ended_is_renewed_once_for_all_calls(
 CALL = {"name": "x__whoami", "arguments": {}}
 
 
-def test_a_token_is_renewed_before_it_ends(
+def test_a_token_is_renewed_before_it_expires(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -189,7 +189,7 @@ def test_a_token_is_renewed_before_it_ends(
     assert "at-" not in state["strangers"], "a token that is nearly over is not tried"
 
 
-def test_a_login_that_was_taken_back_says_what_to_run(
+def test_a_revoked_login_names_the_command_to_run(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -197,9 +197,9 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     peer = gateway()
     peer.wait_for_tools("x__whoami")
     guarded.control("revoke")
-    said = complaint(whoami(peer))
-    assert "'x' needs a login: the login has expired" in said
-    assert "upwell login x" in said
+    message = complaint(whoami(peer))
+    assert "'x' needs a login: the login has expired" in message
+    assert "upwell login x" in message
     assert person.login() == "needed"
     asked = guarded.state["refused"]
     whoami(peer)
@@ -208,7 +208,7 @@ def test_a_login_that_was_taken_back_says_what_to_run(
     assert token(peer) in guarded.state["tokens"]
 
 
-def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
+def test_a_login_with_too_few_scopes_names_the_command_to_run_and_gets_more(
     gateway: Gateway, guarded: Guarded, person: Person
 ) -> None:
     person.add(guarded.url)
@@ -216,9 +216,9 @@ def test_a_login_that_is_too_narrow_says_what_to_run_and_is_made_wider(
     peer = gateway()
     peer.wait_for_tools("x__whoami")
     guarded.control('set?wider="notes:write%20notes:read"')
-    said = complaint(whoami(peer))
-    assert "more rights (notes:write notes:read)" in said
-    assert "upwell login x" in said
+    message = complaint(whoami(peer))
+    assert "more rights (notes:write notes:read)" in message
+    assert "upwell login x" in message
     assert person.login() == "too narrow: log in again"
     assert peer.ask("tools/list", {}, 10)["result"]["tools"], "the server is not given up"
     assert person.log_in().code == 0
@@ -256,7 +256,7 @@ def test_a_login_is_bound_to_its_address(
     assert "at-" not in guarded.state["strangers"]
 
 
-def test_logging_in_tells_the_configuration_and_logging_out_forgets(
+def test_logging_in_changes_the_configuration_and_logging_out_removes_the_login(
     guarded: Guarded, person: Person, home: Path
 ) -> None:
     assert person.run("add", "x", "--url", guarded.url).code == 0
@@ -270,7 +270,7 @@ def test_logging_in_tells_the_configuration_and_logging_out_forgets(
     assert person.run("logout", "x").line == "not signed in to x"
 
 
-def test_a_user_who_says_no(guarded: Guarded, person: Person, home: Path) -> None:
+def test_a_user_who_declines(guarded: Guarded, person: Person, home: Path) -> None:
     person.add(guarded.url)
     guarded.control("set?deny=true")
     done = person.log_in()
@@ -280,7 +280,7 @@ def test_a_user_who_says_no(guarded: Guarded, person: Person, home: Path) -> Non
     assert not (home / "logins.json").exists()
 
 
-def test_a_client_that_was_agreed_on_is_not_registered(guarded: Guarded, person: Person) -> None:
+def test_a_client_id_given_beforehand_is_not_registered(guarded: Guarded, person: Person) -> None:
     person.add(guarded.url)
     assert person.log_in("--client-id", "agreed-on").code == 0
     state = guarded.state
@@ -296,7 +296,7 @@ def test_a_client_that_was_agreed_on_is_not_registered(guarded: Guarded, person:
         (("add", "y", "--url", "http://x", "--auth", "basic"), "--auth takes oauth"),
     ],
 )
-def test_what_cannot_be(upwell: Upwell, args: tuple[str, ...], why: str) -> None:
+def test_impossible_logins(upwell: Upwell, args: tuple[str, ...], why: str) -> None:
     assert upwell("add", "up", "--", "true").code == 0
     done = upwell(*args)
     assert done.code in (1, 2)
@@ -304,7 +304,7 @@ def test_what_cannot_be(upwell: Upwell, args: tuple[str, ...], why: str) -> None
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_server_that_wants_no_login(person: Person, tmp_path: Path) -> None:
+def test_a_server_that_needs_no_login(person: Person, tmp_path: Path) -> None:
     running = subprocess.Popen(script("web"), stdout=subprocess.PIPE, text=True)
     assert running.stdout
     try:

@@ -24,7 +24,7 @@ def listed(peer: Peer) -> dict[str, dict[str, Any]]:
     return {tool["name"]: tool for tool in peer.result("tools/list")["tools"]}
 
 
-def test_each_tool_is_there_in_short_and_is_described_whole(peer: Peer) -> None:
+def test_each_tool_is_listed_in_short_form_and_described_in_full(peer: Peer) -> None:
     tools = listed(peer)
     echo = tools["up__echo"]
     assert echo["inputSchema"] == {
@@ -35,14 +35,14 @@ def test_each_tool_is_there_in_short_and_is_described_whole(peer: Peer) -> None:
     assert echo["annotations"]["readOnlyHint"] is True
     assert not any("outputSchema" in tool for tool in tools.values())
     assert tools["upwell__read_more"]["inputSchema"]["properties"]["offset"]["description"]
-    said = peer.call("upwell__describe_tools", names=["up__echo"])
-    whole = json.loads(text_of(said))
-    assert whole["name"] == "up__echo"
-    assert whole["inputSchema"]["additionalProperties"] is False
-    assert '"default":1.10,"maximum":123456789012345678901234567890' in text_of(said)
+    reply = peer.call("upwell__describe_tools", names=["up__echo"])
+    full = json.loads(text_of(reply))
+    assert full["name"] == "up__echo"
+    assert full["inputSchema"]["additionalProperties"] is False
+    assert '"default":1.10,"maximum":123456789012345678901234567890' in text_of(reply)
 
 
-def test_a_call_that_does_not_fit_gets_the_schema_and_others_go_through(
+def test_a_call_with_wrong_arguments_gets_the_schema_and_others_pass(
     peer: Peer,
 ) -> None:
     refused = peer.call("up__echo", words="x")
@@ -56,13 +56,13 @@ def test_a_changed_list_is_announced_and_stays_short(peer: Peer) -> None:
     listed(peer)
     peer.call("up__add_tool", name="fresh")
     peer.wait_for_tools("up__fresh")
-    told = [note["method"] for note in peer.notifications]
-    assert peer.modern or "notifications/tools/list_changed" in told
+    methods = [note["method"] for note in peer.notifications]
+    assert peer.modern or "notifications/tools/list_changed" in methods
     assert listed(peer)["up__echo"]["inputSchema"]["properties"]["text"] == {}
     assert json.loads(text_of(peer.call("upwell__describe_tools", names=["up__fresh"])))
 
 
-def test_without_the_key_lists_are_whole_and_nothing_describes_them(gateway: Gateway) -> None:
+def test_without_the_key_lists_are_complete_and_describe_tools_is_absent(gateway: Gateway) -> None:
     peer = gateway(UP)
     peer.wait_for_tools("up__echo")
     tools = listed(peer)
@@ -71,9 +71,7 @@ def test_without_the_key_lists_are_whole_and_nothing_describes_them(gateway: Gat
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_a_client_that_checks_structures_takes_what_the_tools_answer(
-    sdk: Sdk, mode: str
-) -> None:
+async def test_a_client_that_validates_structures_accepts_the_answers(sdk: Sdk, mode: str) -> None:
     plain = {"up__structured": {"compress": {"strategy": "none"}}}
     async with sdk(UP, mode=mode, gateway=LAZY, tool=plain) as client:
         await client.list_tools()

@@ -50,18 +50,18 @@ def asked(log: Path, method: str = "tools/call") -> int:
 
 
 def without(gateway: Gateway, home: Path) -> bytes:
-    """The answer where there is no other server; then what was said is forgotten."""
+    """The answer without another server; afterwards the seen log is cleared."""
     peer = gateway(UP, surface=PATIENT)
-    said = echo(peer)
-    assert FACT.encode() in said
+    reply = echo(peer)
+    assert FACT.encode() in reply
     peer.close()
     for file in home.glob("ledger.db*"):
         file.unlink()
-    return said
+    return reply
 
 
 def until_asked(peer: Peer, log: Path) -> None:
-    """Read files that nothing is known about until the memory server is up and was asked."""
+    """Read files without memories until the memory server is up and has been asked."""
     peer.wait_for_tools("up__read")
     for number in range(60):
         peer.call("up__read", path=f"docs/garden/{number * 7}/tulips{number}.txt")
@@ -78,7 +78,7 @@ def remembered(upwell: Upwell) -> None:
     assert upwell("remember", FACT, "--path", "src/billing/settle.py").code == 0
 
 
-def test_what_another_server_remembers_comes_with_the_file(
+def test_memories_of_another_server_come_with_the_file(
     gateway: Gateway, upwell: Upwell, tmp_path: Path
 ) -> None:
     for text in OTHERS:
@@ -88,13 +88,13 @@ def test_what_another_server_remembers_comes_with_the_file(
     peer = gateway(UP, ltm=ltm(server), surface={**PATIENT, "moments": "all"})
     until_asked(peer, log)
     assert FACT in everything(peer.call("up__read", path="src/billing/settle.py"))
-    found = everything(peer.call("upwell__memory_search", query="when does the settlement run"))
-    id = found.split("id ")[1].split(")")[0]
+    result = everything(peer.call("upwell__memory_search", query="when does the settlement run"))
+    id = result.split("id ")[1].split(")")[0]
     assert FACT in everything(peer.call("upwell__memory_get", id=id))
 
 
 @pytest.mark.parametrize("how", HOSTILE)
-def test_whatever_it_does_answers_are_the_same(
+def test_answers_are_the_same_whatever_the_memory_server_does(
     gateway: Gateway, remembered: None, home: Path, tmp_path: Path, how: str
 ) -> None:
     expected = without(gateway, home)
@@ -105,7 +105,7 @@ def test_whatever_it_does_answers_are_the_same(
     assert echo(peer) == expected
 
 
-def test_one_that_cannot_be_started_changes_nothing(
+def test_a_memory_server_that_cannot_start_changes_nothing(
     gateway: Gateway, remembered: None, home: Path
 ) -> None:
     expected = without(gateway, home)
@@ -113,7 +113,7 @@ def test_one_that_cannot_be_started_changes_nothing(
     assert echo(peer) == expected
 
 
-def test_one_that_hangs_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_hanging_memory_server_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> None:
     log = tmp_path / "ltm.log"
     peer = gateway(UP, ltm=ltm(script("ltm", "--log", str(log), "--how", "hang")))
     until_asked(peer, log)
@@ -126,7 +126,7 @@ def test_one_that_hangs_is_soon_left_alone(gateway: Gateway, tmp_path: Path) -> 
     assert asked(log) == asked(log, "notifications/cancelled") == 3
 
 
-def test_what_comes_too_late_comes_with_the_next_call_about_the_file(
+def test_a_late_answer_comes_with_the_next_call_about_the_file(
     gateway: Gateway, tmp_path: Path
 ) -> None:
     log = tmp_path / "ltm.log"
@@ -134,15 +134,15 @@ def test_what_comes_too_late_comes_with_the_next_call_about_the_file(
     peer = gateway(UP, ltm=ltm(server), surface={"moments": "all"})
     until_asked(peer, log)
     for _ in range(10):
-        said = everything(peer.call("up__read", path="src/billing/settle.py"))
-        if FACT in said:
+        reply = everything(peer.call("up__read", path="src/billing/settle.py"))
+        if FACT in reply:
             return
         time.sleep(1.0)
     raise AssertionError("what was answered late was never said")
 
 
 @pytest.mark.parametrize(("how", "why"), [("error", "database is locked"), ("absent", "no data")])
-def test_a_search_says_what_it_went_without(
+def test_a_search_names_the_places_that_it_went_without(
     upwell: Upwell, remembered: None, how: str, why: str
 ) -> None:
     env = env_of(script("ltm", "--how", how))
@@ -152,11 +152,11 @@ def test_a_search_says_what_it_went_without(
     assert why in done.err
 
 
-def test_an_agent_is_told_too(gateway: Gateway, remembered: None) -> None:
+def test_an_agent_sees_missing_places_too(gateway: Gateway, remembered: None) -> None:
     peer = gateway({}, env=env_of(script("ltm", "--how", "schema")))
-    found = everything(peer.call("upwell__memory_search", query="settlement"))
-    assert FACT in found
-    assert "[upwell] searched without ltm: the memory server gave no hits" in found
+    result = everything(peer.call("upwell__memory_search", query="settlement"))
+    assert FACT in result
+    assert "[upwell] searched without ltm: the memory server gave no hits" in result
     context = peer.call("upwell__memory_context", message="when does the settlement job run?")
     digest, notice = (block["text"] for block in context["content"])
     assert FACT in digest
@@ -165,13 +165,15 @@ def test_an_agent_is_told_too(gateway: Gateway, remembered: None) -> None:
     assert json.loads(everything(as_json))["missing"][0].startswith("ltm: ")
 
 
-def test_a_digest_on_the_command_line_says_it_too(upwell: Upwell, remembered: None) -> None:
+def test_a_digest_on_the_command_line_names_missing_places_too(
+    upwell: Upwell, remembered: None
+) -> None:
     done = upwell("context", "the settlement job", env=env_of(script("ltm", "--how", "error")))
     assert FACT[:40] in done.out
     assert "could not search ltm" in done.err
 
 
-def test_doctor_tries_it(upwell: Upwell) -> None:
+def test_doctor_tries_the_memory_server(upwell: Upwell) -> None:
     def part(*args: str) -> dict[str, object]:
         env = env_of(script("ltm", *args))
         return json.loads(upwell("doctor", "--json", env=env).out)["parts"]["ltm"]
@@ -185,31 +187,31 @@ def test_doctor_tries_it(upwell: Upwell) -> None:
     assert "ltm" not in json.loads(upwell("doctor", "--json").out)["parts"]
 
 
-def test_upwell_of_another_home_is_one(upwell: Upwell, tmp_path: Path) -> None:
-    there = tmp_path / "another"
+def test_upwell_of_another_home_works_as_a_memory_server(upwell: Upwell, tmp_path: Path) -> None:
+    other = tmp_path / "another"
     for text in (*OTHERS, FACT):
-        upwell("remember", text, env={"UPWELL_HOME": str(there)})
-    env = env_of(["env", f"UPWELL_HOME={there}", sys.executable, "-m", "upwell", "serve"])
+        upwell("remember", text, env={"UPWELL_HOME": str(other)})
+    env = env_of(["env", f"UPWELL_HOME={other}", sys.executable, "-m", "upwell", "serve"])
     (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
     assert hit["text"] == FACT
     assert hit["id"].startswith("ltm:")
 
 
-def test_upwell_at_an_address_is_one(upwell: Upwell, tmp_path: Path) -> None:
-    there, port = tmp_path / "another", free_port()
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(there)}
+def test_upwell_at_an_address_works_as_a_memory_server(upwell: Upwell, tmp_path: Path) -> None:
+    other, port = tmp_path / "another", free_port()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(other)}
     for text in (*OTHERS, FACT):
-        upwell("remember", text, env={"UPWELL_HOME": str(there)})
+        upwell("remember", text, env={"UPWELL_HOME": str(other)})
     command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
     with program(command, port, env, tmp_path / "serve.log"):
-        token = (there / "token").read_text().strip()
+        token = (other / "token").read_text().strip()
         settings = {
             "UPWELL_LTM__TRANSPORT": "streamable_http",
             "UPWELL_LTM__URL": f"http://127.0.0.1:{port}/mcp",
         }
         headers = {"UPWELL_LTM__HEADERS": json.dumps({"Authorization": f"Bearer {token}"})}
-        found = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
-        assert [hit["text"] for hit in found.json["hits"]] == [FACT]
+        hits = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
+        assert [hit["text"] for hit in hits.json["hits"]] == [FACT]
         refused = upwell("recall", "when does the settlement run", "--json", env=settings)
     assert refused.json["hits"] == []
     assert "could not search ltm" in refused.err
@@ -217,7 +219,7 @@ def test_upwell_at_an_address_is_one(upwell: Upwell, tmp_path: Path) -> None:
     assert token not in shown
 
 
-def test_the_official_memory_server_is_one(
+def test_the_official_memory_server_works(
     upwell: Upwell, npm_servers: Callable[..., list[str]], tmp_path: Path
 ) -> None:
     graph = tmp_path / "memory.jsonl"

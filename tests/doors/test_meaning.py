@@ -25,7 +25,7 @@ class Embeddings(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         vectors = MODEL.embed(asked["input"])
-        data = [{"index": n, "embedding": list(one)} for n, one in enumerate(vectors)]
+        data = [{"index": n, "embedding": list(vector)} for n, vector in enumerate(vectors)]
         body = json.dumps({"data": data}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))
@@ -58,7 +58,9 @@ def notes(folder: Path) -> Path:
     return folder / "notes"
 
 
-def test_what_shares_no_word_is_found(upwell: Upwell, configured: str, tmp_path: Path) -> None:
+def test_a_memory_without_a_shared_word_is_found(
+    upwell: Upwell, configured: str, tmp_path: Path
+) -> None:
     assert upwell("import", str(notes(tmp_path))).code == 0
     hit = upwell("recall", "vehicle mended?", "--json").json["hits"][0]
     assert NOTE in hit["text"]
@@ -66,7 +68,7 @@ def test_what_shares_no_word_is_found(upwell: Upwell, configured: str, tmp_path:
     assert "13 of 13 memories embedded by" in health.out
 
 
-def test_without_its_endpoint_words_find(
+def test_without_the_endpoint_search_goes_by_words(
     upwell: Upwell, home: Path, tmp_path: Path, endpoint: str
 ) -> None:
     write_config(home, {}, embed={"kind": "http", "base_url": "http://127.0.0.1:9/"})

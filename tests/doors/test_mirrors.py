@@ -1,4 +1,4 @@
-"""Arguments that HTTP headers say as well, on both sides of the gateway (2026-07-28)."""
+"""Arguments that HTTP headers repeat, on both sides of the gateway (2026-07-28)."""
 
 import http.client
 import json
@@ -27,8 +27,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Addr
     folder = tmp_path_factory.mktemp("mirrors")
     limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
     write_config(folder / "home", {"m": {"url": url}}, gateway=limits)
-    with serving(folder / "home", folder / "serve.log") as one:
-        yield one
+    with serving(folder / "home", folder / "serve.log") as served:
+        yield served
 
 
 def call(address: Address, arguments: Any, **headers: str) -> tuple[int, Any]:
@@ -37,7 +37,7 @@ def call(address: Address, arguments: Any, **headers: str) -> tuple[int, Any]:
     return status, message
 
 
-def test_a_server_is_told_in_headers_what_its_tool_declares(gateway: Gateway, url: str) -> None:
+def test_declared_arguments_are_sent_in_headers(gateway: Gateway, url: str) -> None:
     """Also for a client on stdio, which has no headers."""
     peer = gateway({"m": {"url": url}}, modern=True)
     tools = peer.wait_for_tools("m__where")
@@ -49,13 +49,13 @@ def test_a_server_is_told_in_headers_what_its_tool_declares(gateway: Gateway, ur
     assert "mcp-param-region" not in json.loads(text_of(peer.call("m__where", region=None)))
 
 
-def test_a_tool_that_changed_is_read_again(gateway: Gateway, url: str) -> None:
+def test_a_changed_tool_is_read_again(gateway: Gateway, url: str) -> None:
     peer = gateway({"m": {"url": url}})
     peer.wait_for_tools("m__changed")
     assert json.loads(text_of(peer.call("m__changed", late="x")))["mcp-param-late"] == "x"
 
 
-def test_headers_that_say_what_the_arguments_say(address: Address) -> None:
+def test_headers_that_agree_with_the_arguments(address: Address) -> None:
     status, message = call(address, CALL, **HEADERS)
     assert status == 200, message
     seen = json.loads(said(message["result"]))
@@ -75,7 +75,7 @@ def test_headers_that_say_what_the_arguments_say(address: Address) -> None:
         {"Mcp_Param_Region": HEADERS["Mcp_Param_Region"]},
     ],
 )
-def test_headers_that_say_something_else_are_refused(
+def test_headers_that_differ_from_the_arguments_are_refused(
     address: Address, headers: dict[str, str]
 ) -> None:
     status, message = call(address, CALL, **headers)
@@ -89,11 +89,11 @@ def test_a_header_without_its_argument_is_refused(address: Address) -> None:
 
 
 @pytest.mark.parametrize("name", ["Mcp-Name", "Mcp-Method", "Mcp-Param-Zone"])
-def test_a_header_that_comes_twice_is_refused(address: Address, name: str) -> None:
+def test_a_repeated_header_is_refused(address: Address, name: str) -> None:
     params = {"name": "m__where", "arguments": {"place": {"zone": 7}}, "_meta": ENVELOPE}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     raw = json.dumps(body).encode()
-    given = [
+    options = [
         ("Authorization", f"Bearer {address.token}"),
         ("Accept", BOTH),
         ("Content-Type", "application/json"),
@@ -107,7 +107,7 @@ def test_a_header_that_comes_twice_is_refused(address: Address, name: str) -> No
 
     def status(*more: tuple[str, str]) -> int:
         connection.putrequest("POST", "/mcp")
-        for key, value in (*given, *more):
+        for key, value in (*options, *more):
             connection.putheader(key, value)
         connection.endheaders(raw)
         response = connection.getresponse()

@@ -1,4 +1,5 @@
-"""Names in front, through the door: every one is taken by hosts, and leads back to its tool."""
+"""Public tool names through the gateway: hosts accept every name, and every name leads back to its
+tool."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +15,7 @@ ODD = ["read.file", "wiki/page", "日本語", "naïve tool", "t" * 200]
 
 
 def added(peer: Peer, add: str, name: str) -> str:
-    """The name in front of a tool that a server has now as well."""
+    """The public name of a tool that a server has now."""
     before = {tool["name"] for tool in peer.result("tools/list")["tools"]}
     peer.call(add, name=name)
     fresh: set[str] = set()
@@ -24,8 +25,8 @@ def added(peer: Peer, add: str, name: str) -> str:
         return bool(fresh)
 
     until(peer, there)
-    (found,) = fresh
-    return found
+    (result,) = fresh
+    return result
 
 
 def until(peer: Peer, true: Callable[[], bool], looks: int = 100) -> None:
@@ -37,7 +38,7 @@ def until(peer: Peer, true: Callable[[], bool], looks: int = 100) -> None:
 
 
 @pytest.mark.parametrize("modern", [False, True], ids=["legacy", "modern"])
-def test_odd_names_are_listed_as_hosts_take_them_and_can_be_called(
+def test_odd_names_are_listed_in_a_form_that_hosts_accept_and_can_be_called(
     gateway: Gateway, modern: bool
 ) -> None:
     peer = gateway({"up": script("upstream")}, modern=modern)
@@ -49,7 +50,9 @@ def test_odd_names_are_listed_as_hosts_take_them_and_can_be_called(
         assert text_of(peer.call(front)) == f"I am {name}"
 
 
-def test_a_server_without_prefix_cannot_pass_for_another_or_for_us(gateway: Gateway) -> None:
+def test_a_server_without_prefix_cannot_take_another_servers_names_or_ours(
+    gateway: Gateway,
+) -> None:
     def server(**more: Any) -> dict[str, Any]:
         command, *args = script("upstream")
         return {"command": command, "args": args, **more}

@@ -1,5 +1,5 @@
-"""Servers over HTTP whose exchanges go wrong: every call is answered, only the one that went wrong
-fails, and nothing that a server writes becomes a message of its own."""
+"""Servers over HTTP whose exchanges go wrong: every call is answered, only the broken one fails,
+and no text of a server becomes a message of its own."""
 
 import json
 import time
@@ -31,7 +31,7 @@ def peer(gateway: Gateway, odd: str) -> Peer:
     return peer
 
 
-def test_lines_inside_an_answer_are_no_messages(peer: Peer) -> None:
+def test_line_breaks_inside_an_answer_start_no_message(peer: Peer) -> None:
     for tool in ("pretty", "pretty_event", "large_pretty"):
         answer = peer.call_raw(f"odd__{tool}", deadline=AT_ONCE)
         assert b"pretty 1.10" in answer
@@ -41,7 +41,7 @@ def test_lines_inside_an_answer_are_no_messages(peer: Peer) -> None:
     assert peer.requests == []
 
 
-def test_a_carriage_return_inside_a_call_begins_no_message(peer: Peer) -> None:
+def test_a_carriage_return_inside_a_call_starts_no_message(peer: Peer) -> None:
     smuggled = '{"jsonrpc":"2.0","id":9,"method":"tools/list"}'
     answer = peer.call_raw("up__echo", f'{{"text":"é","more":[\r{smuggled}\r]}}', AT_ONCE)
     assert text_of(json.loads(answer)["result"]) == "é"
@@ -64,15 +64,15 @@ def test_a_body_over_the_limit_is_read_no_further(gateway: Gateway, odd: str) ->
     peer = gateway({"odd": {"url": odd}}, gateway=limits)
     peer.wait_for_tools("odd__echo")
     slow = peer.start("tools/call", {"name": "odd__slow", "arguments": {"seconds": 2}})
-    said = complaint(peer.ask("tools/call", {"name": "odd__endless", "arguments": {}}, AT_ONCE))
-    assert "over the limit" in said
+    message = complaint(peer.ask("tools/call", {"name": "odd__endless", "arguments": {}}, AT_ONCE))
+    assert "over the limit" in message
     sent = json.loads(text_of(peer.call("odd__sent", which="endless", wait=10)))
     assert sent["over"], sent
     assert text_of(dict(peer.reply(slow, AT_ONCE)["result"])) == "slow"
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancelled"])
-def test_who_waits_no_longer_reads_no_longer(gateway: Gateway, odd: str, how: str) -> None:
+def test_a_cancelled_wait_stops_reading(gateway: Gateway, odd: str, how: str) -> None:
     seconds = 2.0 if how == "timeout" else CALL_SECONDS
     peer = gateway({"odd": {"url": odd}}, gateway={**QUICK, "call_timeout_seconds": seconds})
     peer.wait_for_tools("odd__echo")
@@ -88,14 +88,16 @@ def test_who_waits_no_longer_reads_no_longer(gateway: Gateway, odd: str, how: st
         assert time.monotonic() < end, "its POST is still open"
 
 
-def test_what_an_agent_does_not_read_waits_at_the_server(peer: Peer) -> None:
+def test_unread_messages_of_an_agent_wait_at_the_server(peer: Peer) -> None:
     before = rss_mb(peer.process.pid)
     peer.start("tools/call", {"name": "odd__flood", "arguments": {}})
     time.sleep(4)
     assert rss_mb(peer.process.pid) - before < 60
 
 
-def test_a_notice_that_one_server_does_not_take_holds_nobody_up(gateway: Gateway, odd: str) -> None:
+def test_a_notification_that_one_server_does_not_read_delays_nobody(
+    gateway: Gateway, odd: str
+) -> None:
     peer = gateway({"odd": {"url": odd}, "deaf": script("deaf"), "up": script("upstream")})
     peer.wait_for_tools("odd__echo", "up__echo", "deaf__echo")
     large = {"padding": "x" * 200_000}

@@ -1,5 +1,5 @@
-"""Everything passes: what a server asks, tells and offers reaches the client, and back, with every
-era in front against every era behind."""
+"""Everything passes in both directions: requests, notifications and offers of a server, for every
+client era with every server era."""
 
 import json
 import os
@@ -45,7 +45,7 @@ def running(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def agent(running: Agent) -> Iterator[Agent]:
-    """The same client, which has heard nothing yet."""
+    """The same client, before any notification."""
     running.drain(0.05)
     running.notifications.clear()
     running.requests.clear()
@@ -58,7 +58,7 @@ def agent(running: Agent) -> Iterator[Agent]:
 
 
 def seen(agent: Agent, server: str = "talk", **meta: Any) -> dict[str, Any]:
-    """What the server knows of us."""
+    """The client as the server sees it."""
     params = {"name": f"{server}__seen", "arguments": {}, "_meta": meta}
     return dict(json.loads(text_of(agent.result("tools/call", params))))
 
@@ -72,9 +72,9 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("tool", QUESTIONS)
 def test_a_server_asks_its_client(agent: Agent, tool: str) -> None:
-    said = json.loads(text_of(agent.use(f"talk__{tool}")))
-    assert said == ANSWERS[QUESTIONS[tool]]
-    [asked] = [one for one in agent.requests if one["method"] == QUESTIONS[tool]]
+    reply = json.loads(text_of(agent.use(f"talk__{tool}")))
+    assert reply == ANSWERS[QUESTIONS[tool]]
+    [asked] = [request for request in agent.requests if request["method"] == QUESTIONS[tool]]
     if tool == "sample":
         assert asked["params"]["messages"][0]["content"]["text"] == "Say 1.10"
 
@@ -90,7 +90,7 @@ def test_two_servers_ask_at_once(agent: Agent) -> None:
         agent.start("tools/call", {"name": f"{server}__elicit", "arguments": {}})
         for server in ("talk", "other")
     )
-    results = [agent.reply(one)["result"] for one in (first, second)]
+    results = [agent.reply(entry)["result"] for entry in (first, second)]
     if agent.modern:
         assert {result["resultType"] for result in results} == {"input_required"}
     else:
@@ -98,10 +98,10 @@ def test_two_servers_ask_at_once(agent: Agent) -> None:
         assert [json.loads(text_of(result)) for result in results] == [accepted, accepted]
 
 
-def test_prompts_are_listed_and_got(agent: Agent) -> None:
+def test_prompts_are_listed_and_fetched(agent: Agent) -> None:
     agent.result("prompts/list")
     listed = member(exact(agent.lines[-1]), "result", "prompts")
-    assert [member(one, "name") for one in listed] == ["talk__hello", "other__hello"]
+    assert [member(entry, "name") for entry in listed] == ["talk__hello", "other__hello"]
     assert member(listed[0], "x") == "1.10"
     got = agent.result("prompts/get", {"name": "other__hello", "arguments": {"who": "Ada"}})
     assert got["messages"][0]["content"]["text"] == "Hello Ada"
@@ -113,7 +113,7 @@ def test_prompts_are_listed_and_got(agent: Agent) -> None:
 
 def test_resources_of_all_pages_and_servers(agent: Agent) -> None:
     listed = agent.result("resources/list")["resources"]
-    uris = [one["uri"] for one in listed]
+    uris = [entry["uri"] for entry in listed]
     assert uris == ["talk://one", "talk://two", "shared://x", "upwell://topics"]
     assert b'"size":1.0' in agent.lines[-1]
     templates = agent.result("resources/templates/list")["resourceTemplates"]
@@ -122,7 +122,7 @@ def test_resources_of_all_pages_and_servers(agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_of_two_servers_with_one_address_the_first_has_it(agent: Agent, first: bool) -> None:
+def test_a_uri_of_two_servers_belongs_to_the_first(agent: Agent, first: bool) -> None:
     if first:
         agent.result("resources/list")
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_resources_are_read_listed_or_not(agent: Agent, uri: str) -> None:
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
 
 
-def test_an_address_that_nobody_knows(agent: Agent) -> None:
+def test_an_unknown_uri(agent: Agent) -> None:
     refused = agent.ask("resources/read", {"uri": "talk://nothing"})["error"]
     code = -32602 if agent.modern else -32002
     assert refused == {"code": code, "message": "not here", "data": {"n": 1.1}}
@@ -149,11 +149,11 @@ def test_an_address_that_nobody_knows(agent: Agent) -> None:
 def test_completions(agent: Agent) -> None:
     asked = {"name": "who", "value": "A"}
     ref = {"type": "ref/prompt", "name": "talk__hello"}
-    said = agent.result("completion/complete", {"ref": ref, "argument": asked})
-    assert said["completion"]["values"] == ["hello", "A!"]
+    reply = agent.result("completion/complete", {"ref": ref, "argument": asked})
+    assert reply["completion"]["values"] == ["hello", "A!"]
     ref = {"type": "ref/resource", "uri": "talk://item/{id}"}
-    said = agent.result("completion/complete", {"ref": ref, "argument": asked})
-    assert said["completion"]["values"] == ["talk://item/{id}", "A!"]
+    reply = agent.result("completion/complete", {"ref": ref, "argument": asked})
+    assert reply["completion"]["values"] == ["talk://item/{id}", "A!"]
 
 
 def test_progress_under_the_client_s_own_name(agent: Agent) -> None:
@@ -185,7 +185,7 @@ def test_two_calls_with_progress_do_not_mix(agent: Agent) -> None:
     assert sorted(tokens) == ["other"] * 2 + ["talk"] * 4
 
 
-def test_a_cancelled_call_is_cancelled_behind(agent: Agent) -> None:
+def test_a_cancelled_call_is_cancelled_at_the_server(agent: Agent) -> None:
     waiting = agent.start("tools/call", {"name": "talk__wait", "arguments": {}})
     before = seen(agent)["cancelled"]
     agent.send({"method": "notifications/cancelled", "params": {"requestId": waiting}})
@@ -196,7 +196,7 @@ def test_a_cancelled_call_is_cancelled_behind(agent: Agent) -> None:
     assert waiting not in agent._replies
 
 
-def test_a_question_that_is_taken_back(agent: Agent) -> None:
+def test_a_withdrawn_question(agent: Agent) -> None:
     if agent.modern or '"elicit' not in json.dumps(dict(agent.answers)):
         pytest.skip("a client of the modern era is not asked by requests")
     agent.answers = {}
@@ -207,7 +207,7 @@ def test_a_question_that_is_taken_back(agent: Agent) -> None:
     agent.wait_until_asked("elicitation/create", 30)
     agent.send({"method": "notifications/vendor/asked"})
     assert text_of(agent.reply(withdrawing, 30)["result"]) == "withdrawn"
-    asked = next(one for one in agent.requests if one["method"] == "elicitation/create")
+    asked = next(request for request in agent.requests if request["method"] == "elicitation/create")
     note = agent.await_note("notifications/cancelled")
     assert note["params"]["requestId"] == asked["id"]
 
@@ -219,7 +219,7 @@ def set_level(agent: Agent, level: str) -> None:
         assert agent.result("logging/setLevel", {"level": level}) == {}
 
 
-def test_log_messages_from_the_level_that_was_asked_for(agent: Agent) -> None:
+def test_log_messages_from_the_requested_level_on(agent: Agent) -> None:
     set_level(agent, "info")
     agent.call("talk__log")
     agent.drain(0.3)
@@ -228,7 +228,7 @@ def test_log_messages_from_the_level_that_was_asked_for(agent: Agent) -> None:
     assert b'"data":{"n":1.10,"level":"error"}' in b"".join(agent.lines)
 
 
-def test_the_level_arrives_behind(agent: Agent) -> None:
+def test_the_level_reaches_the_server(agent: Agent) -> None:
     set_level(agent, "warning")
     known = seen(agent)
     in_envelope = (known["meta"] or {}).get("io.modelcontextprotocol/logLevel")
@@ -246,7 +246,7 @@ def test_a_level_that_does_not_exist(agent: Agent) -> None:
 
 
 def listen(agent: Agent) -> int | None:
-    """Ask for all the news there is."""
+    """Subscribe to every notification."""
     agent.result("prompts/list")
     agent.result("resources/list")
     if not agent.modern:
@@ -260,14 +260,16 @@ def listen(agent: Agent) -> int | None:
     end = time.monotonic() + 30
     while True:
         known = seen(agent)
-        told = [uri for one in known["listens"] for uri in one.get("resourceSubscriptions", [])]
-        if "talk://one" in [*known["followed"], *told]:
+        answer = [
+            uri for entry in known["listens"] for uri in entry.get("resourceSubscriptions", [])
+        ]
+        if "talk://one" in [*known["followed"], *answer]:
             return identity
         assert time.monotonic() < end, known
 
 
 @pytest.mark.parametrize("what", ["prompts", "resources", "tools"])
-def test_changed_lists_are_told(agent: Agent, what: str) -> None:
+def test_changed_lists_are_announced(agent: Agent, what: str) -> None:
     identity = listen(agent)
     if what == "tools" and not agent.modern:
         pytest.skip("tools that did not change are not announced")
@@ -277,7 +279,7 @@ def test_changed_lists_are_told(agent: Agent, what: str) -> None:
     assert stamp == identity
 
 
-def test_updated_resources_are_told(agent: Agent) -> None:
+def test_updated_resources_are_announced(agent: Agent) -> None:
     identity = listen(agent)
     agent.call("talk__change", what="talk://two")
     agent.call("talk__change", what="talk://one")
@@ -293,12 +295,12 @@ def test_updated_resources_are_told(agent: Agent) -> None:
         assert time.monotonic() < end
 
 
-def test_methods_that_nobody_knows_reach_the_server(agent: Agent) -> None:
+def test_unknown_methods_reach_the_server(agent: Agent) -> None:
     assert agent.result("vendor/echo", {"x": [1, None, "é"]})["echo"] == [1, None, "é"]
     assert agent.ask("vendor/nothing", {})["error"]["code"] == -32601
 
 
-def test_a_task_is_its_server_s(agent: Agent) -> None:
+def test_a_task_belongs_to_its_server(agent: Agent) -> None:
     agent.call("other__begin_task")
     assert agent.result("tasks/get", {"taskId": "task-of-other"})["status"] == "working"
     assert (
@@ -306,8 +308,8 @@ def test_a_task_is_its_server_s(agent: Agent) -> None:
     )
 
 
-def test_what_servers_say_and_offer(agent: Agent) -> None:
-    """At the next start it is known at once."""
+def test_the_offer_combines_all_servers(agent: Agent) -> None:
+    """At the next start the offer is known at once."""
     folder = agent.folder
     env = {"PATH": os.environ["PATH"], "HOME": str(folder), "UPWELL_HOME": str(folder / "home")}
     end = time.monotonic() + 30
@@ -316,22 +318,22 @@ def test_what_servers_say_and_offer(agent: Agent) -> None:
         agent.drain(0.05)
     serve = [sys.executable, "-m", "upwell", "serve"]
     with Agent(serve, env=env, cwd=folder, modern=agent.modern) as peer:
-        said = peer.hello()
-    assert said["instructions"].count("Talk softly.") == 2
-    assert "## Server talk" in said["instructions"]
-    offered = said["capabilities"]
+        reply = peer.hello()
+    assert reply["instructions"].count("Talk softly.") == 2
+    assert "## Server talk" in reply["instructions"]
+    offered = reply["capabilities"]
     assert offered["extensions"] == {"vendor/thing": {"v": 1}}
     assert offered["resources"] == {"listChanged": True, "subscribe": True}
     assert {"tools", "prompts", "completions", "logging"} <= set(offered)
 
 
-def test_a_server_is_told_what_the_client_can_do(agent: Agent) -> None:
+def test_a_server_learns_the_clients_capabilities(agent: Agent) -> None:
     known = seen(agent)
     key = "io.modelcontextprotocol/clientCapabilities"
     assert (known["client"] or known["meta"][key]) == CAPABILITIES
 
 
-def test_changed_roots_are_told_behind(agent: Agent) -> None:
+def test_changed_roots_are_announced_to_servers(agent: Agent) -> None:
     if agent.modern or not seen(agent)["client"]:
         pytest.skip("there are no roots to tell of in the modern era")
     agent.send({"method": "notifications/roots/list_changed"})

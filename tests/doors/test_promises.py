@@ -1,5 +1,5 @@
-"""What the gateway promises in figures, measured against a plain call of the same minute on the
-same machine: a machine five times slower gets five times the time."""
+"""The gateway's promises in figures, relative to a plain call in the same minute on the same
+machine: a machine five times slower gets five times the time."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def plain_call(peer: Peer, tool: str = "good__echo", times: int = 20) -> float:
 
 
 def eventually(what: Callable[[], bool], deadline: float = 30.0) -> float:
-    """Seconds until it is true."""
+    """The seconds until the condition is true."""
     began = time.perf_counter()
     while not what():
         assert time.perf_counter() - began < deadline, "it never came true"
@@ -43,7 +43,7 @@ def eventually(what: Callable[[], bool], deadline: float = 30.0) -> float:
 
 
 def test_a_cancellation_arrives_as_fast_as_a_call(gateway: Gateway, tmp_path: Path) -> None:
-    """At the server's own log: 100 ms and what the machine needs for a call."""
+    """By the server's own log: within 100 ms plus the time of a call on this machine."""
     log = tmp_path / "up.log"
     peer = gateway({"good": script("upstream", "--log", str(log))})
     peer.wait_for_tools("good__echo")
@@ -60,7 +60,7 @@ def test_a_cancellation_arrives_as_fast_as_a_call(gateway: Gateway, tmp_path: Pa
     assert plain_call(peer) <= 5 * usual + BUSY_SECONDS, "later calls are as they were"
 
 
-def test_a_changed_list_is_told_within_a_second(gateway: Gateway) -> None:
+def test_a_changed_list_is_announced_within_a_second(gateway: Gateway) -> None:
     peer = gateway({"good": script("upstream")})
     peer.wait_for_tools("good__add_tool")
     usual, took = plain_call(peer), []
@@ -81,7 +81,7 @@ NOISY = ["hang", "stderr_flood", "no_newline", "notice_flood", "change_flood", "
 
 
 @pytest.mark.parametrize("way", NOISY)
-def test_what_one_server_does_another_is_not_held_up_by(gateway: Gateway, way: str) -> None:
+def test_one_server_does_not_delay_another(gateway: Gateway, way: str) -> None:
     """The median call to a good server, with and without a bad one at work."""
     peer = gateway({"bad": script("odd"), "good": script("upstream")})
     peer.wait_for_tools("bad__ok", "good__echo")
@@ -113,12 +113,12 @@ def test_noise_takes_no_memory(gateway: Gateway) -> None:
 
 def workers(peer: Peer) -> list[int]:
     """The processes in which large results are shortened."""
-    found = []
+    collected = []
     for pid in peer.tree():
         with suppress(OSError):
             if b"cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+                collected.append(pid)
+    return collected
 
 
 LARGE = "a line of some length, that is one of many\n" * 8_000
@@ -136,8 +136,8 @@ def test_a_large_answer_does_not_wait_behind_a_huge_one(gateway: Gateway) -> Non
     assert 'key="' in everything(peer.call("good__echo", 120, text=LARGE + "once more"))
 
 
-def test_a_large_answer_is_delivered_though_its_worker_is_killed(gateway: Gateway) -> None:
-    """It is the same work as before, so it is done once more in another process."""
+def test_a_large_answer_survives_the_death_of_its_worker(gateway: Gateway) -> None:
+    """The work is done once more in another process."""
     limits = {**QUICK, "call_timeout_seconds": 120.0}
     peer = gateway({"good": script("upstream")}, gateway=limits)
     peer.wait_for_tools("good__echo")
@@ -193,10 +193,10 @@ def large_line(gateway: Gateway, tmp_path: Path, megabytes: int, cap_mb: int) ->
     usual, before = plain_call(peer), peak_mb(peer.process.pid)
     began = time.perf_counter()
     params = {"name": "big__big", "arguments": {"mb": megabytes}}
-    said = complaint(peer.ask("tools/call", params, 120))
+    message = complaint(peer.ask("tools/call", params, 120))
     took = time.perf_counter() - began
-    assert "over the limit" in said
-    assert "'big'" in said
+    assert "over the limit" in message
+    assert "'big'" in message
     assert plain_call(peer, times=5) <= 0.2 + 10 * usual
     assert everything(peer.call("big__ok", 300)) == "fine"
     assert peak_mb(peer.process.pid) - before < cap_mb + 60
@@ -215,7 +215,7 @@ def test_a_gigabyte_in_one_line(gateway: Gateway, tmp_path: Path) -> None:
 
 
 def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> None:
-    """And what the machine needs to start it, which the first start shows."""
+    """Plus the time that this machine needs for a start, measured at the first one."""
     began = time.perf_counter()
     peer = gateway({"bad": script("odd")})
     peer.wait_for_tools("bad__ok")
@@ -223,8 +223,8 @@ def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> 
     complaint(peer.ask("tools/call", {"name": "bad__die", "arguments": {}}))
     began = time.perf_counter()
     while "result" not in (
-        said := peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
-    ) or (said["result"].get("isError")):
+        reply := peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
+    ) or (reply["result"].get("isError")):
         assert time.perf_counter() - began < 60
     assert time.perf_counter() - began <= 2.0 + 2 * first_start
 
@@ -232,7 +232,7 @@ def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> 
 def test_a_question_without_a_call_goes_to_the_only_client(
     home: Path, environment: dict, tmp_path: Path
 ) -> None:
-    """A server that asks while no call is under way: on stdio there is one who can answer."""
+    """A server that asks while no call is in flight: on stdio one client can answer."""
     write_config(home, {"talk": script("talk", "--era", "legacy")})
     serve = [sys.executable, "-m", "upwell", "serve"]
     with Agent(serve, env=environment, cwd=tmp_path, errors=tmp_path / "stderr") as peer:

@@ -27,14 +27,14 @@ def env(tmp_path: Path) -> Mapping[str, str]:
     }
 
 
-def test_it_is_searched_beside_what_was_remembered(upwell: Upwell, env: Mapping[str, str]) -> None:
+def test_qmd_is_searched_beside_the_stored_memories(upwell: Upwell, env: Mapping[str, str]) -> None:
     upwell("remember", "The settlement was postponed in March", env=env)
-    found = upwell("recall", "settlement", "--json", env=env).json["hits"]
-    assert {hit["source"] for hit in found} == {"", "qmd://notes/billing.md"}
+    hits = upwell("recall", "settlement", "--json", env=env).json["hits"]
+    assert {hit["source"] for hit in hits} == {"", "qmd://notes/billing.md"}
     assert json.loads(upwell("doctor", "--json", env=env).out)["parts"]["qmd"]["ok"] is True
 
 
-def test_when_it_fails_the_rest_goes_on_and_doctor_says_so(
+def test_when_qmd_fails_the_rest_is_searched_and_doctor_reports_the_failure(
     upwell: Upwell, env: Mapping[str, str]
 ) -> None:
     upwell("remember", "The settlement was postponed in March", env=env)
@@ -46,13 +46,15 @@ def test_when_it_fails_the_rest_goes_on_and_doctor_says_so(
     assert "instead: documents" in json.loads(done.out)["parts"]["qmd"]["detail"]
 
 
-def test_an_agent_reads_a_passage_by_the_address_it_was_given(
+def test_an_agent_reads_a_passage_by_its_cited_address(
     gateway: Gateway, env: Mapping[str, str]
 ) -> None:
     peer = gateway({}, env=env)
-    found = everything(peer.call("upwell__memory_search", query="when does the settlement job run"))
-    assert "[qmd://notes/billing.md#L" in found
-    id = found.split("id ")[1].split(")")[0]
+    result = everything(
+        peer.call("upwell__memory_search", query="when does the settlement job run")
+    )
+    assert "[qmd://notes/billing.md#L" in result
+    id = result.split("id ")[1].split(")")[0]
     assert FACT in everything(peer.call("upwell__memory_get", id=id))
     listed = peer.result("resources/read", {"uri": "upwell://search/settlement%20job"})
     (memory,) = json.loads(listed["contents"][0]["text"])["memories"]
@@ -60,7 +62,7 @@ def test_an_agent_reads_a_passage_by_the_address_it_was_given(
     assert FACT in json.loads(content["text"])["text"]
 
 
-def test_a_backend_that_is_none_is_a_clear_error(upwell: Upwell) -> None:
+def test_an_unknown_backend_is_a_clear_error(upwell: Upwell) -> None:
     done = upwell("recall", "x", env={"UPWELL_MEMORY__BACKEND": "elastic"})
     assert done.code == 1
     assert "memory.backend" in done.err

@@ -1,5 +1,5 @@
-"""A client cannot tell the gateway from the server: compared byte for byte with the server itself,
-every era in front against every era behind."""
+"""A client cannot tell the gateway from the server: results are compared byte for byte with the
+server's own, for every client era with every server era."""
 
 import json
 import os
@@ -51,8 +51,8 @@ def pair(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 
 def without_era(pairs: Any) -> Any:
-    """A result but for what only one era has: `resultType`, and who the server is."""
-    kept = []
+    """A result without the fields of a single era: `resultType`, and the server's identity."""
+    stored = []
     for name, value in pairs:
         if name in MODERN_ONLY:
             continue
@@ -60,8 +60,8 @@ def without_era(pairs: Any) -> Any:
             value = tuple(item for item in value if item[0] != SERVER_INFO)
             if not value:
                 continue
-        kept.append((name, value))
-    return tuple(kept)
+        stored.append((name, value))
+    return tuple(stored)
 
 
 def listed(peer: Peer) -> dict[str, Any]:
@@ -75,7 +75,7 @@ def renamed(tool: Any, name: str) -> Any:
     return tuple((key, name if key == "name" else value) for key, value in tool)
 
 
-def test_tools_are_listed_as_they_are(pair: tuple[Peer, Peer]) -> None:
+def test_tools_are_listed_unchanged(pair: tuple[Peer, Peer]) -> None:
     through, direct = pair
     ours, theirs = listed(through), listed(direct)
     assert len(theirs) > 15
@@ -91,7 +91,7 @@ def test_a_tool_that_is_never_compressed_keeps_its_output_schema(pair: tuple[Pee
     assert listed(through)["up__structured"] == renamed(theirs, "up__structured")
 
 
-def test_tools_stand_in_a_stable_order(pair: tuple[Peer, Peer]) -> None:
+def test_tools_are_in_a_stable_order(pair: tuple[Peer, Peer]) -> None:
     through, direct = pair
     ours = [name for name in listed(through) if name.startswith("up__")]
     assert ours == [f"up__{name}" for name in listed(direct)]
@@ -159,7 +159,7 @@ def test_no_argument_is_added(pair: tuple[Peer, Peer]) -> None:
     assert set(params) - {"_meta"} == {"name", "arguments"}
 
 
-def test_a_call_without_arguments_stays_without(pair: tuple[Peer, Peer]) -> None:
+def test_a_call_without_arguments_gets_none(pair: tuple[Peer, Peer]) -> None:
     through, _ = pair
     seen = json.loads(text_of(through.result("tools/call", {"name": "up__received"})))
     assert seen["arguments"] in (None, {})
@@ -177,7 +177,7 @@ def test_request_meta_is_passed_on(pair: tuple[Peer, Peer]) -> None:
     assert "vendor/own" in arrived
 
 
-def test_the_context_query_is_ours(pair: tuple[Peer, Peer]) -> None:
+def test_the_context_query_is_removed_from_arguments(pair: tuple[Peer, Peer]) -> None:
     through, _ = pair
     seen = json.loads(text_of(through.call("up__received", _context_query="tides", text="x")))
     assert seen["arguments"] == {"text": "x"}
@@ -206,7 +206,7 @@ BAD_PARAMS = ["null", "[]", '"x"', "5", "{}", '{"name":5}', '{"name":null}', '{"
 
 
 @pytest.mark.parametrize("params", BAD_PARAMS)
-def test_a_call_that_makes_no_sense_is_refused(pair: tuple[Peer, Peer], params: str) -> None:
+def test_a_malformed_call_is_refused(pair: tuple[Peer, Peer], params: str) -> None:
     through, _ = pair
     through._ids += 1
     line = f'{{"jsonrpc":"2.0","id":{through._ids},"method":"tools/call","params":{params}}}\n'
@@ -215,7 +215,9 @@ def test_a_call_that_makes_no_sense_is_refused(pair: tuple[Peer, Peer], params: 
 
 
 @pytest.mark.parametrize("arguments", ["null", "[]", '"x"', "5"])
-def test_arguments_that_are_no_object_are_answered(pair: tuple[Peer, Peer], arguments: str) -> None:
+def test_arguments_that_are_not_an_object_are_answered(
+    pair: tuple[Peer, Peer], arguments: str
+) -> None:
     through, _ = pair
     through.call_raw("up__echo", arguments, 10)
     assert everything(through.call("up__echo", text="still here")) == "still here"

@@ -1,4 +1,4 @@
-"""The configuration is taken up while the gateway runs; a wrong one changes nothing."""
+"""A changed configuration takes effect while the gateway runs; an invalid one changes nothing."""
 
 import json
 import time
@@ -19,7 +19,7 @@ def until(peer: Peer, what: Callable[[], bool], deadline: float = 20.0) -> None:
         peer.drain(0.1)
 
 
-def test_a_server_that_is_added_and_taken_out(gateway: Gateway, home: Path) -> None:
+def test_a_server_is_added_and_removed(gateway: Gateway, home: Path) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     pid = text_of(peer.call("up__received"))
@@ -33,7 +33,7 @@ def test_a_server_that_is_added_and_taken_out(gateway: Gateway, home: Path) -> N
     assert everything(peer.call("more__echo", text="still")) == "still"
 
 
-def test_a_call_under_way_outlives_its_server_s_change(gateway: Gateway, home: Path) -> None:
+def test_a_call_in_flight_outlives_the_change_of_its_server(gateway: Gateway, home: Path) -> None:
     limits = {"call_timeout_seconds": 20.0}
     peer = gateway({"up": script("upstream")}, gateway=limits)
     peer.wait_for_tools("up__slow")
@@ -43,7 +43,7 @@ def test_a_call_under_way_outlives_its_server_s_change(gateway: Gateway, home: P
     until(peer, lambda: "another" in text_of(peer.call("up__received")))
 
 
-def test_a_wrong_file_changes_nothing_and_is_named(gateway: Gateway, home: Path) -> None:
+def test_an_invalid_file_changes_nothing_and_is_reported(gateway: Gateway, home: Path) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__echo")
     (home / "config.toml").write_text("[server.up\n")
@@ -53,7 +53,7 @@ def test_a_wrong_file_changes_nothing_and_is_named(gateway: Gateway, home: Path)
     assert everything(peer.call("up__echo", text="on")) == "on"
 
 
-def test_what_is_said_about_a_tool_holds_at_once(gateway: Gateway, home: Path) -> None:
+def test_settings_of_a_tool_take_effect_at_once(gateway: Gateway, home: Path) -> None:
     peer = gateway({"up": script("upstream")})
     peer.wait_for_tools("up__big_json")
     assert 'key="' in everything(peer.call("up__big_json"))
@@ -62,10 +62,10 @@ def test_what_is_said_about_a_tool_holds_at_once(gateway: Gateway, home: Path) -
     until(peer, lambda: 'key="' not in everything(peer.call("up__big_json")))
 
 
-def test_a_list_is_made_short_at_once_and_whole_again(gateway: Gateway, home: Path) -> None:
+def test_a_list_becomes_short_at_once_and_complete_again(gateway: Gateway, home: Path) -> None:
     servers = {"up": script("upstream")}
     peer = gateway(servers)
-    whole = peer.wait_for_tools("up__echo")["up__echo"]
+    full = peer.wait_for_tools("up__echo")["up__echo"]
 
     def announced() -> int:
         return sum(note["method"].endswith("tools/list_changed") for note in peer.notifications)
@@ -80,17 +80,17 @@ def test_a_list_is_made_short_at_once_and_whole_again(gateway: Gateway, home: Pa
     write_config(home, servers)
     until(peer, lambda: announced() > before)
     tools = peer.tools()
-    assert tools["up__echo"] == whole
+    assert tools["up__echo"] == full
     assert "upwell__describe_tools" not in tools
 
 
 def told(peer: Peer) -> list[str]:
-    """What upwell itself said so far."""
+    """upwell's own log messages so far."""
     notes = [note["params"] for note in peer.notifications if note["method"].endswith("/message")]
     return [str(note["data"]) for note in notes if note["logger"] == "upwell"]
 
 
-def test_a_budget_and_a_limit_hold_at_once(gateway: Gateway, home: Path) -> None:
+def test_a_budget_and_a_limit_take_effect_at_once(gateway: Gateway, home: Path) -> None:
     servers = {"up": script("upstream"), "bad": script("odd")}
     peer = gateway(servers, compress={"max_result_tokens": 100_000})
     peer.wait_for_tools("up__big_json", "bad__hang")
@@ -98,20 +98,20 @@ def test_a_budget_and_a_limit_hold_at_once(gateway: Gateway, home: Path) -> None
     limits = {**QUICK, "call_timeout_seconds": 0.7}
     write_config(home, servers, compress={"max_result_tokens": 500}, gateway=limits)
     until(peer, lambda: 'key="' in everything(peer.call("up__big_json")))
-    said = complaint(peer.ask("tools/call", {"name": "bad__hang", "arguments": {}}))
-    assert "within 0.7 s" in said
+    message = complaint(peer.ask("tools/call", {"name": "bad__hang", "arguments": {}}))
+    assert "within 0.7 s" in message
     assert told(peer) == []
 
 
-def test_what_needs_a_restart_is_named(gateway: Gateway, home: Path) -> None:
+def test_keys_that_need_a_restart_are_reported(gateway: Gateway, home: Path) -> None:
     servers = {"up": script("upstream")}
     peer = gateway(servers)
     peer.wait_for_tools("up__echo")
     sections = {"surface": {"max_count": 3, "race_ms": 200}, "stm": {"retention_days": 9}}
     write_config(home, servers, **sections)
     until(peer, lambda: bool(told(peer)))
-    [said] = told(peer)
-    assert said.endswith("restart upwell to apply stm.retention_days, surface.max_count")
+    [reply] = told(peer)
+    assert reply.endswith("restart upwell to apply stm.retention_days, surface.max_count")
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_what_needs_a_restart_is_named(gateway: Gateway, home: Path) -> None:
     ],
     ids=["deep", "bytes", "key", "type", "half", "shape"],
 )
-def test_after_a_wrong_file_a_right_one_is_taken_up(
+def test_after_an_invalid_file_a_valid_one_takes_effect(
     gateway: Gateway, home: Path, wrong: bytes
 ) -> None:
     peer = gateway({"up": script("upstream")})
@@ -140,8 +140,8 @@ def test_after_a_wrong_file_a_right_one_is_taken_up(
 
 
 def reloads(gateway: Gateway, home: Path, rounds: int) -> None:
-    """Each with a changed server, a changed budget and a changed section, while calls go on: every
-    call is answered as it should be."""
+    """Each reload changes a server, a budget and a section while calls run; every call gets the
+    right answer."""
     limits = {"call_timeout_seconds": 60.0}
 
     def configure(number: int) -> None:

@@ -83,7 +83,7 @@ def told(upwell: Upwell, *args: str, env: Mapping[str, str] = NO_VARIABLES) -> l
 
 
 def said(decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [memory for one in decisions for memory in one.get("memories", ())]
+    return [memory for decision in decisions for memory in decision.get("memories", ())]
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -95,22 +95,22 @@ def digest(folder: Path) -> dict[str, str]:
     }
 
 
-def test_decisions_have_the_shape_that_others_rely_on(
+def test_decisions_have_the_documented_shape(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path
 ) -> None:
     *decisions, last = told(upwell, str(sessions), "--repo", str(harbour))
     keys = {"session", "i", "t", "door", "moment", "outcome", "memories", "tokens"}
-    assert {frozenset(one) for one in decisions} == {frozenset(keys)}
-    assert {one["door"] for one in decisions} == {"session", "prompt", "tool"}
-    claude = [one for one in decisions if one["session"] == samples.SESSION]
-    assert [one["moment"] for one in claude] == [
+    assert {frozenset(decision) for decision in decisions} == {frozenset(keys)}
+    assert {decision["door"] for decision in decisions} == {"session", "prompt", "tool"}
+    claude = [decision for decision in decisions if decision["session"] == samples.SESSION]
+    assert [decision["moment"] for decision in claude] == [
         "session_start",
         "question",
         "file",
         "routine",
         "failed",
     ]
-    assert [one["outcome"] for one in claude][3] == "no_hook"
+    assert [decision["outcome"] for decision in claude][3] == "no_hook"
     for memory in said(decisions):
         assert set(memory) == {"id", "kind", "source", "score", "text", "created_at"}
         assert 0 < memory["score"] <= 1
@@ -118,14 +118,14 @@ def test_decisions_have_the_shape_that_others_rely_on(
         "summary": {
             "sessions": 2,
             "events": len(decisions),
-            "said": sum(one["outcome"] == "said" for one in decisions),
+            "said": sum(decision["outcome"] == "said" for decision in decisions),
             "memories": len(said(decisions)),
-            "tokens": sum(one["tokens"] for one in decisions),
+            "tokens": sum(decision["tokens"] for decision in decisions),
         }
     }
 
 
-def test_what_was_known_then_is_said_and_what_came_later_is_not(
+def test_only_memories_of_that_time_are_said(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path
 ) -> None:
     decisions = told(upwell, str(sessions), "--repo", str(harbour))[:-1]
@@ -135,11 +135,11 @@ def test_what_was_known_then_is_said_and_what_came_later_is_not(
     assert {"commit", "note"} <= kinds
     assert "siphon" not in texts
     assert "sold in spring" not in texts
-    for one in decisions:
-        for memory in one["memories"]:
+    for decision in decisions:
+        for memory in decision["memories"]:
             if memory["created_at"]:
                 assert memory["created_at"] <= time.strftime(
-                    "%Y-%m-%dT%H:%M:%SZ", time.gmtime(one["t"])
+                    "%Y-%m-%dT%H:%M:%SZ", time.gmtime(decision["t"])
                 )
     assert "/uw-" not in json.dumps(decisions), "the scratch folder shows nowhere"
 
@@ -165,7 +165,7 @@ def test_two_replays_print_the_same_bytes(
     assert upwell(*args).out == upwell(*args).out
 
 
-def test_the_home_and_the_repository_are_left_as_they_are(
+def test_the_home_and_the_repository_stay_unchanged(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path, tmp_path: Path
 ) -> None:
     before = digest(tmp_path)
@@ -173,14 +173,14 @@ def test_the_home_and_the_repository_are_left_as_they_are(
     assert digest(tmp_path) == before
 
 
-def test_a_home_that_is_not_there_is_not_made(
+def test_a_missing_home_is_not_created(
     upwell: Upwell, sessions: Path, harbour: Path, home: Path
 ) -> None:
     assert upwell("replay", str(sessions), "--repo", str(harbour)).code == 0
     assert not home.exists()
 
 
-def test_with_chooses_what_is_remembered(
+def test_with_chooses_the_kinds_of_memory(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path
 ) -> None:
     for chosen, kinds in (("git", {"commit"}), ("memory", {"note"}), ("docs", {"doc"})):
@@ -189,7 +189,7 @@ def test_with_chooses_what_is_remembered(
     assert not said(told(upwell, str(sessions), "--repo", str(harbour), "--with", ""))
 
 
-def test_without_paths_it_reads_what_the_agents_keep(
+def test_without_paths_the_agents_own_transcripts_are_read(
     upwell: Upwell, tmp_path: Path, harbour: Path, environment: Mapping[str, str]
 ) -> None:
     user = Path(environment["HOME"])
@@ -200,7 +200,7 @@ def test_without_paths_it_reads_what_the_agents_keep(
     assert told(upwell)[-1]["summary"]["sessions"] == 2
     assert "ices over" in json.dumps(told(upwell)), "a folder that is there has its history"
     only = told(upwell, "--repo", str(harbour))
-    assert [one["outcome"] for one in only if one.get("moment") == "question"] == ["said"]
+    assert [entry["outcome"] for entry in only if entry.get("moment") == "question"] == ["said"]
     assert "ices over" in json.dumps(only)
 
 
@@ -235,7 +235,7 @@ def test_labels_and_their_interval(upwell: Upwell, sessions: Path, harbour: Path
     assert "Nothing was labelled" in upwell(*args, input="").out
 
 
-def test_a_threshold_is_written_only_when_that_was_asked_and_agreed(
+def test_a_threshold_is_written_only_on_request_and_with_consent(
     upwell: Upwell, harbour: Path, home: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "many"
@@ -267,7 +267,7 @@ def test_a_threshold_is_written_only_when_that_was_asked_and_agreed(
         (("--sample", "0", "--label"), "--sample is '0'"),
     ],
 )
-def test_what_is_wrong_is_one_line(upwell: Upwell, args: tuple[str, ...], message: str) -> None:
+def test_a_usage_error_is_one_line(upwell: Upwell, args: tuple[str, ...], message: str) -> None:
     done = upwell("replay", *args)
     assert done.code == 2
     assert done.out == ""
@@ -275,14 +275,16 @@ def test_what_is_wrong_is_one_line(upwell: Upwell, args: tuple[str, ...], messag
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_repository_that_is_none_is_one_line(upwell: Upwell, sessions: Path) -> None:
+def test_a_folder_without_a_repository_is_one_line(upwell: Upwell, sessions: Path) -> None:
     done = upwell("replay", str(sessions), "--repo", str(sessions))
     assert done.code == 2
     assert "git cannot read" in done.err
     assert len(done.err.splitlines()) == 1
 
 
-def test_a_broken_transcript_costs_that_file(upwell: Upwell, sessions: Path, harbour: Path) -> None:
+def test_a_broken_transcript_costs_only_that_file(
+    upwell: Upwell, sessions: Path, harbour: Path
+) -> None:
     (sessions / "broken.jsonl").write_text('{"session": "s", "kind": "prompt"}\n')
     done = upwell("replay", "--json", str(sessions), "--repo", str(harbour))
     assert done.code == 0
@@ -291,7 +293,7 @@ def test_a_broken_transcript_costs_that_file(upwell: Upwell, sessions: Path, har
     assert json.loads(done.out.splitlines()[-1])["summary"]["sessions"] == 2
 
 
-def test_ctrl_c_ends_it_with_the_figures_so_far(
+def test_ctrl_c_ends_a_replay_with_the_figures_so_far(
     environment: Mapping[str, str], harbour: Path, tmp_path: Path
 ) -> None:
     records = [

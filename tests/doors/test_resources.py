@@ -15,9 +15,9 @@ def test_topics_searches_and_memories(gateway: Gateway, upwell: Upwell, modern: 
     id = upwell("remember", FACT, "--tag", "Deep Sea").line
     peer = gateway({}, modern=modern)
     listed = peer.result("resources/list")
-    assert [one["uri"] for one in listed["resources"]] == ["upwell://topics"]
+    assert [resource["uri"] for resource in listed["resources"]] == ["upwell://topics"]
     templates = peer.result("resources/templates/list")
-    assert {one["uriTemplate"] for one in templates["resourceTemplates"]} == {
+    assert {resource["uriTemplate"] for resource in templates["resourceTemplates"]} == {
         "upwell://topics/{topic}",
         "upwell://search/{query}",
         "upwell://memory/{id}",
@@ -42,7 +42,7 @@ def test_topics_searches_and_memories(gateway: Gateway, upwell: Upwell, modern: 
 
 
 @pytest.mark.parametrize(("modern", "code"), [(False, -32002), (True, -32602)])
-def test_what_is_not_there_is_an_error(gateway: Gateway, modern: bool, code: int) -> None:
+def test_a_missing_resource_is_an_error(gateway: Gateway, modern: bool, code: int) -> None:
     peer = gateway({}, modern=modern)
     for uri in ("upwell://memory/nobody", "upwell://topics/nothing", "file:///etc/passwd"):
         error = peer.ask("resources/read", {"uri": uri})["error"]
@@ -51,7 +51,7 @@ def test_what_is_not_there_is_an_error(gateway: Gateway, modern: bool, code: int
     assert peer.ask("resources/read")["error"]["code"] == -32602
 
 
-def test_resources_are_announced_and_follow_what_others_write(
+def test_resources_are_announced_and_follow_writes_of_others(
     gateway: Gateway, upwell: Upwell
 ) -> None:
     peer = gateway({}, hello=False)
@@ -64,9 +64,9 @@ def test_resources_are_announced_and_follow_what_others_write(
 def test_topics_on_the_command_line(upwell: Upwell) -> None:
     assert upwell("topics", "--json").json == {"count": 0, "topics": []}
     upwell("remember", FACT, "--tag", "Deep Sea", "--namespace", "learnings")
-    found = upwell("topics", "--json").json
-    assert found["count"] == 2
-    assert found["topics"][0] == {
+    result = upwell("topics", "--json").json
+    assert result["count"] == 2
+    assert result["topics"][0] == {
         "name": "deep-sea",
         "memory_count": 1,
         "namespaces": ["learnings"],
@@ -75,7 +75,9 @@ def test_topics_on_the_command_line(upwell: Upwell) -> None:
     assert "deep-sea\t1\tlearnings" in upwell("topics").out
 
 
-def test_an_odd_id_is_read_by_the_address_that_is_cited(gateway: Gateway, upwell: Upwell) -> None:
+def test_a_memory_with_an_odd_id_is_read_by_its_cited_address(
+    gateway: Gateway, upwell: Upwell
+) -> None:
     id = upwell("remember", FACT).line
     peer = gateway({})
     for name in (id, f"upwell://memory/{id}"):

@@ -41,7 +41,7 @@ def remembered(upwell: Upwell, tmp_path: Path) -> None:
 
 
 def decided(home: Path, cues: list[Cue]) -> list[Surfacing | Skip]:
-    """What the library itself decides about each cue, telling nobody."""
+    """The library's own decision about each cue, without a delivery."""
 
     async def work() -> list[Surfacing | Skip]:
         app = await build(Settings(home=home, environment={}))
@@ -54,7 +54,7 @@ def decided(home: Path, cues: list[Cue]) -> list[Surfacing | Skip]:
 
 
 def stable(shown: dict) -> dict:
-    """What does not differ from one asking to the next."""
+    """The part of a decision that is equal every time."""
     return {key: shown.get(key) for key in STABLE} | {
         "entries": [entry["id"] for entry in shown["entries"]]
     }
@@ -65,7 +65,7 @@ def test_messages_through_every_door(
 ) -> None:
     peer = gateway()
     outcomes = decided(home, [Cue(door="ask", text=m, cwd=str(tmp_path)) for m in MESSAGES])
-    said = 0
+    surfacings = 0
     for message, outcome in zip(MESSAGES, outcomes, strict=True):
         expected = stable(json.loads(json.dumps(described(outcome))))
         by_command = upwell("context", message, "--format", "json").json
@@ -74,8 +74,8 @@ def test_messages_through_every_door(
         assert stable(json.loads(texts(by_tool)[0])) == expected, message
         digest = texts(peer.call("upwell__memory_context", message=message))
         assert digest == [expected["digest"]]
-        said += isinstance(outcome, Surfacing)
-    assert said == 3
+        surfacings += isinstance(outcome, Surfacing)
+    assert surfacings == 3
 
 
 @pytest.mark.parametrize("path", [*FACTS, "docs/garden/tulips.txt"])
@@ -88,13 +88,15 @@ def test_a_tool_call_through_the_gateway(
     cue = Cue(door="tool", tool="up__read", args={"path": path}, cwd=str(tmp_path))
     (outcome,) = decided(home, [cue])
     shown = everything(peer.call("up__read", path=path))
-    told = re.findall(re.escape(MEMORY_URI) + r"([\w-]+)\]", shown)
+    answer = re.findall(re.escape(MEMORY_URI) + r"([\w-]+)\]", shown)
     ids = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
-    assert told == ids
+    assert answer == ids
     assert bool(ids) == (path in FACTS)
 
 
-def test_the_digest_has_the_seeds_bytes(upwell: Upwell, gateway: Gateway, tmp_path: Path) -> None:
+def test_the_digest_has_the_bytes_of_the_seed(
+    upwell: Upwell, gateway: Gateway, tmp_path: Path
+) -> None:
     """Seed 003's example: a heading, one line an entry, nothing between and nothing after."""
     (tmp_path / "memory").mkdir()
     dated = "# Dogs\n\nJC's dog Cookie loves carrots\n"

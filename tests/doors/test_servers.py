@@ -1,4 +1,5 @@
-"""The test upstreams do what they say, spoken to directly: else the door tests prove nothing."""
+"""The test upstreams behave as documented when addressed directly; otherwise the door tests prove
+nothing."""
 
 import sys
 from collections.abc import Callable
@@ -57,7 +58,7 @@ def test_pages(start: Start) -> None:
     assert "ask_client" in peer.tools()
 
 
-def test_lexemes_are_on_the_wire(start: Start) -> None:
+def test_number_lexemes_are_on_the_wire(start: Start) -> None:
     peer = start("upstream.py")
     peer.hello()
     line = peer.call_raw("structured")
@@ -74,14 +75,14 @@ def test_sizes(start: Start) -> None:
 
 
 @pytest.mark.parametrize("tool", ["half_line", "hang"])
-def test_what_never_answers(start: Start, tool: str) -> None:
+def test_a_tool_that_never_answers(start: Start, tool: str) -> None:
     peer = start("odd.py")
     peer.hello()
     with pytest.raises(Silence):
         peer.call(tool, 0.3)
 
 
-def test_what_dies(start: Start) -> None:
+def test_a_tool_that_kills_its_server(start: Start) -> None:
     peer = start("odd.py")
     peer.hello()
     with pytest.raises(Silence, match="the tide went out"):
@@ -89,7 +90,7 @@ def test_what_dies(start: Start) -> None:
     assert peer.process.wait(5) == 7
 
 
-def test_what_answers_oddly(start: Start) -> None:
+def test_tools_with_odd_answers(start: Start) -> None:
     peer = start("odd.py")
     peer.hello()
     assert peer.ask("tools/call", {"name": "result_null"})["result"] is None
@@ -100,7 +101,7 @@ def test_what_answers_oddly(start: Start) -> None:
         peer.call("ok")
 
 
-def test_what_exits_at_once(start: Start) -> None:
+def test_a_server_that_exits_at_once(start: Start) -> None:
     peer = start("odd.py", "--start", "exit:3")
     assert peer.process.wait(5) == 3
     assert "harbour" in peer.stderr()

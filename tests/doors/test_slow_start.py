@@ -1,4 +1,4 @@
-"""What a server listed last is listed while it starts, and a call waits for it."""
+"""A server's saved tools are listed while it starts, and a call waits for it."""
 
 import json
 import sys
@@ -47,7 +47,7 @@ class Stage:
         return self.gateway(again.get("servers", self.servers), gateway=LIMITS)
 
     def known(self, *tools: str) -> None:
-        """It was started once, and had these."""
+        """The server ran once, and had these tools."""
         peer = self.start(0, *tools)
         peer.wait_for_tools(f"slow__{tools[0]}", deadline=20)
         end = time.monotonic() + 20
@@ -61,7 +61,7 @@ def listed(peer: Peer) -> list[str]:
     return [tool["name"] for tool in tools if tool["name"].startswith("slow__")]
 
 
-def test_its_last_tools_are_listed_and_a_call_waits(
+def test_the_saved_tools_are_listed_and_a_call_waits(
     gateway: Gateway, tmp_path: Path, home: Path
 ) -> None:
     stage = Stage(gateway, tmp_path, home)
@@ -71,7 +71,7 @@ def test_its_last_tools_are_listed_and_a_call_waits(
     assert everything(peer.call("slow__read", 30)) == "read ran"
 
 
-def test_other_tools_are_announced_when_they_are_there(
+def test_changed_tools_are_announced_when_the_server_is_up(
     gateway: Gateway, tmp_path: Path, home: Path
 ) -> None:
     stage = Stage(gateway, tmp_path, home)
@@ -82,7 +82,7 @@ def test_other_tools_are_announced_when_they_are_there(
     assert listed(peer) == ["slow__read", "slow__new"]
 
 
-def test_another_program_under_the_same_name_is_not_taken_for_it(
+def test_another_program_under_the_same_name_has_its_own_list(
     gateway: Gateway, tmp_path: Path, home: Path
 ) -> None:
     stage = Stage(gateway, tmp_path, home)

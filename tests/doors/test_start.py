@@ -1,4 +1,4 @@
-"""Servers that do not start as they should: `initialize` answers at once all the same."""
+"""Servers that fail to start properly: `initialize` is answered at once nevertheless."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ DEAD = {
 
 
 @pytest.mark.parametrize("way", DEAD)
-def test_a_dead_server_holds_nobody_up(gateway: Gateway, way: str) -> None:
+def test_a_dead_server_delays_nobody(gateway: Gateway, way: str) -> None:
     began = time.monotonic()
     peer = gateway({"bad": DEAD[way], **GOOD}, hello=False, gateway=SILENT)
     peer.hello(HELLO_SECONDS)
@@ -36,8 +36,10 @@ def test_a_dead_server_holds_nobody_up(gateway: Gateway, way: str) -> None:
     peer.wait_for_tools("good__echo")
     assert everything(peer.call("good__echo", 20, text="here")) == "here"
     began = time.monotonic()
-    said = complaint(peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS))
-    assert "bad" in said
+    message = complaint(
+        peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS)
+    )
+    assert "bad" in message
     assert time.monotonic() - began < ANSWER_SECONDS
     assert everything(peer.call("good__echo", 20, text="on")) == "on"
 
@@ -50,13 +52,15 @@ def test_a_dead_server_holds_nobody_up(gateway: Gateway, way: str) -> None:
         ("exits at once", "3"),
     ],
 )
-def test_the_error_says_why(gateway: Gateway, way: str, word: str) -> None:
+def test_the_error_gives_the_reason(gateway: Gateway, way: str, word: str) -> None:
     peer = gateway({"bad": DEAD[way], **GOOD})
-    said = complaint(peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS))
-    assert word in said
+    message = complaint(
+        peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS)
+    )
+    assert word in message
 
 
-def test_a_slow_server_comes_later(gateway: Gateway) -> None:
+def test_a_slow_server_is_listed_later(gateway: Gateway) -> None:
     began = time.monotonic()
     servers = {"slow": script("odd", "--start", "delay:10"), **GOOD}
     peer = gateway(servers, hello=False, gateway={"connect_timeout_seconds": 60.0})
@@ -68,13 +72,13 @@ def test_a_slow_server_comes_later(gateway: Gateway) -> None:
     assert everything(peer.call("slow__ok", 20)) == "fine"
 
 
-def test_a_call_to_a_slow_server_waits_for_it(gateway: Gateway) -> None:
+def test_a_call_waits_for_its_slow_server(gateway: Gateway) -> None:
     limits = {"connect_timeout_seconds": 20.0, "call_timeout_seconds": 20.0}
     peer = gateway({"slow": script("odd", "--start", "delay:2"), **GOOD}, gateway=limits)
     assert everything(peer.call("slow__ok", 120)) == "fine"
 
 
-def test_the_agent_is_told_when_tools_arrive(gateway: Gateway) -> None:
+def test_new_tools_are_announced_to_the_agent(gateway: Gateway) -> None:
     servers = {"slow": script("odd", "--start", "delay:10"), **GOOD}
     limits = {"connect_timeout_seconds": 60.0, "list_wait_seconds": 0.5}
     peer = gateway(servers, gateway=limits)
@@ -100,7 +104,7 @@ def test_a_server_that_fails_at_first_is_started_again(gateway: Gateway, tmp_pat
 
 @pytest.mark.parametrize("way", ["junk", "strict", "deaf"])
 def test_odd_starts_that_work(gateway: Gateway, way: str) -> None:
-    """Junk before the handshake; servers that cannot bear `server/discover`."""
+    """Junk before the handshake; servers that fail on `server/discover`."""
     peer = gateway({"odd": script("odd", "--era", "legacy", "--start", way)})
     peer.wait_for_tools("odd__ok", deadline=60)
     assert everything(peer.call("odd__ok", 20)) == "fine"
@@ -108,13 +112,15 @@ def test_odd_starts_that_work(gateway: Gateway, way: str) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern", "both"])
 @pytest.mark.parametrize("modern", [False, True])
-def test_each_era_in_front_of_each_behind(gateway: Gateway, era: str, modern: bool) -> None:
+def test_every_client_era_works_with_every_server_era(
+    gateway: Gateway, era: str, modern: bool
+) -> None:
     peer = gateway({"up": script("upstream", "--era", era)}, modern=modern)
     peer.wait_for_tools("up__echo")
     assert everything(peer.call("up__echo", text="hi")) == "hi"
 
 
-def test_pages_of_tools_are_all_listed(gateway: Gateway) -> None:
+def test_all_pages_of_tools_are_listed(gateway: Gateway) -> None:
     peer = gateway({"up": script("upstream", "--page", "2")})
     tools = peer.wait_for_tools("up__echo")
     assert {"up__received", "up__big_json", "up__ask_client"} <= set(tools)
@@ -126,7 +132,7 @@ def test_an_endless_list_of_tools_ends(gateway: Gateway) -> None:
     assert everything(peer.call("good__echo", 20, text="on")) == "on"
 
 
-def test_declarations_that_make_no_sense_are_left_out(gateway: Gateway) -> None:
+def test_invalid_declarations_are_left_out(gateway: Gateway) -> None:
     peer = gateway({"odd": script("odd", "--start", "list-odd"), **GOOD})
     assert set(peer.wait_for_tools("odd__ok")) >= {"odd__ok", "good__echo"}
     assert everything(peer.call("odd__ok", 20)) == "fine"

@@ -1,4 +1,4 @@
-"""What is done for a server that dies, is slow, or has too much to do."""
+"""The handling of servers that die, are slow, or are overloaded."""
 
 import json
 import signal
@@ -18,13 +18,13 @@ def test_too_many_calls_are_refused_at_once(gateway: Gateway) -> None:
     peer.wait_for_tools("bad__hang", "good__echo")
     hanging = [peer.start("tools/call", {"name": "bad__hang", "arguments": {}}) for _ in range(3)]
     burst = [peer.start("tools/call", {"name": "bad__ok", "arguments": {}}) for _ in range(200)]
-    for one in burst:
-        said = complaint(peer.reply(one))
-        assert "'bad' has 3 calls in flight" in said
+    for entry in burst:
+        message = complaint(peer.reply(entry))
+        assert "'bad' has 3 calls in flight" in message
     assert everything(peer.call("good__echo", text="free")) == "free"
     assert not set(hanging) & set(peer._replies)
-    for one in hanging:
-        peer.send({"method": "notifications/cancelled", "params": {"requestId": one}})
+    for entry in hanging:
+        peer.send({"method": "notifications/cancelled", "params": {"requestId": entry}})
     assert everything(peer.call("bad__ok")) == "fine"
 
 
@@ -37,18 +37,18 @@ def test_a_read_only_call_is_made_again(gateway: Gateway, tmp_path: Path) -> Non
 def test_a_hung_call_is_cancelled_at_its_server(gateway: Gateway) -> None:
     peer = gateway({"talk": script("talk", "--era", "legacy")})
     peer.wait_for_tools("talk__wait")
-    said = complaint(peer.ask("tools/call", {"name": "talk__wait", "arguments": {}}, 30))
-    assert "within 3 s" in said
+    message = complaint(peer.ask("tools/call", {"name": "talk__wait", "arguments": {}}, 30))
+    assert "within 3 s" in message
     assert len(seen(peer)["cancelled"]) == 1
 
 
 def seen(peer: Peer) -> dict:
-    """What the server knows."""
+    """The server's own record."""
     return dict(json.loads(text_of(peer.call("talk__seen"))))
 
 
-def test_a_cancellation_overtakes_nothing_and_is_passed_on_at_once(gateway: Gateway) -> None:
-    """Messages keep their order: a call that is sent behind the cancellation finds it arrived."""
+def test_a_cancellation_keeps_its_order_and_is_passed_on_at_once(gateway: Gateway) -> None:
+    """Messages keep their order: a call that is sent after the cancellation arrives after it."""
     limits = {**QUICK, "call_timeout_seconds": 90.0}
     peer = gateway({"talk": script("talk", "--era", "legacy")}, gateway=limits)
     peer.wait_for_tools("talk__wait")
@@ -64,12 +64,12 @@ def test_progress_keeps_a_call_alive(gateway: Gateway) -> None:
     peer = gateway({"up": script("talk", "--era", "legacy")}, gateway=limits)
     peer.wait_for_tools("up__slow_progress")
     params = {"name": "up__slow_progress", "arguments": {}}
-    kept = peer.ask("tools/call", {**params, "_meta": {"progressToken": 1}}, 40)
-    assert text_of(kept["result"]) == "after a while"
+    stored = peer.ask("tools/call", {**params, "_meta": {"progressToken": 1}}, 40)
+    assert text_of(stored["result"]) == "after a while"
     assert "within 3 s" in complaint(peer.ask("tools/call", params, 40))
 
 
-def test_it_is_asked_again_for_what_was_subscribed(gateway: Gateway, tmp_path: Path) -> None:
+def test_subscriptions_are_restored_after_a_restart(gateway: Gateway, tmp_path: Path) -> None:
     pids = tmp_path / "pids"
     peer = gateway({"talk": script("talk", "--era", "legacy", "--pids", str(pids))})
     peer.wait_for_tools("talk__seen")
@@ -88,7 +88,7 @@ def test_it_is_asked_again_for_what_was_subscribed(gateway: Gateway, tmp_path: P
     until(peer, taken_up)
 
 
-def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway, tmp_path: Path) -> None:
+def test_calls_may_finish_during_shutdown(gateway: Gateway, tmp_path: Path) -> None:
     log = tmp_path / "up.log"
     peer = gateway({"up": script("upstream", "--log", str(log))})
     peer.wait_for_tools("up__slow")
@@ -99,12 +99,12 @@ def test_calls_may_finish_when_we_are_asked_to_end(gateway: Gateway, tmp_path: P
     assert peer.process.wait(30) == 0
 
 
-def test_answers_are_kept_until_they_are_forgotten(gateway: Gateway, upwell: Upwell) -> None:
+def test_answers_are_cached_until_the_cache_is_cleared(gateway: Gateway, upwell: Upwell) -> None:
     peer = gateway({"up": script("upstream")}, cache={"tools": ["up__read"]})
     peer.wait_for_tools("up__read")
 
     def answered(path: str) -> object:
-        """What the server saw: a call that was made again has another line."""
+        """The server's record: a repeated call has another line."""
         return json.loads(text_of(peer.call("up__read", path=path)))["line"]
 
     until(peer, lambda: answered("a") == answered("a"))

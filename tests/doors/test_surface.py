@@ -1,4 +1,4 @@
-"""Memories come beside the response they bear on, and only there."""
+"""Memories appear beside the responses to which they are relevant, and only there."""
 
 import json
 
@@ -24,7 +24,7 @@ PATIENT = {"race_ms": 20_000, "timeout_seconds": 20}
 
 @pytest.fixture
 def remembered(upwell: Upwell) -> str:
-    """A home that knows a few things; the id of the one that matters."""
+    """A home with a few memories. Returns the id of the relevant one."""
     for text in OTHERS:
         assert upwell("remember", text).code == 0
     return upwell("remember", FACT, "--path", "src/billing/settle.py").line.split()[-1]
@@ -35,7 +35,7 @@ def read_settle(peer: Peer) -> dict:
     return peer.call("up__read", path="src/billing/settle.py")
 
 
-def test_what_is_known_about_a_file_comes_with_the_file(gateway: Gateway, remembered: str) -> None:
+def test_a_memory_about_a_file_comes_with_the_file(gateway: Gateway, remembered: str) -> None:
     result = read_settle(gateway(UP, surface=PATIENT))
     assert FACT in everything(result)
     assert result["_meta"]["surfacing_id"]
@@ -45,13 +45,13 @@ def test_what_is_known_about_a_file_comes_with_the_file(gateway: Gateway, rememb
     assert FACT in "".join(rest), "an upstream's block is never appended to"
 
 
-def test_it_is_said_once(gateway: Gateway, remembered: str) -> None:
+def test_a_memory_is_said_once(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     assert FACT in everything(read_settle(peer))
     assert FACT not in everything(read_settle(peer))
 
 
-def test_nothing_is_said_where_nothing_bears(gateway: Gateway, remembered: str) -> None:
+def test_without_a_relevant_memory_nothing_is_said(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     peer.wait_for_tools("up__read")
     result = peer.call("up__read", path="docs/garden/tulips.txt")
@@ -60,14 +60,14 @@ def test_nothing_is_said_where_nothing_bears(gateway: Gateway, remembered: str) 
     assert len(texts(peer.call("up__echo", text="hello"))) == 1
 
 
-def test_a_write_is_never_surfaced_on(gateway: Gateway, remembered: str) -> None:
+def test_nothing_is_surfaced_beside_a_write(gateway: Gateway, remembered: str) -> None:
     peer = gateway({"up": script("upstream", "--state", ".")}, surface=PATIENT)
     peer.wait_for_tools("up__write_note")
     result = peer.call("up__write_note", text=FACT, path="src/billing/settle.py")
     assert texts(result) == ["written"]
 
 
-def test_what_is_remembered_elsewhere_a_running_gateway_surfaces(
+def test_a_running_gateway_surfaces_memories_that_other_processes_add(
     gateway: Gateway, upwell: Upwell
 ) -> None:
     for text in OTHERS:
@@ -80,13 +80,13 @@ def test_what_is_remembered_elsewhere_a_running_gateway_surfaces(
     assert FACT in everything(later)
 
 
-def test_what_one_agent_notes_another_gateway_surfaces(gateway: Gateway, upwell: Upwell) -> None:
+def test_one_agents_note_is_surfaced_by_another_gateway(gateway: Gateway, upwell: Upwell) -> None:
     for text in OTHERS:
         upwell("remember", text)
-    one, two = gateway(UP, surface=PATIENT), gateway()
-    said = one.call("upwell__add_memory", content=FACT)
-    assert not said.get("isError"), everything(said)
-    assert FACT in everything(read_settle(two))
+    first, second = gateway(UP, surface=PATIENT), gateway()
+    reply = first.call("upwell__add_memory", content=FACT)
+    assert not reply.get("isError"), everything(reply)
+    assert FACT in everything(read_settle(second))
 
 
 def argument(tool: dict) -> str:
@@ -95,7 +95,7 @@ def argument(tool: dict) -> str:
     return str(name)
 
 
-def test_what_the_command_line_forgets_is_not_surfaced(
+def test_a_memory_deleted_on_the_command_line_is_not_surfaced(
     gateway: Gateway, upwell: Upwell, remembered: str
 ) -> None:
     peer = gateway(UP, surface=PATIENT)
@@ -104,22 +104,22 @@ def test_what_the_command_line_forgets_is_not_surfaced(
     assert FACT not in everything(read_settle(peer))
 
 
-def test_what_a_server_says_is_not_remembered(gateway: Gateway, upwell: Upwell) -> None:
-    """Nothing of it becomes a memory, neither from small answers nor from large ones."""
+def test_a_servers_answers_never_become_memories(gateway: Gateway, upwell: Upwell) -> None:
+    """No answer becomes a memory, neither a small nor a large one."""
     for text in OTHERS:
         assert upwell("remember", text).code == 0
     peer = gateway(UP, surface=PATIENT)
     peer.wait_for_tools("up__echo")
-    for said in (FACT, f"Remember this for later: {FACT}", FACT + "\n" + "padding " * 20_000):
-        peer.call("up__echo", text=said)
-        peer.call("up__read", path="src/billing/settle.py", text=said)
+    for entry in (FACT, f"Remember this for later: {FACT}", FACT + "\n" + "padding " * 20_000):
+        peer.call("up__echo", text=entry)
+        peer.call("up__read", path="src/billing/settle.py", text=entry)
     peer.close()
     held = upwell("recall", "--json").json["hits"]
     assert sorted(hit["text"] for hit in held) == sorted(OTHERS)
     assert FACT not in everything(read_settle(gateway(UP, surface=PATIENT)))
 
 
-def test_off_silences(gateway: Gateway, upwell: Upwell, remembered: str) -> None:
+def test_off_silences_every_door(gateway: Gateway, upwell: Upwell, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     assert upwell("off").code == 0
     assert len(texts(read_settle(peer))) == 1
@@ -140,7 +140,7 @@ def test_our_own_tools_answer(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     tools = peer.wait_for_tools("up__read")
     assert {"upwell__read_more", "upwell__memory_context", "upwell__memory_search"} <= set(tools)
-    found = peer.call("upwell__memory_search", query="when must the settlement job run?")
-    assert FACT in everything(found)
+    result = peer.call("upwell__memory_search", query="when must the settlement job run?")
+    assert FACT in everything(result)
     context = peer.call("upwell__memory_context", message="When must the settlement job run?")
     assert "settle" in everything(context)

@@ -1,4 +1,4 @@
-"""Rounds of kill -9: two processes write, one reads, all end without mercy at random moments."""
+"""Rounds of kill -9: two processes write, one reads, and all are killed at random moments."""
 
 import os
 import random
@@ -17,7 +17,7 @@ ROUNDS_A_FILE = 100
 
 @dataclass(slots=True)
 class Tally:
-    """What the rounds came to; printed at the end (`pytest -s`)."""
+    """The totals of the rounds, printed at the end (`pytest -s`)."""
 
     rounds: int = 0
     acknowledged: int = 0
@@ -27,9 +27,9 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class Scripts:
-    """Programs that take the file (a writer, its name too), print `ready` when they are under way,
-    and never end: the writer prints what it was told is kept, a line each; the reader fails at
-    what it must not see."""
+    """Programs that take the file (a writer also its name), print `ready` once they run, and never
+    end. The writer prints a line for each acknowledged write; the reader fails when it sees a torn
+    state."""
 
     writer: str
     reader: str
@@ -50,7 +50,8 @@ def ready(process: subprocess.Popen[bytes]) -> None:
 
 
 def kill(process: subprocess.Popen[bytes]) -> list[str]:
-    """End it without mercy. Returns the whole lines it had printed; it must not have failed."""
+    """Kill the program. Returns the complete lines that it printed; fails if the program had
+    failed."""
     assert process.poll() is None, process.stderr and process.stderr.read()
     process.kill()
     out, complaint = process.communicate()
@@ -61,8 +62,8 @@ def kill(process: subprocess.Popen[bytes]) -> list[str]:
 def rounds(
     folder: Path, name: str, scripts: Scripts, kept: Callable[[Path], Collection[str]], count: int
 ) -> Tally:
-    """So many rounds on files called `name`; `kept` opens one as a new process would and returns
-    what is in it. All that was acknowledged must be, once, and little else."""
+    """Run this many rounds on files called `name`. `kept` opens a file as a new process would, and
+    returns its entries. Every acknowledged entry must exist exactly once, and few others."""
     rng, tally = random.Random(7), Tally()
     acknowledged: set[str] = set()
     extra = 0
@@ -73,10 +74,10 @@ def rounds(
             acknowledged, extra = set(), 0
         path = tally.files[-1]
         acknowledged |= set(one_round(rng, scripts, path, f"r{number}"))
-        there = kept(path)
-        assert len(there) == len(set(there))
-        assert acknowledged <= set(there), acknowledged - set(there)
-        under_way = len(there) - len(acknowledged)
+        other = kept(path)
+        assert len(other) == len(set(other))
+        assert acknowledged <= set(other), acknowledged - set(other)
+        under_way = len(other) - len(acknowledged)
         assert under_way - extra <= 2, "of a round, what the two had under way may be there too"
         extra = under_way
         tally.rounds += 1
@@ -84,7 +85,7 @@ def rounds(
             tally.acknowledged += len(acknowledged)
             tally.unacknowledged += extra
     assert tally.acknowledged > count, "they were ended before they did anything"
-    assert not [found for path in tally.files for found in path.parent.glob("*.corrupt-*")]
+    assert not [entry for path in tally.files for entry in path.parent.glob("*.corrupt-*")]
     print(
         f"{name}: {tally.rounds} rounds, {tally.acknowledged} acknowledged, 0 lost, "
         f"{tally.unacknowledged} kept that were under way"
@@ -93,20 +94,20 @@ def rounds(
 
 
 def one_round(rng: random.Random, scripts: Scripts, path: Path, name: str) -> list[str]:
-    """Returns what the writers were told is kept."""
+    """Returns the writes that were acknowledged."""
     writers = [start(scripts.writer, str(path), f"{name}w{i}") for i in range(2)]
     reader = start(scripts.reader, str(path))
-    said: list[str] = []
+    texts: list[str] = []
     try:
         for process in (*writers, reader):
             ready(process)
         time.sleep(rng.uniform(0.02, 0.25))
         for process in rng.sample([*writers, reader], 3):
             lines = kill(process)
-            said += lines if process is not reader else []
+            texts += lines if process is not reader else []
             time.sleep(rng.choice((0.0, rng.uniform(0.0, 0.05))))
     finally:
         for process in (*writers, reader):
             process.kill()
             process.communicate()
-    return said
+    return texts

@@ -50,7 +50,7 @@ READER = """
 
 
 def written(path: Path) -> list[str]:
-    """What the file says, as anybody's JSON parser reads it, and as we do."""
+    """The notes in the file, as a plain JSON parser and as our code read them."""
     notes = json.loads(path.read_text()) if path.exists() else []
     for note in notes:
         assert list(note) == ["id", "content", "created_at", "viewed_at"]
@@ -74,14 +74,14 @@ def test_hundreds_of_rounds_of_kill_9_tear_nothing(tmp_path: Path) -> None:
     for path in killed(tmp_path, SLOW_ROUNDS):
         short_term = ShortTerm(path, origins=Origins(path.with_name("stm.origins.json")))
         short_term.add("the last one", Origin())
-        left = {one.name.split("-")[0] for one in path.parent.iterdir()}
+        left = {entry.name.split("-")[0] for entry in path.parent.iterdir()}
         assert not [name for name in left if name.startswith(".")], "halves of writers that died"
 
 
-def test_what_a_dead_writer_left_is_cleared_and_nothing_else(tmp_path: Path) -> None:
+def test_only_files_of_dead_writers_are_cleared(tmp_path: Path) -> None:
     path = tmp_path / "stm.json"
     for name in (".stm.json-abc", ".stm.trash.json-abc", "stm.json-mine"):
         (tmp_path / name).write_text("[half")
     ShortTerm(path).add("kettle")
-    left = {one.name for one in tmp_path.iterdir()}
+    left = {entry.name for entry in tmp_path.iterdir()}
     assert left == {"stm.json", "stm.json.lock", ".stm.trash.json-abc", "stm.json-mine"}

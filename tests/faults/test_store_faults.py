@@ -1,4 +1,4 @@
-"""The store when the disk, the file or another process fails it."""
+"""The store under faults of the disk, the file or another process."""
 
 import os
 import random
@@ -37,7 +37,7 @@ async def found(store: SqliteStore, text: str) -> int:
     return len((await StoreRecall(store).search(Query(texts=(text,)), Deadline.after(30))).hits)
 
 
-async def test_a_file_that_is_no_database_is_moved_aside(tmp_path: Path) -> None:
+async def test_a_file_that_is_not_a_database_is_moved_aside(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     path.write_bytes(b"this is not a database, it is a letter" * 200)
     store, database = opened(path)
@@ -74,7 +74,7 @@ async def test_a_random_page_overwritten_never_crashes_and_most_rows_survive(
     await database.aclose()
 
 
-async def test_damage_found_while_running_is_repaired_under_way(tmp_path: Path) -> None:
+async def test_damage_found_at_run_time_is_repaired_at_run_time(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     await filled(path)
     a, first = opened(path)
@@ -177,7 +177,7 @@ async def test_a_full_disk_refuses_the_write_and_loses_nothing(tmp_path: Path) -
     await database.aclose()
 
 
-async def test_a_folder_in_the_place_of_the_file_is_a_clear_error(tmp_path: Path) -> None:
+async def test_a_folder_at_the_path_of_the_file_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "memory.db").mkdir()
     with pytest.raises(StoreUnwritable) as refused:
         opened(tmp_path / "memory.db")
@@ -194,7 +194,7 @@ async def test_a_file_of_another_user_is_refused(tmp_path: Path) -> None:
     assert "another user" in refused.value.message
 
 
-async def test_purged_is_really_gone(tmp_path: Path) -> None:
+async def test_a_purged_memory_leaves_no_bytes(tmp_path: Path) -> None:
     store, database = opened(tmp_path / "memory.db")
     await store.add([Memory(text=f"ordinary note {i}") for i in range(50)])
     await store.add([Memory(text="zanzibarian quixotry", id="secret", tags=("zanzibarian",))])
@@ -208,7 +208,7 @@ async def test_purged_is_really_gone(tmp_path: Path) -> None:
         assert b"quixotri" not in content, file
 
 
-async def test_errors_of_the_store_are_errors_of_ours(tmp_path: Path) -> None:
+async def test_database_errors_become_store_errors(tmp_path: Path) -> None:
     store, database = opened(tmp_path / "memory.db")
     with pytest.raises(StoreError):
         await database.read(lambda db: db.execute("SELECT * FROM nothing"))

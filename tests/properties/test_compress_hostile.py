@@ -37,7 +37,7 @@ SMALL, FACTOR = 16_000, 4
 
 @pytest.fixture(autouse=True)
 def lean() -> Iterator[None]:
-    """What earlier tests left on the heap is not looked through again while work is measured."""
+    """Keep the garbage collector from scanning objects of earlier tests while work is measured."""
     gc.collect()
     gc.freeze()
     yield

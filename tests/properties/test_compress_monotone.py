@@ -26,7 +26,7 @@ def test_json_values(rows: int, small: int, more: int, query: str) -> None:
 
 
 def values(found: object) -> set[str]:
-    """What stands in a document. A long note may be cut, so only whole values count."""
+    """The values of a document. A long note may be cut, so only whole values count."""
     if isinstance(found, dict):
         return {f"{key}={value}" for key, inner in found.items() for value in values(inner)}
     if isinstance(found, list):

@@ -1,4 +1,4 @@
-"""Who asks for one namespace, or one project, sees that and nothing else, whatever it is called."""
+"""A query for one namespace or project sees only that one, whatever its name."""
 
 import asyncio
 import tempfile
@@ -54,9 +54,9 @@ async def check(names: list[str], folder: Path) -> None:
         for n, name in enumerate(names):
             assert await seen(store, namespaces=(name,)) >= {spaces[n].text}
             others = await seen(store, namespaces=(name,)) - {spaces[n].text}
-            assert others <= ({one.text for one in projects} if name == "p" else set())
+            assert others <= ({project.text for project in projects} if name == "p" else set())
             assert await seen(store, namespaces=("p",), project=f"/w/{name}") >= {projects[n].text}
-            foreign = {one.text for one in projects} - {projects[n].text}
+            foreign = {project.text for project in projects} - {projects[n].text}
             assert not await seen(store, project=f"/w/{name}") & foreign
     finally:
         await database.aclose()
@@ -69,7 +69,7 @@ def test_a_namespace_sees_itself_only(names: list[str]) -> None:
         asyncio.run(check(names, Path(folder)))
 
 
-def test_names_that_look_alike_are_tried() -> None:
+def test_the_examples_include_names_that_look_alike() -> None:
     """Among the examples are names that are equal after folding or normalising."""
     folded = {unicodedata.normalize("NFKC", name).casefold() for name in TRICKY}
     assert len(folded) < len(TRICKY)

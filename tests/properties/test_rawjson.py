@@ -39,7 +39,7 @@ def test_replacing_changes_one_member_only(value, name, new):
 
 
 @given(st.binary(max_size=60))
-def test_rubbish_is_refused_or_read_never_a_crash(raw):
+def test_rubbish_is_read_or_refused_and_never_crashes(raw):
     try:
         RawObject.parse(raw)
     except NotJson:
@@ -74,7 +74,7 @@ def test_lexemes_survive(member):
     "raw",
     [b"", b"{", b'{"a"}', b'{"a":}', b'{"a":1,}', b'{"a":1}x', b"[1]", b'{"a":"x', b"{a:1}"],
 )
-def test_what_is_no_object_is_said_so(raw):
+def test_a_value_that_is_not_an_object_is_refused(raw):
     with pytest.raises(NotJson):
         RawObject.parse(raw)
 

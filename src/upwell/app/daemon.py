@@ -1,4 +1,5 @@
-"""The service of the warm daemon: an app that takes up changes, and hooks over HTTP."""
+"""The service of the warm daemon: an app that applies configuration changes, and hooks over
+HTTP."""
 
 import asyncio
 import contextlib
@@ -15,6 +16,7 @@ from upwell.app.wiring import App, Settings, build
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.errors import ConfigError, StoreError, UpwellError
 from upwell.ground.files import Stamp, stamp
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG, export_spans
 from upwell.hook.control import daemon_at, end
 from upwell.hook.daemon import AlreadyRunning, Daemon
@@ -57,20 +59,29 @@ class Warm:
         """Load everything.
 
         Raises:
-            ConfigError: the configuration is invalid.
+            ConfigError: the configuration cannot be read.
         """
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
         self._stamp = stamp(self.app.config.home.config_file)
-        self._tasks.start(self._keep_house())
+        self._tasks.start(self._run_housekeeping())
 
     async def answer(
-        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+        self,
+        host: str,
+        name: str,
+        body: bytes,
+        *,
+        left_ms: int | None = None,
+        parent: int = 0,
+        receipt: Receipt | None = None,
     ) -> bytes:
-        return await self.door.answer(host, name, body, left_ms=left_ms, parent=parent)
+        return await self.door.answer(
+            host, name, body, left_ms=left_ms, parent=parent, receipt=receipt
+        )
 
     async def refresh(self) -> None:
-        """Take up a changed configuration."""
+        """Apply a changed configuration."""
         now = stamp(self.app.config.home.config_file)
         if now == self._stamp:
             return
@@ -80,11 +91,15 @@ class Warm:
         except (ConfigError, StoreError) as error:
             LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
             return
+        if fresh.mistakes:
+            LOG.warning("the changed configuration has mistakes; the old one stays")
+            await fresh.aclose()
+            return
         old_app, old_door = self.app, self.door
         self._app, self._door = fresh, fresh.hooks()
         await old_door.aclose()
         await old_app.aclose()
-        LOG.info("the changed configuration was taken up")
+        LOG.info("the changed configuration is in effect")
         await self.serve_http()
 
     async def serve_http(self) -> None:
@@ -117,7 +132,7 @@ class Warm:
             await asyncio.wait({self._http})
             self._http = None
 
-    async def _keep_house(self) -> None:
+    async def _run_housekeeping(self) -> None:
         await asyncio.sleep(WARM_AFTER_SECONDS)
         await self.serve_http()
         if self.app.config.hook.compress:
@@ -126,7 +141,7 @@ class Warm:
             try:
                 await self.app.documents.refresh()
                 await self.app.forget_notes()
-                await self.app.keep_house()
+                await self.app.run_housekeeping()
             except UpwellError as error:
                 LOG.warning("housekeeping: %s", error)
             await asyncio.sleep(CHORES_SECONDS)
@@ -179,8 +194,8 @@ def run_or_replace() -> bool:
 
 
 def main() -> int:
-    """The daemon that a hook starts, detached from what the agent has open. Returns the exit
-    status."""
+    """The daemon that a hook starts, detached from the agent's terminal and open files. Returns the
+    exit status."""
     os.chdir("/")
     os.closerange(3, 256)
     try:
@@ -223,9 +238,9 @@ def _routes(warm: Warm) -> list[Any]:
             gauge("upwell_resident_memory_bytes", "Resident memory", _rss_bytes()),
         ]
 
-    async def answer(host: str, name: str, body: bytes) -> bytes:
+    async def answer(host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes:
         warm.on_request()
-        return await warm.answer(host, name, body)
+        return await warm.answer(host, name, body, receipt=receipt)
 
     return [
         *hook_routes(answer),

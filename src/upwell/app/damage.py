@@ -1,4 +1,4 @@
-"""The report on a damaged memory: the rows that were saved, and the way back to a backup."""
+"""The report on a damaged memory: the rows that were saved, and how to restore a backup."""
 
 import time
 from shlex import quote

@@ -15,11 +15,11 @@ from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
-from upwell.ground.errors import StoreError
-from upwell.ground.files import make_once, read_whole
+from upwell.ground.errors import ConfigError, StoreError
+from upwell.ground.files import create_once, read_regular_file
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
-from upwell.ground.project import brings, project_of
+from upwell.ground.project import project_of, tracks
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.sqlite.backup import Backups
 from upwell.ground.sqlite.database import Database, open_database
@@ -36,6 +36,8 @@ from upwell.memory.library import Library
 from upwell.memory.notes.file import Origins
 from upwell.memory.notes.stm import ShortTerm, is_untrusted
 from upwell.memory.options import Backend
+from upwell.memory.places import MAX_BYTES as _PLACES_BYTES
+from upwell.memory.places import Places
 from upwell.memory.recall import FallBack, Recalls, StoreRecall
 from upwell.memory.sources import NoSources, Sources
 from upwell.memory.sqlite.sources import OWNER as SOURCES_OWNER
@@ -96,13 +98,14 @@ def open_store(
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """All parts of the memory: the library, short notes, imported documents, external places, and
-    ratings."""
+    """All parts of the memory: the library, short notes, imported documents, the places of past
+    sessions, external places, and ratings."""
 
     library: Library
     notes: ShortTerm
     documents: Documents
     imports: Imports
+    places: Places
     qmd: QmdRecall | None
     ltm: "LtmRecall | None"
     recalls: Recalls
@@ -112,6 +115,7 @@ class Memories:
 def open_memory(
     config: Config,
     files: Files,
+    ttl_store: TtlStore,
     cwd: str | None,
     embedder: Embedder | None,
     *,
@@ -129,17 +133,25 @@ def open_memory(
     )
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
-    ltm = _open_ltm(config)
-    places = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
-    recalls = Recalls([*places, *([ltm] if ltm else [])])
-    passages = [place for place in (qmd, ltm) if place]
-    library = Library(store, recall=recalls, documents=documents, passages=passages, clock=clock)
+    ltm = _open_ltm(config, tolerant=tolerant)
+    searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
+    recalls = Recalls([*searched, *([ltm] if ltm else [])])
+    places = Places(ttl_store)
+    library = Library(
+        store,
+        recall=recalls,
+        documents=documents,
+        passages=[place for place in (qmd, ltm, places) if place],
+        places=places,
+        clock=clock,
+    )
     imports = Imports(library, documents, sources)
-    return Memories(library, notes, documents, imports, qmd, ltm, recalls, ratings)
+    return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
-def _open_ltm(config: Config) -> "LtmRecall | None":
-    """The memory server of `ltm.*`; without any of these keys, none, and nothing is imported.
+def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
+    """The memory server of `ltm.*`; without any of these keys, none, and nothing is imported. A
+    tolerant app does without a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -148,7 +160,13 @@ def _open_ltm(config: Config) -> "LtmRecall | None":
         return None
     from upwell.app.ltm import open_ltm
 
-    return open_ltm(config)
+    try:
+        return open_ltm(config)
+    except ConfigError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without the memory server of ltm.*: %s", error)
+        return None
 
 
 def open_qmd(config: Config) -> QmdRecall | None:
@@ -166,7 +184,7 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
     theirs = open_at(folder / notes.path.name, root=project)
-    if not brings(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
+    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
         return theirs
     LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
     notes.ignored = theirs.path
@@ -180,6 +198,7 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
             Kind.DECISION: _JOURNAL_BYTES,
             Kind.RESPONSE: config.cache.max_bytes,
             Kind.QUERY: _QUERIES_BYTES,
+            Kind.PLACE: _PLACES_BYTES,
             Kind.USE: _USES_BYTES,
             Kind.COMPRESSION_REMARK: _REMARKS_BYTES,
         }
@@ -237,8 +256,8 @@ def secret_of(home: Home) -> bytes:
     """The per-home secret behind keys: created once, atomically, mode 0600."""
     path = home.secret_file
     try:
-        make_once(path, secrets.token_bytes(32))
-        return read_whole(path)
+        create_once(path, secrets.token_bytes(32))
+        return read_regular_file(path)
     except OSError as error:
         LOG.warning("the secret in %s cannot be used: %s", path, error)
         return secrets.token_bytes(32)

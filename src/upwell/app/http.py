@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard import shown_of
-from upwell.app.running import looked_after
+from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
@@ -34,6 +34,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     """
     host, port = address_of(address)
     app = await build(Settings(tolerant=True, cwd=cwd))
+    tell_mistakes(app, say)
     export_spans(app.config.environment)
     gateway = app.gateway()
     front = gateway.http()
@@ -52,14 +53,17 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, setattr, server, "should_exit", True)
-    async with looked_after(app, gateway):
+    async with housekeeping(app, gateway):
         try:
             with listen(host, port) as listening:
                 host, port = listening.getsockname()[:2]
                 LOG.info("serving on %s port %d", host, port)
-                say(f"upwell: serving at {url_of(host, port)}, for whoever has {home.token_file}")
+                say(
+                    f"upwell: serving on {url_of(host, port)};"
+                    f" clients authenticate with the token in {home.token_file}"
+                )
                 if not is_loopback(host):
-                    say("upwell: others can reach it, and read along: put TLS in front of it")
+                    say("upwell: other machines can reach this address unencrypted; add TLS")
                 async with gateway.running():
                     await server.serve(sockets=[listening])
         finally:

@@ -62,7 +62,7 @@ async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: L
 
 
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
-    """Has no process done this chore for so long? The caller then does it."""
+    """Has no process done this chore within the last `seconds`? If so, the caller does it."""
     if await ttl_store.get(Kind.CHORE, [chore]):
         return False
     await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)
@@ -117,7 +117,7 @@ class FollowUp:
         self._traces.note(cut.keys, call.trace_id)
         self._learning.shortened(tool, cut.tokens_before, cut.tokens_after)
 
-    def came_back(self, original: StoredOriginal) -> None:
+    def on_follow_up(self, original: StoredOriginal) -> None:
         """Count that an agent reads an original."""
-        self._budgets.came_back(original.key)
+        self._budgets.on_follow_up(original.key)
         self._traces.read_on(original.key)

@@ -24,8 +24,9 @@ def register(app: typer.Typer) -> None:
 
 
 def init(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Put upwell in front of the MCP servers of every agent on this machine. The servers move to
-    config.toml, and each agent gets one server: upwell. Shows the change; --apply writes it."""
+    """Put upwell in front of every agent's MCP servers. The servers of all agents on this machine
+    move to config.toml, and each agent gets one server: upwell. Shows the change; --apply writes
+    it."""
     clients = _clients(project)
     plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]

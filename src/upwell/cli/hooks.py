@@ -63,7 +63,7 @@ def install(
 
 @hook.command("uninstall")
 def uninstall(host: HostName, apply: Apply = False) -> None:
-    """Remove upwell's hooks from an agent's configuration, and nothing else."""
+    """Remove upwell's hooks from an agent's configuration. Everything else stays."""
     installer = _installer(_installation())
     plan = installer.uninstalling(host)
     if not plan.changes:
@@ -74,8 +74,8 @@ def uninstall(host: HostName, apply: Apply = False) -> None:
 
 @hook.command("export")
 def export(host: HostName, apply: Apply = False) -> None:
-    """Print the instructions for an agent without hooks, or a plugin folder for Claude Code.
-    --apply writes them below this folder."""
+    """Print the instructions for an agent without hooks. For Claude Code, print a plugin folder.
+    --apply writes the files below this folder."""
     from upwell.hosts import host_named
     from upwell.hosts.export import exported, shown, write
 
@@ -89,7 +89,7 @@ def export(host: HostName, apply: Apply = False) -> None:
 
 @hook.command("hosts")
 def hosts(as_json: Json = False) -> None:
-    """List the supported agents, whether each is installed, and whether it has the hooks."""
+    """List the supported agents. Shows whether each is installed, and whether it has the hooks."""
     from upwell.hosts import HOSTS
 
     installer = _installer(_installation())

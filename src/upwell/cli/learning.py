@@ -55,7 +55,8 @@ def feedback(
 
 def tune(
     apply: Annotated[
-        bool, typer.Option("--apply", help="Use it now, also in running sessions.")
+        bool,
+        typer.Option("--apply", help="Apply the learned values now, also in running sessions."),
     ] = False,
     reset: Annotated[bool, typer.Option("--reset", help="Forget everything learned.")] = False,
     memory: Annotated[
@@ -63,8 +64,8 @@ def tune(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what upwell learned for each tool: the score that a memory needs, the budget for
-    results, what agents missed, and which memories are no longer offered."""
+    """Show what upwell learned for each tool. Lists the score that a memory needs, the budget for
+    results, content that agents missed, and memories that are no longer offered."""
     from upwell.surface.render import harmless_line
 
     if memory and not reset:
@@ -150,7 +151,7 @@ def explain(
     session: Annotated[str | None, typer.Option(help="Only this session.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Show why upwell spoke or stayed silent, one decision a line, newest last."""
+    """Show why upwell spoke or stayed silent. One decision a line, newest last."""
     from upwell.app.overview import accounts, decisions
 
     async def work(app: "App") -> "list[tuple[Mapping[str, Any], list[str]]]":

@@ -103,7 +103,7 @@ def recall(
     trash: Annotated[bool, typer.Option("--trash", help="List the trash.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Search the memories of all projects, or list them, newest first."""
+    """Search or list the memories of all projects. Lists are newest first."""
     from upwell.tools.recall import entry
 
     query = " ".join(words) if words else None
@@ -213,7 +213,7 @@ def restore(memory_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 
 def topics(as_json: Json = False) -> None:
-    """List the topics of the memories: tags, namespaces and shared words."""
+    """List the topics of the memories. Topics are tags, namespaces and shared words."""
     from upwell.tools.resources import described
 
     async def work(app: "App") -> "list[Topic]":
@@ -244,7 +244,7 @@ def context(
     session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what upwell would say to a message, or why it would stay silent."""
+    """Show what upwell would say to a message. Or, if it would stay silent, show the reason."""
     if door not in (Door.ASK, Door.PROMPT, Door.SESSION):
         raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):

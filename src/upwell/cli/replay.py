@@ -17,7 +17,7 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
-    from upwell.replay.labels import Label, Sample, Saying
+    from upwell.replay.labels import Label, Sample, SampledHit
     from upwell.replay.memories import With
     from upwell.replay.report import Report
     from upwell.replay.timeline import Timeline
@@ -56,6 +56,9 @@ def replay(
     fit: Annotated[
         bool, typer.Option("--fit", help="With --label: offer a surface.min_score that fits.")
     ] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Let the model of llm.* choose, and wait for it.")
+    ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
     ] = False,
@@ -74,7 +77,7 @@ def replay(
     if events:
         _print_events(timeline)
         return
-    _replayed(timeline, choices, repo, sample, fit=fit, as_json=as_json)
+    _replayed(timeline, choices, repo, sample, fit=fit, judged=judge, as_json=as_json)
 
 
 def _kinds(names: str) -> "frozenset[With]":
@@ -149,6 +152,7 @@ def _replayed(
     sample: int | None,
     *,
     fit: bool,
+    judged: bool,
     as_json: bool,
 ) -> None:
     from upwell.replay.labels import Sample
@@ -158,7 +162,7 @@ def _replayed(
     interrupted = False
     with progress("replaying") as show:
         try:
-            run(_run(timeline, kinds, repo, sampled, reports, show, as_json=as_json))
+            run(_run(timeline, kinds, repo, sampled, reports, show, judged=judged, as_json=as_json))
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
@@ -179,6 +183,7 @@ async def _run(
     reports: "list[Report]",
     show: Callable[[int, int], None],
     *,
+    judged: bool,
     as_json: bool,
 ) -> None:
     from upwell.app.replaying import replaying
@@ -186,22 +191,27 @@ async def _run(
     from upwell.replay.run import described
 
     total = timeline.events
-    async with replaying(timeline, kinds, repo) as (simulation, projects):
+    async with replaying(timeline, kinds, repo, judged=judged) as (simulation, projects, verdicts):
         report = Report(projects)
         reports.append(report)
         async for decision in simulation.decisions(timeline):
             report.add(decision)
             sampled.offer(decision)
+            report.verdicts = dict(verdicts())
             show(timeline.done, total)
             if as_json:
                 say(json.dumps(described(decision, projects)))
 
 
 def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
+    from upwell.cli.stats import judge_line
     from upwell.replay.report import COLUMNS
+    from upwell.usage.stats import judge_totals
 
+    judge = judge_totals(report.verdicts) if report.verdicts else None
     if as_json:
-        say(json.dumps({"summary": report.summary.described()}))
+        summary = report.summary.described()
+        say(json.dumps({"summary": summary | ({"judge": judge} if judge else {})}))
         return
     if not brief:
         for line in report.sessions():
@@ -211,6 +221,8 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
     if silent := report.silences():
         say()
         say(f"Silent: {silent}")
+    if judge:
+        say(f"Judge: {judge_line(judge)}")
 
 
 def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
@@ -218,11 +230,11 @@ def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
     from upwell.replay.labels import fitted, share_of
 
     labels: list[Label] = []
-    sayings = sampled.sayings()
+    sampled_hits = sampled.sampled_hits()
     say()
     say("Would this have helped the agent at that moment?  y yes · n no · ? cannot tell · q stop")
-    for number, saying in enumerate(sayings, start=1):
-        answer = _answer(saying, report, f"{number}/{len(sayings)}")
+    for number, sampled_hit in enumerate(sampled_hits, start=1):
+        answer = _answer(sampled_hit, report, f"{number}/{len(sampled_hits)}")
         if answer is None:
             break
         labels.append(answer)
@@ -238,12 +250,12 @@ def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:
         _offer(fitted(labels), len(labels))
 
 
-def _answer(saying: "Saying", report: "Report", progress: str) -> "Label | None":
+def _answer(sampled_hit: "SampledHit", report: "Report", progress: str) -> "Label | None":
     """A person's answer, None to stop. The score would sway them and is not shown."""
     from upwell.replay.labels import Label
 
     say()
-    for line in report.saying(saying.decision, saying.hit):
+    for line in report.sampled_hit(sampled_hit.decision, sampled_hit.hit):
         say(line)
     while True:
         sys.stdout.write(f"{progress} [y/n/?/q] ")
@@ -254,7 +266,7 @@ def _answer(saying: "Saying", report: "Report", progress: str) -> "Label | None"
             say()
             return None
         if answer in ANSWERS:
-            return Label(saying.hit.score, ANSWERS[answer])
+            return Label(sampled_hit.hit.score, ANSWERS[answer])
 
 
 def _offer(fit: object, answers: int) -> None:

@@ -62,8 +62,9 @@ def add(
         typer.Argument(metavar="-- CMD ARGS", help="Command that starts the server."),
     ] = None,
 ) -> None:
-    """Put an MCP server behind the gateway: a command (upwell add NAME -- CMD ARGS…), an address
-    (upwell add NAME --url URL), or the agents' own servers (upwell add --from-clients)."""
+    """Put an MCP server behind the gateway. Give a command (upwell add NAME -- CMD ARGS…), an
+    address (upwell add NAME --url URL), or take the agents' own servers (upwell add
+    --from-clients)."""
     from upwell.cli.clients import add_from_clients
     from upwell.setup.servers import add_server
 
@@ -145,7 +146,7 @@ def on(session: Annotated[str | None, typer.Option(help="Only this session.")] =
 
 
 def off(session: Annotated[str | None, typer.Option(help="Only this session.")] = None) -> None:
-    """Pause upwell: calls pass through untouched and nothing is surfaced."""
+    """Pause upwell. Calls pass through untouched, and nothing is surfaced."""
     from upwell.app import pause
 
     pause(session)

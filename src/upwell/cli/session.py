@@ -23,7 +23,7 @@ def with_app[T](work: Callable[["App"], Awaitable[T]], *, tolerant: bool = False
         app = await build(Settings(cwd=folder(), tolerant=tolerant))
         try:
             result = await work(app)
-            await app.keep_house()
+            await app.run_housekeeping()
             return result
         finally:
             await app.aclose()

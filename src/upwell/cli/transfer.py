@@ -23,11 +23,11 @@ MAX_SHOWN = 5
 
 
 def register(app: typer.Typer) -> None:
-    app.command("import")(bring_in)
+    app.command("import")(import_memories)
     app.command()(export)
 
 
-def bring_in(
+def import_memories(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(metavar="PATH", help="Files or folders. Omit to list the imports."),
@@ -55,10 +55,10 @@ def bring_in(
     done: list[Imported] = []
     try:
         with progress(f"importing {named[0]}") as show:
-            with_app(lambda app: _take(app, named, form, show, done))
+            with_app(lambda app: _import(app, named, form, show, done))
     finally:
         if as_json:
-            say_json({"imported": [asdict(imported) for imported in done]})
+            say_json({"imported": [_as_json(imported) for imported in done]})
         else:
             for imported in done:
                 _report(imported)
@@ -84,29 +84,34 @@ def export(
     note(f"upwell: {counted(with_app(work), 'memory', 'memories')}")
 
 
-async def _take(
+async def _import(
     app: "App", paths: list[Path], form: str, show: "Progress", done: "list[Imported]"
 ) -> None:
     for path in paths:
-        done.append(await app.imports.take(path, Path(os.getcwd()), form, show))
+        done.append(await app.imports.add(path, Path(os.getcwd()), form, show))
     await app.embeddings.catch_up(show)
 
 
 async def _remove(app: "App", paths: list[Path]) -> None:
     for path in paths:
-        await app.imports.let_go(path)
+        await app.imports.drop_source(path)
         say(f"stopped reading {path}")
 
 
 def _show(sources: "list[Source]", as_json: bool) -> None:
     if as_json:
-        say_json({"sources": [asdict(imported) for imported in sources]})
+        say_json({"sources": [asdict(source) for source in sources]})
         return
     rows = [
-        {"path": imported.path, "cited": imported.cited or ".", "project": imported.project or ""}
-        for imported in sources
+        {"path": source.path, "cited": source.cited or ".", "project": source.project or ""}
+        for source in sources
     ]
     table(("path", "cited", "project"), rows, "No imports.")
+
+
+def _as_json(imported: "Imported") -> dict[str, object]:
+    fields = asdict(imported).items()
+    return {"kept" if name == "stored" else name: value for name, value in fields}
 
 
 def _report(imported: "Imported") -> None:
@@ -120,4 +125,4 @@ def _report(imported: "Imported") -> None:
         summary = f"{counted(imported.files, 'file')}, {counted(imported.chunks, 'chunk')}"
         say(f"{imported.path}: {summary}; indexed in place")
     else:
-        say(f"{imported.path}: {counted(imported.kept, 'memory', 'memories')} stored")
+        say(f"{imported.path}: {counted(imported.stored, 'memory', 'memories')} stored")

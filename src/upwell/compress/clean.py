@@ -2,7 +2,7 @@
 invisible characters, trailing blanks, embedded images.
 
 The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
-results have none.
+results are left unchanged.
 """
 
 import re

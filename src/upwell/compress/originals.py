@@ -165,7 +165,8 @@ class Originals:
         return f"{owner}{key}" if number is None else f"{owner}{key}/{number}"
 
     async def _touch(self, ttl_store: TtlStore, entry_keys: Sequence[str]) -> None:
-        """Restart their time to live. A failure must not keep the original from being read."""
+        """Restart the time to live of these entries. A failure must not prevent reading the
+        original."""
         with suppress(TimeoutError, StoreError):
             async with asyncio.timeout(PATIENCE_SECONDS):
                 for entry_key in entry_keys:

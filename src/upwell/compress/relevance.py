@@ -209,7 +209,7 @@ MAX_UNITS = 1_500
 _UNIT_CHARS = 400
 _STANDS_OUT = 1.0
 _WEIGHT = 0.5
-"""`_STANDS_OUT`: a unit counts when its similarity is so many standard deviations above the mean.
+"""`_STANDS_OUT`: a unit counts when its similarity is this many standard deviations above the mean.
 `_WEIGHT`: the best match by meaning relative to the best by words."""
 
 

@@ -22,7 +22,7 @@ MAX_UNFLAGGED_CHARS = 1_500
 
 
 class Fault(StrEnum):
-    """The wrong part of a call."""
+    """The part of a call that is wrong."""
 
     OPTION = "option"
     ARGUMENT = "argument"

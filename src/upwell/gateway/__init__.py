@@ -1,2 +1,2 @@
-"""The MCP gateway: one server in front, any number behind, and nothing changed on the way but
-what is meant to be."""
+"""The MCP gateway: one server in front, any number behind, and no changes on the way except the
+intended ones."""

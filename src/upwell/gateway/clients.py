@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol
 
 from upwell.gateway.eras import Envelope, ListenFilter, stamped
+from upwell.ground.receipt import Receipt, settled
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Reply
@@ -60,6 +61,11 @@ class Client(Protocol):
         ...
 
     @property
+    def receipt(self) -> Receipt:
+        """Tells whether the reply to this request was written to the sender."""
+        ...
+
+    @property
     def modern(self) -> bool: ...
 
     @property
@@ -89,6 +95,7 @@ class Client(Protocol):
 class Nobody:
     """The client of requests that the gateway makes on its own behalf."""
 
+    receipt = settled()
     session = ""
     agent: object = None
     principal = OWNER
@@ -124,7 +131,7 @@ def offers(capabilities: bytes, method: str) -> bool:
     return bool({"extensions", "experimental"} & set(declared))
 
 
-def loud_enough(level: object, minimum: str) -> bool:
+def reaches_level(level: object, minimum: str) -> bool:
     """Should a client with this minimum level receive a log message of `level`?"""
     if minimum not in LEVELS or level not in LEVELS:
         return True
@@ -159,6 +166,10 @@ class Session:
         self.uris: set[str] = set()
         """The resources that the agent has subscribed to."""
         self.ready = asyncio.Event()
+
+    @property
+    def receipt(self) -> Receipt:
+        return settled()
 
     async def ask(self, method: str, params: bytes) -> Reply:
         """Ask the agent while none of its calls is in flight, once it has reported ready."""
@@ -217,7 +228,8 @@ class Question:
 
 
 class RequestContext:
-    """The client of one request; `identity` is the raw id of the request.
+    """The client of one request; `identity` is the raw id of the request. `receipt` is settled when
+    the reply has been written; without one it counts as delivered.
 
     A modern client cannot be asked by a request. The upstream's questions wait in `questions` until
     the client repeats its call with the answers.
@@ -229,8 +241,10 @@ class RequestContext:
         channel: Channel,
         envelope: Envelope | None,
         identity: bytes | None = None,
+        receipt: Receipt | None = None,
     ) -> None:
         self._session = session
+        self.receipt = receipt or settled()
         self.channel = channel
         self.envelope = envelope
         self.identity = identity
@@ -359,7 +373,7 @@ class Audience:
         for client in receivers:
             if client.modern and not client.log_level:
                 continue
-            if loud_enough(params.value("level"), client.log_level):
+            if reaches_level(params.value("level"), client.log_level):
                 await client.notify(LOGGED, params.encode())
 
     async def _relay_update(self, params: RawObject) -> None:

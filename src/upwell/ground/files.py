@@ -17,7 +17,7 @@ Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""
 
 
-def is_there(path: Path) -> bool:
+def file_exists(path: Path) -> bool:
     """Tell whether a file exists at `path`.
 
     Faster than `Path.exists`, which raises and catches an error in the common case of no file.
@@ -78,7 +78,7 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Replace the content of `path` by `text` atomically (mode 0600).
 
     Writes a temporary file beside it, then fsync, rename, and fsync of the folder. When this
@@ -87,7 +87,7 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: nothing was changed.
     """
-    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_half(path))
+    descriptor, partial = tempfile.mkstemp(dir=path.parent, prefix=_partial_file(path))
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(text)
@@ -104,7 +104,7 @@ def write_whole(path: Path, text: str) -> None:
         os.close(folder)
 
 
-def read_whole(path: Path) -> bytes:
+def read_regular_file(path: Path) -> bytes:
     """Return the content of a regular file.
 
     Raises:
@@ -116,7 +116,7 @@ def read_whole(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def make_once(path: Path, content: bytes) -> None:
+def create_once(path: Path, content: bytes) -> None:
     """Create `path` (mode 0600) with `content`, unless it exists.
 
     The file is complete from the moment it exists, even if several processes create it at once.
@@ -126,7 +126,7 @@ def make_once(path: Path, content: bytes) -> None:
     """
     if os.path.lexists(path):
         return
-    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=_half(path))
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=_partial_file(path))
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -136,17 +136,17 @@ def make_once(path: Path, content: bytes) -> None:
         os.unlink(fresh)
 
 
-def clear_halves(path: Path) -> None:
+def remove_partial_files(path: Path) -> None:
     """Remove temporary files that dead writers of `path` left behind.
 
     Call this only under the lock of `path`: the temporary file of a live writer is still needed.
     """
     with suppress(OSError), os.scandir(path.parent) as entries:
         for entry in entries:
-            if entry.name.startswith(_half(path)):
+            if entry.name.startswith(_partial_file(path)):
                 with suppress(OSError):
                     os.unlink(entry.path)
 
 
-def _half(path: Path) -> str:
+def _partial_file(path: Path) -> str:
     return f".{path.name}-"

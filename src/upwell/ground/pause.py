@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from upwell.ground.files import is_there, writing
+from upwell.ground.files import file_exists, writing
 from upwell.ground.host_sessions import outermost
 
 EVERYBODY = "*"
@@ -33,7 +33,7 @@ class Pause:
         self._write(self._read() - {session} if session else set())
 
     def _read(self) -> set[str]:
-        if not is_there(self._path):
+        if not file_exists(self._path):
             return set()
         try:
             return set(self._path.read_text(encoding="utf-8", errors="replace").split("\n")) - {""}

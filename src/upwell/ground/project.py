@@ -44,7 +44,7 @@ def _root(folder: str) -> str:
     return str(path)
 
 
-def brings(root: str, path: str) -> bool:
+def tracks(root: str, path: str) -> bool:
     """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
     A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.

@@ -35,11 +35,15 @@ STARTING_SECONDS = 5.0
 """The deadlines of a session's start that finds no daemon: nothing else is going on then. The
 longer one holds while the daemon that it started is on its way."""
 MARGIN_SECONDS = 0.02
-"""The daemon has that much less time, so that its answer arrives before the deadline."""
+"""The daemon has this much less time, so that its answer arrives before the deadline."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
 PEEKED_BYTES = 65_536
+MAX_HEAD_BYTES = 200
+PROTOCOL = "upwell/2"
+TAKEN = b"\n"
+"""The receipt: all of the answer was written to the host."""
 NEUTRAL = b"{}\n"
 
 SESSIONS = frozenset({"SessionStart", "sessionStart", "session.created", "SubagentStart"})
@@ -91,7 +95,8 @@ def main(args: list[str]) -> int:
             os.environ["UPWELL_HOME"], args = args[1], args[2:]
         answer, daemon_is_due = _answer(args, began)
         _clear_deadline()
-        _write(answer)
+        if _write(answer) and _peer is not None:
+            _acknowledge(_peer)
         if daemon_is_due:
             from upwell.hook.start import start
 
@@ -109,19 +114,31 @@ def _seconds(name: str, default: float) -> float:
 
 
 _is_written = False
+_peer: "_socket.socket | None" = None
+"""The connection that brought the answer, open until the daemon knows that it was written."""
 
 
-def _write(answer: bytes) -> None:
-    """Write the answer, once."""
+def _write(answer: bytes) -> bool:
+    """Write the answer, once. True where all of it was written now."""
     global _is_written
     if _is_written:
-        return
+        return False
     _is_written = True
     try:
         while answer:
             answer = answer[os.write(1, answer) :]
     except OSError:
-        return
+        return False
+    return True
+
+
+def _acknowledge(peer: "_socket.socket") -> None:
+    """Report that the answer was written, and end. Nothing may come between the two: a host drops
+    the output of a hook that was killed."""
+    try:
+        peer.send(TAKEN)
+    finally:
+        os._exit(0)
 
 
 def _set_deadline(deadline: float) -> None:
@@ -210,28 +227,43 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
 
 def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
     """The daemon's answer to the event, None where no daemon gives one."""
+    global _peer
     left = deadline - time.monotonic()
     if left <= 0 or not is_private(place.folder):
         return None
-    return ask(place, (host, name, f"{left * 1000:.0f}", str(os.getppid())), event, left)
+    words = (host, name, f"{left * 1000:.0f}", str(os.getppid()))
+    answer, _peer = _exchange(place, words, event, left)
+    return answer
 
 
 def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
     """Send a request to the daemon: host, event, milliseconds left and parent process in `words`,
     the event in `body`. Returns its answer, None where no daemon gives one."""
+    answer, peer = _exchange(place, words, body, seconds)
+    if peer is not None:
+        peer.close()
+    return answer
+
+
+def _exchange(
+    place: Place, words: "tuple[str, ...]", body: bytes, seconds: float
+) -> "tuple[bytes | None, _socket.socket | None]":
+    """The daemon's answer, and the open connection that brought it."""
     if not socket_inode(place.socket):
-        return None
-    request = " ".join(("upwell/1", __version__, *words, str(len(body)))).encode() + b"\n" + body
+        return None, None
+    head = " ".join((PROTOCOL, __version__, *words, str(len(body)))).encode()
     peer = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         peer.settimeout(seconds)
         peer.connect(place.socket)
-        peer.sendall(request)
-        return _received(peer)
+        peer.sendall(head + b"\n" + body)
+        answer = _received(peer)
+        if answer is not None:
+            return answer, peer
     except OSError:
-        return None
-    finally:
-        peer.close()
+        pass
+    peer.close()
+    return None, None
 
 
 def _received(peer: "_socket.socket") -> bytes | None:
@@ -239,11 +271,15 @@ def _received(peer: "_socket.socket") -> bytes | None:
     reply = b""
     while chunk := peer.recv(65_536):
         reply += chunk
-    head, _, body = reply.partition(b"\n")
-    status, _, length = head.partition(b" ")
-    if status != b"ok" or not length.isdigit() or len(body) != int(length):
-        return None
-    return body
+        head, is_complete, body = reply.partition(b"\n")
+        if not is_complete and len(head) < MAX_HEAD_BYTES:
+            continue
+        status, _, length = head.partition(b" ")
+        if status != b"ok" or not length.isdigit() or len(body) > int(length):
+            return None
+        if len(body) == int(length):
+            return body
+    return None
 
 
 def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:

@@ -19,13 +19,18 @@ import orjson
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
-from upwell.hook.client import MAX_SENT_BYTES
+from upwell.hook.client import MAX_SENT_BYTES, PROTOCOL, TAKEN
 from upwell.hook.place import Place, is_private, socket_inode
 
 READ_SECONDS = 2.0
 LOOK_SECONDS = 2.0
 FINISH_SECONDS = 1.0
+RECEIPT_SECONDS = 5.0
+"""A client that is alive acknowledges an answer in milliseconds; it may have been stopped."""
+PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
+"""Clients of `upwell/1`, of version 0.1, send no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 CONTROL = "daemon"
@@ -33,16 +38,23 @@ CONTROL = "daemon"
 
 
 class Service(Protocol):
-    """What the daemon serves."""
+    """The work behind the daemon's socket."""
 
     async def answer(
-        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+        self,
+        host: str,
+        name: str,
+        body: bytes,
+        *,
+        left_ms: int | None = None,
+        parent: int = 0,
+        receipt: Receipt | None = None,
     ) -> bytes:
-        """The answer to an event of a host."""
+        """The answer to an event of a host. `receipt` is settled when its fate is known."""
         ...
 
     async def refresh(self) -> None:
-        """Take up what has changed. Called every two seconds."""
+        """Apply changes of the configuration. Called every two seconds."""
         ...
 
     def state(self) -> Mapping[str, Any]:
@@ -54,6 +66,7 @@ class Service(Protocol):
 class Request:
     """The first line of a request."""
 
+    protocol: str
     version: str
     host: str
     name: str
@@ -161,17 +174,21 @@ class Daemon:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._connections += 1
+        receipt = Receipt()
         try:
             if self._connections <= MAX_CONNECTIONS:
                 async with asyncio.timeout(READ_SECONDS):
                     request, body = await self._received(reader)
-                writer.write(_framed(await self._answer(request, body)))
+                writer.write(_framed(await self._answer(request, body, receipt)))
                 await writer.drain()
+                if receipt.is_awaited:
+                    receipt.settle(request.protocol != PROTOCOL or await _is_taken(reader))
         except (OSError, ValueError, TimeoutError, asyncio.IncompleteReadError):
             LOG.info("a hook's request was malformed, or its connection was lost")
         except Exception:
             LOG.exception("a hook's request failed")
         finally:
+            receipt.settle(False)
             self._connections -= 1
             self.touch()
             writer.close()
@@ -182,14 +199,19 @@ class Daemon:
             raise ValueError("too long")
         return request, await reader.readexactly(request.length)
 
-    async def _answer(self, request: Request, body: bytes) -> bytes:
+    async def _answer(self, request: Request, body: bytes, receipt: Receipt) -> bytes:
         if request.host == CONTROL:
             return self._control(request.name)
         if newer(request.version, self.version):
             LOG.info("upwell %s connected; this daemon is %s", request.version, self.version)
             self.stop()
         return await self.service.answer(
-            request.host, request.name, body, left_ms=request.left_ms, parent=request.parent
+            request.host,
+            request.name,
+            body,
+            left_ms=request.left_ms,
+            parent=request.parent,
+            receipt=receipt,
         )
 
     def _control(self, command: str) -> bytes:
@@ -258,7 +280,7 @@ def _is_at(descriptor: int, path: str) -> bool:
 
 
 def read_head(line: bytes) -> Request:
-    """Parse `upwell/1 VERSION HOST EVENT LEFT_MS PARENT LENGTH`.
+    """Parse `upwell/2 VERSION HOST EVENT LEFT_MS PARENT LENGTH`.
 
     Raises:
         ValueError: the line is anything else.
@@ -266,9 +288,15 @@ def read_head(line: bytes) -> Request:
     if len(line) > MAX_HEAD_BYTES:
         raise ValueError("too long")
     protocol, version, host, name, left_ms, parent, length = line.decode("ascii").split()
-    if protocol != "upwell/1":
+    if protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol}")
-    return Request(version, host, name, int(left_ms), int(parent), int(length))
+    return Request(protocol, version, host, name, int(left_ms), int(parent), int(length))
+
+
+async def _is_taken(reader: asyncio.StreamReader) -> bool:
+    """Does the client report that it wrote the whole answer?"""
+    async with asyncio.timeout(RECEIPT_SECONDS):
+        return await reader.read(len(TAKEN)) == TAKEN
 
 
 def newer(version: str, other: str) -> bool:

@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
+from upwell.ground.receipt import Receipt, settled
 from upwell.ground.trace import LOG, new_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, Surfacing
@@ -76,11 +76,19 @@ class HookDoor:
         """Events by host and outcome."""
 
     async def answer(
-        self, host: str, name: str, body: bytes, *, left_ms: int | None = None, parent: int = 0
+        self,
+        host: str,
+        name: str,
+        body: bytes,
+        *,
+        left_ms: int | None = None,
+        parent: int = 0,
+        receipt: Receipt | None = None,
     ) -> bytes:
         """The JSON that `host` accepts for its event `name` ("" where the payload names it).
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
+        `receipt` tells later whether the answer arrived; without one it counts as delivered.
         """
         known = HOSTS.get(host)
         event = self._event(known, name, body) if known else None
@@ -90,7 +98,7 @@ class HookDoor:
         with span("upwell.hook", host=host, kind=str(event.kind)):
             self._record_session(event, parent)
             if event.kind in _DOORS:
-                return await self._answer(known, event, left_ms)
+                return await self._answer(known, event, left_ms, receipt or settled())
             self.outcomes[host, str(event.kind)] += 1
             self._tasks.start(self._turn_end(event))
             return NEUTRAL
@@ -99,7 +107,9 @@ class HookDoor:
         """Finish the work that answers have left for later."""
         await self._tasks.drain()
 
-    async def _answer(self, host: Host, event: Event, left_ms: int | None) -> bytes:
+    async def _answer(
+        self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
+    ) -> bytes:
         """Surface memories and shorten the tool's answer, both until the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event)
@@ -108,7 +118,9 @@ class HookDoor:
         shortening = self._shortening(host, event, cue)
         outcome = await self._outcome_in_time(cue, event.name, deadline)
         self.outcomes[host.name, _outcome_name(outcome)] += 1
-        context = self._context(host, event, outcome) if isinstance(outcome, Surfacing) else {}
+        context: Mapping[str, Any] = {}
+        if isinstance(outcome, Surfacing):
+            context = self._context(host, event, outcome, cue, receipt)
         replacement = await self._output_in_time(shortening, deadline) if shortening else {}
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
@@ -169,7 +181,7 @@ class HookDoor:
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
         """The decision; None when it is late, and it is then offered at the session's next call."""
         left = deadline - asyncio.get_running_loop().time()
-        surfacing = self._tasks.start(self._surfacer.surface(cue))
+        surfacing = self._tasks.start(self._surfacer.offer(cue))
         done, _ = await asyncio.wait({surfacing}, timeout=max(0.0, left))
         if done:
             return await surfacing
@@ -177,14 +189,34 @@ class HookDoor:
         self._tasks.start(self._take_back_late(surfacing, cue))
         return None
 
-    def _context(self, host: Host, event: Event, surfacing: Surfacing) -> Mapping[str, Any]:
-        """The output that adds the memories, within the host's limit. Entries that do not fit are
-        taken back for later."""
+    def _context(
+        self, host: Host, event: Event, surfacing: Surfacing, cue: Cue, receipt: Receipt
+    ) -> Mapping[str, Any]:
+        """The output that adds the memories, within the host's limit. Entries that do not fit, or
+        all in an answer that does not arrive, are taken back for later."""
         text, omitted = _within(surfacing.text, host.events.max_bytes)
+        output = host.events.context_output(event, text) if text else {}
+        if not output:
+            self._tasks.start(self._surfacer.take_back(surfacing, cue))
+            return {}
+
+        def conclude(delivered: bool) -> None:
+            self._tasks.start(self._conclude(surfacing, cue, omitted, delivered=delivered))
+
+        receipt.when_settled(conclude)
+        return output
+
+    async def _conclude(
+        self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
+    ) -> None:
+        """Record what became of a surfacing, of which the last `omitted` entries were left out."""
+        if not delivered:
+            LOG.info("the answer to a hook did not reach its host")
+            await self._surfacer.take_back(surfacing, cue)
+            return
         if omitted:
-            rest = replace(surfacing, hits=surfacing.hits[-omitted:])
-            self._tasks.start(self._surfacer.take_back(rest, session=event.session))
-        return host.events.context_output(event, text) if text else {}
+            surfacing = await self._surfacer.cut(surfacing, cue, omitted)
+        await self._surfacer.delivered(surfacing, cue)
 
     async def _take_back_late(self, surfacing: "asyncio.Task[Outcome]", cue: Cue) -> None:
         outcome = await surfacing
@@ -249,7 +281,8 @@ class DuplicateEvents:
 
 
 def _fingerprint(event: Event) -> bytes:
-    """What is the same under every host's name, unlike sessions and names of events."""
+    """The parts of an event that are equal under every host's name, unlike its session and its
+    name."""
     text = event.text if event.kind is not EventKind.SESSION else ""
     args = sorted(str(value) for value in event.args.values() if isinstance(value, str | int))
     parts = [str(event.kind), event.cwd or "", text, args]

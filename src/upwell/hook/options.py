@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Replacing = Literal["claude", "codex", "copilot", "cursor", "opencode"]
-"""The hosts that accept another answer in place of a tool's. Held against `HOSTS` by a test."""
+"""The hosts that accept another answer in place of a tool's. A test compares it with `HOSTS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,5 @@
-"""Where a home's daemon is reached: a folder of the user's that no environment variable moves.
+"""The address of a home's daemon: files in a folder of the user's that no environment variable
+moves.
 
     /tmp/upwell-UID/          0700, owner checked, never a link
         KEY.sock              the socket (0600); KEY is a hash of the home's path

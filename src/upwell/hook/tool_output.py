@@ -11,7 +11,7 @@ from upwell.hosts.events import Event
 from upwell.surface.filters import writes
 
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
-"""Where built-in tools put a text. No other key of an object is changed."""
+"""The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
 """Shortening a longer answer takes more time than a hook has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})

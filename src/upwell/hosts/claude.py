@@ -22,7 +22,7 @@ from upwell.hosts.settings import JsonHooks
 
 _READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
 _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
-"""An answer with one of these is not a plain text. Claude Code has cut one that it keeps on disk,
+"""An answer with one of these keys is not plain text. Claude Code stores a long answer on disk
 and gives the model a short piece of it with the path."""
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
 _ABOUT = "Puts what is already known in front of the agent, unasked."

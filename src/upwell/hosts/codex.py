@@ -19,7 +19,8 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 MAX_BYTES = 7_500
-"""2 500 tokens are at least 7 500 bytes: three to a token, since an estimate must not be below."""
+"""2 500 tokens are at least 7 500 bytes: three to a token, since an estimate must not be too
+low."""
 
 
 def _read_reply(tool: str, reply: Any) -> Any:

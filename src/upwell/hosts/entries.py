@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 PlainUrl = Literal["http", "sse"]
 PLACEHOLDERS = re.compile(r"\$\{[^}]*\}?|\{(?:env|file):[^}]*\}?")
-"""What an agent fills into an entry from the environment, a file or its own state."""
+"""Placeholders that an agent replaces with values from the environment, a file or its own state."""
 GEMINI_PLACEHOLDERS = re.compile(r"\$\w+|" + PLACEHOLDERS.pattern)
 _IGNORED_KEYS = frozenset(
     "name description gallery version trust autoApprove alwaysAllow timeout enabled disabled "

@@ -1,5 +1,5 @@
-"""What an agent host reports to its hooks: an event in our terms, and how each host's own payload
-is read into one."""
+"""The events that agent hosts report to their hooks, in our terms, and the contract for reading
+each host's payload."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _OWN_PREFIXES = tuple(
 
 
 class EventKind(StrEnum):
-    """What happened, under one name for every host."""
+    """The kinds of events, under one name for every host."""
 
     SESSION = "session"
     PROMPT = "prompt"
@@ -71,7 +71,7 @@ class Event:
 
 
 class EventFormat(Protocol):
-    """How a host reports its events and in which shape it accepts an answer."""
+    """The format in which a host reports events and accepts answers."""
 
     @property
     def kinds(self) -> Mapping[str, EventKind]:

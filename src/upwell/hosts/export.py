@@ -1,5 +1,5 @@
-"""What an agent can use without a change to its configuration: the instruction for agents without
-hooks, and a plugin where the host loads one."""
+"""Exports that need no change to an agent's configuration: the instruction for agents without
+hooks, and a plugin for hosts that load one."""
 
 import shlex
 from collections.abc import Mapping

@@ -1,8 +1,8 @@
 """Writing our entries into agents' configuration files, and taking them out again.
 
 A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
-A record in upwell's home (`hooks.json`) holds a digest of what we wrote: if the file still has
-those bytes, taking our entries out restores the earlier content; otherwise it removes only ours.
+A record in upwell's home (`hooks.json`) holds a digest of each file that we wrote. If a file still
+has those bytes, an uninstall restores the earlier content; otherwise it removes only our entries.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.errors import ConfigError, StoreUnwritable, UsageError
-from upwell.ground.files import write_whole
+from upwell.ground.files import write_atomically
 from upwell.hosts.installation import ConfigFile, Installation
 
 BACKUP = ".upwell-backup"
@@ -52,7 +52,7 @@ class Plan:
 
 class Installer:
     """Our entries in the files of several agents: their hooks, or their MCP servers. `record` is
-    the file that holds what we wrote."""
+    the file that describes our entries."""
 
     def __init__(
         self, installation: Installation, record: Path, files: Mapping[str, ConfigFile]
@@ -180,11 +180,11 @@ class Installer:
         return self._files[agent]
 
     def _write_record(self, record: Mapping[str, Any]) -> None:
-        write_whole(self._record, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode())
+        write_atomically(self._record, orjson.dumps(record, option=orjson.OPT_INDENT_2).decode())
 
 
 def installed_entries(record: Path) -> dict[str, Any]:
-    """What we wrote, by agent; nothing where the record cannot be read."""
+    """The record of our entries, by agent; empty if the record cannot be read."""
     try:
         entries = orjson.loads(record.read_bytes())
     except (OSError, orjson.JSONDecodeError):
@@ -237,5 +237,5 @@ def _put(path: Path, text: str | None) -> None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
-    write_whole(path, text)
+    write_atomically(path, text)
     path.chmod(mode)

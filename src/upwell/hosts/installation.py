@@ -1,4 +1,4 @@
-"""What upwell writes into agents' files, and the two kinds of file that it writes."""
+"""The content that upwell writes into agents' files, and the two kinds of file that it writes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAddress:
-    """Where the daemon accepts hooks that are HTTP requests, on 127.0.0.1, and its token."""
+    """The port on 127.0.0.1 at which the daemon accepts hooks over HTTP, and its token."""
 
     port: int
     token: str
@@ -16,7 +16,7 @@ class HttpAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What is written into agents' files, and whose files they are.
+    """The content for agents' files, and the user whose files they are.
 
     - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
     - `command` is the command to run, without the host's name; `socket` is the daemon's.
@@ -47,7 +47,7 @@ class ConfigFile(Protocol):
 
     @property
     def next_step(self) -> str:
-        """What the user still has to do after an installation, "" for nothing."""
+        """The user's next step after an installation; "" if there is none."""
         ...
 
     def path(self, installation: Installation) -> Path: ...
@@ -60,7 +60,7 @@ class ConfigFile(Protocol):
         """`text` ("" for no file) with exactly the entries of this installation.
 
         Raises:
-            ConfigError: the file is not what it should be.
+            ConfigError: the file does not have the expected structure.
         """
         ...
 

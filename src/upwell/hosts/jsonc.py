@@ -22,8 +22,8 @@ MAX_DEPTH = 100
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place, `text[start:end]`. The children of a table have `keys`, which begin
-    at `key_starts`."""
+    """A value and its span, `text[start:end]`. The children of a table have `keys`, which begin at
+    `key_starts`."""
 
     start: int
     end: int
@@ -147,7 +147,7 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
 
 
 def without_child(text: str, path: Sequence[str], index: int) -> str:
-    """`text` without child number `place` of the list or table at `path`."""
+    """`text` without child number `index` of the list or table at `path`."""
     node = _at(parse(text), path)
     child = node.items[index]
     start = node.key_starts[index] if node.keys else child.start
@@ -178,7 +178,7 @@ def _at(node: Node, path: Sequence[str]) -> Node:
 
 
 def _comma(text: str, offset: int) -> int:
-    """The place after the comma that follows `at`, 0 where no comma follows."""
+    """The offset after the comma that follows `offset`; 0 if no comma follows."""
     match = _SPACE.match(text, offset)
     end = match.end() if match else offset
     return end + 1 if text[end : end + 1] == "," else 0

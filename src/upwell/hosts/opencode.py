@@ -51,7 +51,7 @@ _OWN_TOOLS = frozenset(
 
 
 class OpenCodeEvents:
-    """What the plugin sends. Tools of MCP servers are `server_tool`."""
+    """The payloads of the plugin. Tools of MCP servers are `server_tool`."""
 
     max_bytes = 10_000
     reply_tokens: int | None = None
@@ -150,7 +150,7 @@ class PluginFile:
 
 
 def config_folder(installation: Installation) -> Path:
-    """Where OpenCode keeps its configuration."""
+    """The folder of OpenCode's configuration."""
     if named := installation.environment.get("OPENCODE_CONFIG_DIR"):
         return Path(named).expanduser()
     return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"

@@ -85,7 +85,7 @@ class ServerFile:
         """The servers in `text`, in its order.
 
         Raises:
-            ConfigError: the file is not what it should be.
+            ConfigError: the file does not have the expected structure.
         """
         return [entry for _, entry, _ in self._entries(text)]
 
@@ -173,7 +173,7 @@ def _servers(root: Any, table: Table) -> Mapping[str, Any]:
 
 
 def applications_folder(installation: Installation) -> Path:
-    """Where desktop applications keep their settings."""
+    """The folder in which desktop applications store their settings."""
     if sys.platform == "darwin":
         return installation.user_folder / "Library" / "Application Support"
     return installation.folder_named("XDG_CONFIG_HOME", ".config")

@@ -207,7 +207,7 @@ class Budgets:
         while len(self._tools) > _MAX_KEYS:
             self._tools.popitem(last=False)
 
-    def came_back(self, key: str) -> None:
+    def on_follow_up(self, key: str) -> None:
         """Count that an agent read the original under `key`; once for each delivery."""
         tool = self._tools.pop(key, "")
         if tool:

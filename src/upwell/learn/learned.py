@@ -86,8 +86,8 @@ class Learned:
         return self._demoted
 
     async def version(self) -> tuple[int, int]:
-        """Differs when somebody has written to the memory; always the same when it cannot be
-        read."""
+        """A value that changes when any process writes to the memory; constant while the memory
+        cannot be read."""
         try:
             return await self._ratings.version() if self._ratings else _UNKNOWN
         except StoreError as error:

@@ -1,10 +1,11 @@
-"""How sure surfacing must be beside one tool: `min_score`, moved by what became of its surfacings.
+"""The score that a memory needs beside one tool: `min_score`, adjusted by the outcomes of earlier
+surfacings there.
 
-The score of a memory is a calibrated probability `p` that it is relevant. Feedback says how often
-that was right for this tool. An intercept `b` on the log-odds is fitted to it (logistic regression
+The score of a memory is a calibrated probability `p` that it is relevant. Feedback shows how often
+`p` was right for this tool. An intercept `b` on the log-odds is fitted to it (logistic regression
 with one coefficient and a Gaussian prior of mean 0 and variance 1, the maximum a posteriori), and
 `min_score` shifted by `-b`: a tool where scores promise too much needs higher ones. Old evidence
-fades with a half-life, so that without news every threshold returns to where it was configured.
+fades with a half-life, so that without news every threshold returns to its configured value.
 """
 
 import math

@@ -19,9 +19,10 @@ from upwell.ground.uris import LTM_ID
 from upwell.memory.base import Added, Recall, Store
 from upwell.memory.documents.recall import Documents
 from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.recall import StoreRecall
+from upwell.memory.recall import Recalls, StoreRecall
 from upwell.memory.records import memory_of, namespace
 
+MAX_TRIGGERED = 64
 SEARCH_SECONDS = 10.0
 """The deadline of an explicit search; automatic doors set a shorter one."""
 
@@ -37,6 +38,7 @@ class Library:
 
     Additions go to `store`. Searches go to `recall`, which can cover more places: `documents` has
     the memories derived from files, and `passages` the hits of other programs and servers.
+    `places` is one more place to look up triggers in.
     """
 
     def __init__(
@@ -46,11 +48,14 @@ class Library:
         recall: Recall | None = None,
         documents: Documents | None = None,
         passages: Sequence[Passages] = (),
+        places: Recall | None = None,
         tenant: str = DEFAULT_TENANT,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.store = store
         self.recall = recall or StoreRecall(store)
+        self.exact: Recall = Recalls([StoreRecall(store), *([places] if places else [])])
+        """Finds memories by triggers."""
         self._documents = documents
         self._passages = passages
         self._tenant = tenant
@@ -276,7 +281,16 @@ class LibraryReader:
     documents: Documents | None
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
-        return await self.library.recall.search(query, deadline)
+        exact = Found()
+        if query.triggers:
+            only_triggers = replace(query, texts=(), paths=(), symbols=(), limit=MAX_TRIGGERED)
+            exact = await self.library.exact.search(only_triggers, deadline)
+        if not (query.texts or query.paths or query.symbols):
+            return exact
+        ids = {hit.memory.id for hit in exact.hits}
+        found = await self.library.recall.search(replace(query, triggers=()), deadline)
+        related = [hit for hit in found.hits if hit.memory.id not in ids]
+        return Found((*exact.hits, *related), (*exact.missing, *found.missing))
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         return await self.library.store.pinned(scope, limit=limit)

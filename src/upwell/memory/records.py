@@ -124,11 +124,13 @@ def _checked(memory: Memory) -> Memory:
 
 
 def _anchored(memory: Memory) -> Memory:
-    """Extract files and symbols from the text, unless the memory lists its own."""
+    """Extract files and symbols from the text, unless the memory lists its own, or has triggers:
+    it then is said only while its files exist."""
+    if memory.triggers:
+        return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)
     symbols = memory.symbols[:MAX_LISTED] or symbols_in(memory.text)
-    triggers = memory.triggers[:MAX_TRIGGERS]
-    return replace(memory, paths=paths, symbols=symbols, triggers=triggers)
+    return replace(memory, paths=paths, symbols=symbols)
 
 
 def _root(project: str | None) -> str | None:

@@ -28,7 +28,7 @@ from upwell.memory.sources import Source, Sources, source_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:
-    """The outcome of an import. `files`, `chunks` and `problems` describe a live source. `kept`
+    """The outcome of an import. `files`, `chunks` and `problems` describe a live source. `stored`
     (the number of stored memories) and `redacted` (rule → number of masked secrets) describe a
     copy."""
 
@@ -37,7 +37,7 @@ class Imported:
     files: int = 0
     chunks: int = 0
     problems: tuple[Problem, ...] = ()
-    kept: int = 0
+    stored: int = 0
     redacted: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -53,7 +53,7 @@ class Imports:
         """The live sources."""
         return await self._sources.all()
 
-    async def take(self, path: Path, folder: Path, named: str, progress: Progress) -> Imported:
+    async def add(self, path: Path, folder: Path, named: str, progress: Progress) -> Imported:
         """Import `path` in the format `named`; "auto" chooses by the suffix. Citations of Markdown
         are relative to `folder`.
 
@@ -66,9 +66,11 @@ class Imports:
             raise UsageError(f"cannot import {path}: no such file or folder")
         form = format_of(path, named)
         if form != "markdown":
-            copied = await bring_in(self._library, path, form, progress)
-            return Imported(path=str(path), format=form, kept=copied.kept, redacted=copied.redacted)
-        _refuse_everything(path)
+            copied = await copy_memories(self._library, path, form, progress)
+            return Imported(
+                path=str(path), format=form, stored=copied.stored, redacted=copied.redacted
+            )
+        _refuse_home(path)
         source = source_at(path, folder)
         is_known = source.path in [other.path for other in await self._sources.all()]
         await self._sources.add(source)
@@ -88,7 +90,7 @@ class Imports:
             problems=tuple(problem for problem in state.problems if source.holds(problem.path)),
         )
 
-    async def let_go(self, path: Path) -> None:
+    async def drop_source(self, path: Path) -> None:
         """Drop a live source and its memories.
 
         Raises:
@@ -101,7 +103,7 @@ class Imports:
         raise UsageError(f"{path} is not imported", hint="`upwell import` lists the imports")
 
 
-def _refuse_everything(path: Path) -> None:
+def _refuse_home(path: Path) -> None:
     """Refuse the home folder and its parents, since most Markdown in them is not notes.
 
     Raises:
@@ -126,10 +128,10 @@ _LINES = (".jsonl", ".ndjson")
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """The outcome of copying a file: `kept` is the number of stored memories, `redacted` is rule →
-    number of masked secrets."""
+    """The outcome of copying a file: `stored` counts the memories, `redacted` the masked
+    secrets by rule."""
 
-    kept: int
+    stored: int
     redacted: Mapping[str, int]
 
 
@@ -165,7 +167,7 @@ def format_of(path: Path, named: str = "auto") -> str:
     )
 
 
-async def bring_in(library: Library, path: Path, form: str, progress: Progress) -> Copied:
+async def copy_memories(library: Library, path: Path, form: str, progress: Progress) -> Copied:
     """Copy the memories of a file of JSON lines, or of an `stm.json`, batch by batch.
 
     Raises:
@@ -316,7 +318,7 @@ async def exported(library: Library) -> AsyncIterator[Memory]:
 
 
 def to_line(memory: Memory) -> str:
-    """The memory as a line of JSON, which `bring_in` can read back without loss."""
+    """The memory as a line of JSON, which `copy_memories` can read back without loss."""
     origin = memory.provenance
     own = {
         "trust": str(memory.trust),

@@ -15,8 +15,8 @@ FIRST_PROMPTS = 3
 
 @dataclass(slots=True)
 class Fingerprint:
-    """What a session consists of, without its times: hashes of its first prompts, in order, and of
-    all its events. `begins` is the time of its first event, in seconds since the epoch."""
+    """The content of a session without its times: hashes of its first prompts, in order, and of all
+    its events. `begins` is the time of its first event, in seconds since the epoch."""
 
     begins: float
     prompts: list[int] = field(default_factory=list[int])
@@ -59,12 +59,12 @@ def copied_sessions(fingerprints: Mapping[str, Fingerprint]) -> set[str]:
 
 
 def content_digest(event: Event) -> int:
-    """A hash of what happened, whenever it happened and whichever session records it."""
+    """A hash of an event's content, independent of its time and of the session that records it."""
     return _digest((event.kind, event.text, event.tool, event.args, event.out))
 
 
 def event_digest(event: Event) -> int:
-    """A hash of what happened and when, whichever file and session records it."""
+    """A hash of an event's content and time, independent of the file and session that record it."""
     return _digest((event.t, event.kind, event.text, event.tool, event.args, event.out))
 
 

@@ -1,4 +1,5 @@
-"""The useful share of what was said, and a threshold, from a person's answers to a sample."""
+"""The useful share of the surfaced memories, and a threshold that fits, from a person's answers to
+a sample."""
 
 import random
 from collections.abc import Sequence
@@ -15,8 +16,8 @@ LEAST_LABELS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
-    """A memory that was said, and the decision to say it."""
+class SampledHit:
+    """A surfaced memory, and the decision to surface it."""
 
     decision: Decision
     hit: Hit
@@ -57,20 +58,22 @@ class Sample:
         self._size = size
         self._random = random.Random(size)
         self._offered = 0
-        self._drawn: list[Saying] = []
+        self._drawn: list[SampledHit] = []
 
     def offer(self, decision: Decision) -> None:
         """Offer the memories of a decision to the sample."""
         for hit in decision.hits:
             self._offered += 1
             if len(self._drawn) < self._size:
-                self._drawn.append(Saying(decision, hit))
+                self._drawn.append(SampledHit(decision, hit))
             elif (index := self._random.randrange(self._offered)) < self._size:
-                self._drawn[index] = Saying(decision, hit)
+                self._drawn[index] = SampledHit(decision, hit)
 
-    def sayings(self) -> Sequence[Saying]:
+    def sampled_hits(self) -> Sequence[SampledHit]:
         """The sample, in order of time."""
-        return sorted(self._drawn, key=lambda saying: (saying.decision.t, saying.decision.i))
+        return sorted(
+            self._drawn, key=lambda sampled_hit: (sampled_hit.decision.t, sampled_hit.decision.i)
+        )
 
 
 def share_of(labels: Sequence[Label]) -> Share:

@@ -12,7 +12,7 @@ from upwell.replay.memories import Projects
 from upwell.replay.run import SAID, Decision, Summary, kind_of, name_of
 
 SHOWN = 3
-"""The number of decisions to speak that are shown of a session."""
+"""The most decisions to speak that are shown for one session."""
 SUBJECT_CHARS, TEXT_CHARS, LABEL_CHARS = 90, 160, 600
 _CITED = ("commit", "learned")
 """Kinds of memory that the report names by their source."""
@@ -43,6 +43,8 @@ class Report:
 
     def __init__(self, projects: Projects) -> None:
         self.summary = Summary()
+        self.verdicts: Mapping[str, int] = {}
+        """What the judge did and cost, where there is one."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
@@ -84,7 +86,7 @@ class Report:
             text = _cut(self._projects.shown(hit.memory.text), TEXT_CHARS)
             yield f"    {hit.score:.2f}  {self._named(hit)}: {text}"
 
-    def saying(self, decision: Decision, hit: Hit) -> Iterator[str]:
+    def sampled_hit(self, decision: Decision, hit: Hit) -> Iterator[str]:
         """Lines on a whole memory and the event before it, without its score."""
         yield _moment(decision, LABEL_CHARS)
         yield f"  {self._named(hit)}"

@@ -8,7 +8,7 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from upwell.ground.errors import ConfigError, UsageError
-from upwell.ground.files import exclusively, read_whole, write_whole, writing
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
 from upwell.ground.home import Home, default_home
 from upwell.ground.names import check_server_name
 
@@ -111,7 +111,7 @@ def read_document(path: Path) -> tomlkit.TOMLDocument:
         ConfigError: the file is not TOML or cannot be read.
     """
     try:
-        return tomlkit.parse(read_whole(path))
+        return tomlkit.parse(read_regular_file(path))
     except FileNotFoundError:
         return tomlkit.document()
     except (TOMLKitError, UnicodeDecodeError) as error:
@@ -135,4 +135,4 @@ def write_document(path: Path, document: tomlkit.TOMLDocument) -> None:
         StoreUnwritable: the file cannot be written.
     """
     with writing(path):
-        write_whole(path, tomlkit.dumps(document))
+        write_atomically(path, tomlkit.dumps(document))

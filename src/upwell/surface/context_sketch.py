@@ -5,8 +5,9 @@ latest of those texts until their terms are needed, and the paths of the latest 
 within bounds, until the context is compacted.
 """
 
+import re
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import pairwise
@@ -17,6 +18,8 @@ from upwell.ground.types.memory import Memory
 from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
+COMPACTED = "compact"
+"""The reason (`Cue.text`) of a session start that follows a compaction, in the hosts' words."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
@@ -29,6 +32,8 @@ MIN_NEW_SHARE = 0.35
 """The least share of a memory's terms that must be new to the context, unless the memory names
 something exact that is new: a number, a path, an identifier."""
 MAX_NAME_CHARS = 200
+MAX_PHRASE_CHARS = 400
+_COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
@@ -60,6 +65,7 @@ class ContextSketch:
                 break
             self._terms.update(map(hash, terms(text)))
             self._terms.update(map(hash, exact_names(text)))
+            self._terms.update(map(hash, _phrases(text)))
         self._pending.clear()
         self._pending_chars = 0
         return self._terms
@@ -69,14 +75,23 @@ class ContextSketch:
         new_terms = set(map(hash, terms(text)))
         return len(new_terms - self.terms()) / len(new_terms) if new_terms else 0.0
 
-    def holds(self, memory: Memory) -> bool:
+    def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly
-        word for word?"""
+        word for word? An episode is, if its conclusion was met before the call of `cue`."""
+        if memory.triggers and (conclusion := _conclusion(memory.text, cue)):
+            return self._has_met(conclusion)
         if memory.lines is not None and self._has_read(memory.source):
             return True
         if self.new_share(memory.text) >= MIN_NEW_SHARE:
             return False
         return all(hash(name) in self.terms() for name in exact_names(memory.text))
+
+    def _has_met(self, conclusion: Sequence[str]) -> bool:
+        """Does the context hold the command of a conclusion, or all the names in it?"""
+        commands = [span for span in conclusion if " " in span]
+        if commands:
+            return any(hash(command) in self.terms() for command in commands)
+        return all(self.terms() & {hash(name), hash(_tail(name))} for name in conclusion)
 
     def _add_text(self, text: str) -> None:
         if text in self._pending:
@@ -117,19 +132,44 @@ class ContextSketches:
     def note(self, cue: Cue) -> None:
         """Add a cue to its session's sketch. A session that starts afresh has an empty one."""
         if cue.door == Door.SESSION:
-            self.forget(cue.session)
+            self._forget(cue.session, goes_on=cue.text == COMPACTED)
         elif cue.session:
             self.of(cue.session).add(cue)
 
-    def forget(self, session: str) -> None:
-        """Drop the sketch of a session whose context is gone."""
-        self._sketches.pop(session, None)
+    def compacted(self, session: str) -> None:
+        """Drop what a session's context held. The session goes on: its prompts still count."""
+        self._forget(session, goes_on=True)
+
+    def _forget(self, session: str, *, goes_on: bool) -> None:
+        sketch = self._sketches.pop(session, None)
+        if sketch is not None and goes_on:
+            self._sketches[session] = ContextSketch(prompts=sketch.prompts)
 
 
 def exact_names(text: str) -> set[str]:
     """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
     words = (word.strip(_EDGES) for word in text.split())
     return {word for word in words if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
+
+
+def _conclusion(text: str, cue: Cue | None) -> list[str]:
+    """The code in a text (between backticks) that the call of `cue` does not hold itself."""
+    own = " ".join(" ".join(_strings(cue.args)).split()) if cue else ""
+    spans = (" ".join(span.split()) for span in text.split("`")[1::2])
+    return [span for span in spans if span and span not in own]
+
+
+def _phrases(text: str) -> Iterator[str]:
+    """What a conclusion may be recognised by: lines, commands in them, and the ends of paths."""
+    for line in text.splitlines():
+        if len(line) <= MAX_PHRASE_CHARS:
+            yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))
+    yield from (_tail(name) for name in exact_names(text) if "/" in name)
+
+
+def _tail(path: str) -> str:
+    """The last two parts of a path, as text that no other name equals."""
+    return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 
 def _is_exact(word: str) -> bool:

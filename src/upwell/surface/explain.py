@@ -25,7 +25,9 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
     SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
+    SkipReason.UNWORTHY: "no match would change the next step",
     SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
+    SkipReason.STALE: "what an earlier session found out no longer holds",
     SkipReason.PROGRESSIVE: "a memory in front would shift the offsets of a progressive read",
     SkipReason.COOLDOWN: "the same question came moments ago",
     SkipReason.RATE: "this session has reached surface.rate_per_minute",
@@ -35,9 +37,12 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.FAULT: "memory failed; the log has the details",
     SkipReason.NO_CANDIDATES: "no memory shares a specific word, file or name with it",
     SkipReason.BELOW_MIN_SCORE: "the best match is too unlikely to be relevant",
-    SkipReason.REPEATED: "every relevant memory was already given",
+    SkipReason.REPEATED: "every relevant memory was delivered before",
     SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
+    SkipReason.JUDGED: "the judge found no candidate worth telling",
+    SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
+    SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
 
 
@@ -50,6 +55,7 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
         omitted = list(outcome.held_back)
     else:
         lines = [_headline(outcome, min_score), *_evidence(outcome)]
+        lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
     return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
 
@@ -62,14 +68,16 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
         text = texts.get(memory_id)
         shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
         lines.append(f"  {score:.2f} {shown}")
+    lines += _situation(decision["situation"])
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
     return [*lines, *_queries(readable)]
 
 
 def _past_headline(decision: Mapping[str, Any]) -> str:
     if decision["memories"]:
-        late = " too late for this call; the next one gets them" if decision["late"] else ""
-        return f"spoke, {_memories(len(decision['memories']))}{late} ({decision['id']})"
+        return f"spoke, {_memories(len(decision['memories']))} ({decision['id']})"
+    if decision["late"]:
+        return "not delivered: too late for this event; offered at the session's next one"
     code = decision["outcome"]
     reason = REASONS.get(code, "for a reason that this version does not know")
     return f"silent: {reason} ({_code(code, decision['detail'])})"
@@ -99,7 +107,7 @@ def _evidence(surfacing: Surfacing) -> Iterator[str]:
             yield f"  {number}. a standing rule"
         else:
             is_note = "kind" in hit.signals
-            reasons = _note_in_words(hit.signals) if is_note else in_words(hit.signals)
+            reasons = _note_in_words(hit.signals) if is_note else _reasons(hit)
             yield f"  {number}. {hit.score:.2f}: {reasons}"
 
 
@@ -108,7 +116,7 @@ def _runners_up(hits: Sequence[Hit], min_score: float) -> Iterator[str]:
         relation = "below" if hit.score < min_score else "above"
         text = preview(hit.memory.text, hit.matched, SHOWN_CHARS)
         yield f"  not shown, {hit.score:.2f} is {relation} {min_score:.2f}: {text}"
-        yield f"     [{citation(hit.memory)}] {in_words(hit.signals)}"
+        yield f"     [{citation(hit.memory)}] {_reasons(hit)}"
 
 
 def _search(outcome: Surfacing | Skip) -> Iterator[str]:
@@ -118,9 +126,19 @@ def _search(outcome: Surfacing | Skip) -> Iterator[str]:
         yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
 
 
+def _situation(situation: str) -> list[str]:
+    return [f"  an earlier session met {situation}"] if situation else []
+
+
 def _queries(texts: Sequence[str]) -> Iterator[str]:
     if texts:
         yield f"  searched for: {' | '.join(preview(text, (), SHOWN_CHARS) for text in texts)}"
+
+
+def _reasons(hit: Hit) -> str:
+    if hit.trigger:
+        return "an episode for exactly this situation"
+    return in_words(hit.signals)
 
 
 def in_words(signals: Mapping[str, float]) -> str:
@@ -130,6 +148,8 @@ def in_words(signals: Mapping[str, float]) -> str:
 
 def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     get = signals.get
+    if get("judged"):
+        yield f"chosen by the judge ({get('judge_tokens', 0.0):,.0f} tokens)"
     if get("path_join", 0.0) > 0.0:
         yield _path_in_words(signals)
     if get("symbol_join", 0.0) > 0.0:

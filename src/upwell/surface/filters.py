@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from upwell.ground.clock import Clock
 from upwell.ground.names import first_match
+from upwell.ground.project import project_of
 from upwell.ground.session_state import SessionState
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
@@ -16,11 +17,13 @@ from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Query
 from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
 from upwell.surface.moments import Moment, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
+from upwell.surface.worth import lack_of
 
 WRITE_PATTERNS = (
     "*write*",
@@ -49,22 +52,23 @@ class Gate:
     def __init__(self, options: Options) -> None:
         self._options = options
 
-    def silencing(self, cue: Cue) -> Skip | None:
-        """Why nothing at all may be said beside this cue, not even the standing rules."""
-        return self._check_cue(cue) or self._check_tool(cue)
+    def silencing(self, cue: Cue, triggers: Sequence[str] = ()) -> Skip | None:
+        """The reason to say nothing at all beside this cue, not even the standing rules."""
+        return self._check_cue(cue, triggers) or self._check_tool(cue)
 
     def refusal(self, cue: Cue, query: Query | None, intent: Intent) -> Skip | None:
-        """Why this query of a cue that is not silenced may not be searched, or None."""
+        """The reason not to search for this query of a cue that is not silenced, or None."""
         return self._check_query(query) or self._check_intent(cue, intent)
 
-    def _check_cue(self, cue: Cue) -> Skip | None:
+    def _check_cue(self, cue: Cue, triggers: Sequence[str]) -> Skip | None:
         if cue.door in AUTOMATIC_DOORS and self._options.is_paused(cue.session):
             return Skip(reason=SkipReason.PAUSED)
         surface = self._options.beside(cue).surface
         if not surface.enabled:
             return Skip(reason=SkipReason.DISABLED, detail="surface.enabled = false")
         messages = messages_of(self._options.lexicon)
-        if cue.tool is None and (why := messages.not_applicable(cue.text)):
+        is_bare_message = cue.tool is None and not triggers
+        if is_bare_message and (why := messages.not_applicable(cue.text)):
             return Skip(reason=SkipReason.NOT_APPLICABLE, detail=why)
         if cue.progressive and surface.injection_mode is InjectionMode.PREPEND:
             detail = "surface.injection_mode = prepend would shift the offsets"
@@ -86,7 +90,7 @@ class Gate:
     def _check_query(self, query: Query | None) -> Skip | None:
         if query is None:
             return Skip(reason=SkipReason.NO_QUERY)
-        if query.paths or query.symbols:
+        if query.paths or query.symbols or query.triggers:
             return None
         if not any(usable(text) for text in query.texts):
             return Skip(reason=SkipReason.UNSUITABLE_QUERY, detail="only function words")
@@ -103,7 +107,7 @@ class Gate:
 
 
 def writes(cue: Cue) -> str:
-    """Why the cue's tool is taken to have side effects, or "" when it is not.
+    """The evidence that the cue's tool has side effects; "" if there is none.
 
     `readOnlyHint: false` and `destructiveHint: true` decide; a missing annotation decides nothing,
     and `readOnlyHint: true` outweighs the name.
@@ -139,7 +143,7 @@ class Pace:
         self._clock = clock
 
     async def refusal(self, cue: Cue, query: Query) -> Skip | None:
-        """Why nothing may be said to this cue right now, or None."""
+        """The reason to say nothing to this cue right now, or None."""
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
@@ -172,7 +176,7 @@ class Pace:
 
 def _terms_of(query: Query) -> frozenset[str]:
     text_terms = {term for text in query.texts for term in terms(text)}
-    return frozenset(text_terms | set(query.paths) | set(query.symbols))
+    return frozenset(text_terms.union(query.paths, query.symbols, query.triggers))
 
 
 class PostFilter:
@@ -204,9 +208,19 @@ class PostFilter:
             best = max(hit.score for hit in hits)
             detail = f"best {best:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
-        ordered = ranked(probable, intent, self._options.beside(cue), self._clock.now())
+        options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
-            return _comparable(ordered)
+            return _comparable(ranked(probable, intent, options, now))
+        episodes = [hit for hit in probable if hit.trigger]
+        others = [hit for hit in probable if not hit.memory.triggers]
+        related = [*episodes, *ranked(others, intent, options, now)]
+        if moment is not None:
+            related = suited(cue, moment, related)
+        if not related:
+            return _held_back(SkipReason.UNSUITED, str(moment or "no trigger is met"), probable)
+        ordered, lack = await applicable(related, triggers_in(cue), project_of(cue.cwd))
+        if not ordered:
+            return _held_back(SkipReason.STALE, lack, related)
         if moment is not None:
             helpful = self._helpful(cue, moment, ordered)
             if isinstance(helpful, Skip):
@@ -222,18 +236,39 @@ class PostFilter:
         welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
-        return welcome
+        return welcome if moment is None else welcome[:MAX_SAID]
 
     def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
-        """The few hits that can help at this moment and are new to the agent's context."""
-        of_kind = suited(cue, moment, hits)
-        if not of_kind:
-            return _held_back(SkipReason.UNSUITED, str(moment), hits)
+        """The hits that would change the next step and are new to the agent's context."""
         sketch = self._sketches.of(cue.session)
-        new = [hit for hit in of_kind if not sketch.holds(hit.memory)]
+        lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
+        worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
+        if not worthy:
+            return _held_back(SkipReason.UNWORTHY, lacks[0], hits)
+        new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
-            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(of_kind)} known", of_kind)
-        return new[:MAX_SAID]
+            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
+        return new
+
+    async def candidates(
+        self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
+    ) -> list[Hit]:
+        """The hits that a judge may choose from, best first: those that could help at this moment
+        and that the agent does not have, however probable they are."""
+        related = [hit for hit in hits if hit.trigger or not hit.memory.triggers]
+        helpful = suited(cue, moment, related) if moment is not None else related
+        ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
+        return await self.new_to_agent(cue, ordered)
+
+    async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits that the session was not told and does not know, and that nobody rated down."""
+        sketch = self._sketches.of(cue.session)
+        unknown = [
+            hit
+            for hit in hits
+            if not self._learning.is_demoted(hit.memory.id) and not sketch.holds(hit.memory, cue)
+        ]
+        return await self._seen_log.fresh(unknown, cue.session, cue.principal.name)
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

@@ -48,14 +48,20 @@ class Journal:
         self._pending: dict[str, _Decision] = {}
         self._writing = asyncio.Lock()
 
-    def note(self, cue: Cue, outcome: Surfacing | Skip, key: str, took_ms: float) -> None:
-        """Queue a decision for the next flush."""
-        self._pending[key] = _Decision(cue, outcome, took_ms)
-
-    def mark_late(self, key: str) -> None:
-        """Mark a decision that missed its call, if it has not been written yet."""
-        if key in self._pending:
-            self._pending[key] = replace(self._pending[key], late=True)
+    def note(
+        self,
+        cue: Cue,
+        outcome: Surfacing | Skip,
+        key: str,
+        took_ms: float,
+        *,
+        late: bool = False,
+    ) -> None:
+        """Queue a decision for the next flush, in place of an earlier one with this key."""
+        if cue.at is None:
+            earlier = self._pending.get(key)
+            cue = earlier.cue if earlier else replace(cue, at=self._clock.now())
+        self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
         """Write pending decisions, after any write that is under way. A store that fails costs
@@ -125,7 +131,8 @@ class Journal:
     ) -> tuple[dict[str, bytes], dict[str, bytes]]:
         """The entries to write by id: the decisions, and their query texts."""
         entries = {
-            key: orjson.dumps(_described(key, decision)) for key, decision in pending.items()
+            key: orjson.dumps(_described(key, decision) | self._situation(decision))
+            for key, decision in pending.items()
         }
         queries = {
             key: orjson.dumps(self._query_texts(decision))
@@ -133,6 +140,13 @@ class Journal:
             if decision.outcome.queries
         }
         return entries, queries
+
+    def _situation(self, decision: _Decision) -> dict[str, str]:
+        """The situation of an episode, which holds words of the cue."""
+        outcome = decision.outcome
+        if isinstance(outcome, Skip) or not self._may_persist(decision.cue.tool):
+            return {"situation": ""}
+        return {"situation": _masked(outcome.situation).encode(errors="replace").decode()}
 
     def _query_texts(self, decision: _Decision) -> list[str]:
         texts = decision.outcome.queries
@@ -171,7 +185,14 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
 def _decoded(item: Item) -> dict[str, Any]:
     # Earlier versions wrote fewer fields.
     decision: dict[str, Any] = orjson.loads(item.value)
-    return {"id": item.key, "late": False, "queries": [], "evidence": {}, **decision}
+    return {
+        "id": item.key,
+        "late": False,
+        "queries": [],
+        "evidence": {},
+        "situation": "",
+        **decision,
+    }
 
 
 def _is_readable(item: Item) -> bool:

@@ -8,7 +8,7 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
-from upwell.ground.types.surfacing import Feedback, Rating, Skip, Surfacing
+from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated
 from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
@@ -88,9 +88,10 @@ class Learning:
     ) -> None:
         self.learned = learned
         self.counts = Counts(ttl_store, clock)
+        self._uses = Uses(ttl_store)
         self._mark_used = mark_used
         self._watching = (
-            Watching(ttl_store, Uses(ttl_store), rare, self._conclude, clock)
+            Watching(ttl_store, self._uses, rare, self._conclude, clock)
             if options.implicit_signals
             else None
         )
@@ -115,6 +116,12 @@ class Learning:
         """Was the memory rated down too often to be offered unasked?"""
         return self.learned.is_demoted(memory_id)
 
+    async def was_ignored_twice(self, memory_id: str) -> bool:
+        """Did agents ignore the memory the last two times?"""
+        samples = [sighting.sample for sighting in await self._uses.all(memory_id)]
+        latest = sorted(samples, key=lambda sample: sample.at)[-2:]
+        return len(latest) == 2 and all(sample.verdict is Use.IGNORED for sample in latest)
+
     def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
         """Take note of a decision."""
         label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
@@ -129,13 +136,18 @@ class Learning:
         if memories:
             self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=memories)
 
-    def undo(self, surfacing: Surfacing, cue: Cue | None, *, late: bool) -> None:
+    def undo(self, surfacing: Surfacing, cue: Cue, *, late: bool) -> None:
         """Uncount a surfacing that did not reach the agent."""
-        if cue is not None:
-            door, tool = str(cue.door), cue.tool or ""
-            self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
-            self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
-            self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
+        door, tool = str(cue.door), cue.tool or ""
+        self.counts.add(Event.DECISION, "surfaced", door=door, tool=tool, by=-1)
+        self.counts.add(Event.DECISION, SkipReason.NOT_DELIVERED, door=door, tool=tool)
+        self.counts.add(Event.LATE, "missed" if late else "no_reply", door=door, tool=tool)
+        self.undo_part(surfacing, cue)
+
+    def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
+        """Uncount the memories of this surfacing only: the agent received others."""
+        door, tool = str(cue.door), cue.tool or ""
+        self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         if self._watching:
             self._watching.undo(surfacing)
 
@@ -158,8 +170,8 @@ class Learning:
             self._watching.opened(session, memory_id)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
-        """The agent finished a turn in which it wrote this, or the session ended: conclude what
-        became of its memories."""
+        """The agent finished a turn with this text, or the session ended: decide which of its
+        memories were used."""
         if self._watching:
             self._watching.wrote(session, written)
             if ended:

@@ -42,6 +42,8 @@ class Moment(StrEnum):
     """A call on one file, which somebody may have written a note about."""
     NAME = "name"
     """A search for a name of the code, which somebody may have written a note about."""
+    TRIGGER = "trigger"
+    """Any other event with a trigger, which an earlier session may have met."""
     ROUTINE = "routine"
     """Everything else."""
 
@@ -55,22 +57,23 @@ class Kind(StrEnum):
     DOCUMENT = "document"
     FOREIGN = "foreign"
     """From another memory server."""
+    EPISODE = "episode"
+    """The conclusion of a session, for the situation that its triggers name."""
 
 
-_ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN})
+_ANSWERS = frozenset({Kind.NOTE, Kind.DOCUMENT, Kind.COMMIT, Kind.FOREIGN, Kind.EPISODE})
+_FITTING = frozenset({Kind.NOTE, Kind.EPISODE})
 _ADMITTED: Mapping[Moment, frozenset[Kind]] = {
     Moment.QUESTION: _ANSWERS,
     Moment.FIRST_REQUEST: _ANSWERS,
-    Moment.ASKING_CALL: frozenset({Kind.NOTE, Kind.FOREIGN}),
-    Moment.NOTHING_FOUND: frozenset({Kind.NOTE}),
-    Moment.FAILED: frozenset({Kind.NOTE}),
-    Moment.FILE: frozenset({Kind.NOTE}),
-    Moment.NAME: frozenset({Kind.NOTE}),
+    Moment.ASKING_CALL: frozenset({Kind.NOTE, Kind.FOREIGN, Kind.EPISODE}),
+    Moment.NOTHING_FOUND: _FITTING,
+    Moment.FAILED: _FITTING,
+    Moment.FILE: _FITTING,
+    Moment.NAME: _FITTING,
+    Moment.TRIGGER: frozenset({Kind.EPISODE}),
     Moment.ROUTINE: frozenset(),
 }
-
-_LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.6, Kind.COMMIT: 0.8}
-"""Text that was not written for the agent must be more probable (ours, from replayed sessions)."""
 
 _CORRECTION = re.compile(
     r"^\W{0,3}(?:no[,. ]|wrong\b|stop\b|don'?t\b|do not\b|never\b|always\b|instead\b|not what\b|"
@@ -96,8 +99,14 @@ _SEARCH_KEYS = ("pattern", "query", "regex", "q", "glob")
 _QUESTION_KEYS = frozenset({"question", "query", "q", "search", "prompt", "topic", "message"})
 
 
-def moment_of(cue: Cue, prompts_before: int) -> Moment:
-    """The moment of an automatic cue in a session that had `prompts_before` prompts."""
+def moment_of(cue: Cue, prompts_before: int, triggers: Sequence[str] = ()) -> Moment:
+    """The moment of an automatic cue with these triggers, in a session that had `prompts_before`
+    prompts."""
+    moment = _of_situation(cue, prompts_before)
+    return Moment.TRIGGER if triggers and moment is Moment.ROUTINE else moment
+
+
+def _of_situation(cue: Cue, prompts_before: int) -> Moment:
     if cue.tool is None:
         return _of_prompt(cue.text.strip(), prompts_before)
     if asks_in_words(cue.args):
@@ -111,10 +120,15 @@ def moment_of(cue: Cue, prompts_before: int) -> Moment:
     return Moment.FILE if file_of(cue) else Moment.ROUTINE
 
 
+def is_question(text: str) -> bool:
+    """Is a prompt put as a question?"""
+    return "?" in text or bool(_INTERROGATIVE.match(text))
+
+
 def _of_prompt(text: str, prompts_before: int) -> Moment:
     if len(text) > MAX_QUESTION_CHARS:
         return Moment.ROUTINE
-    if "?" in text or _INTERROGATIVE.match(text) or _CORRECTION.match(text):
+    if is_question(text) or _CORRECTION.match(text):
         return Moment.QUESTION
     return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 
@@ -139,6 +153,8 @@ def file_of(cue: Cue) -> str:
 
 def kind_of(memory: Memory) -> Kind:
     """How `memory` came to be."""
+    if memory.triggers:
+        return Kind.EPISODE
     if memory.source.startswith("git:"):
         return Kind.COMMIT
     if memory.lines is not None:
@@ -153,8 +169,7 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
         hit
         for hit in hits
         if (kind := kind_of(hit.memory)) in admitted
-        and hit.score >= _LEAST_SCORES.get(kind, 0.0)
-        and _is_exact(cue, moment, hit.memory)
+        and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 
 

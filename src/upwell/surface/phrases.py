@@ -136,7 +136,8 @@ class Phrases:
 def _follows(
     tokens: Sequence[str], position: int, elements: Sequence[Element | None], index: int
 ) -> bool:
-    """Do the tokens from `at` on match the phrase from `place` on? Gaps end with the sentence."""
+    """Do the tokens from `position` on match the phrase from element `index` on? Gaps end with the
+    sentence."""
     while index < len(elements):
         element = elements[index]
         if element is None:
@@ -171,7 +172,7 @@ class Slips:
                 self._by_rest.setdefault(rest, set()).add(word)
 
     def corrected(self, token: str) -> str:
-        """`token`, or the word that it is a slip of."""
+        """`token`, or the correct word if `token` is a slip."""
         if not 3 <= len(token) <= MAX_SLIP_CHARS or token in self._known or not token.isalpha():
             return token
         rests = _one_left_out(token)

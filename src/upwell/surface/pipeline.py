@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -28,9 +28,12 @@ from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.judge import SUPERSEDED
 from upwell.surface.background import BackgroundWork, LateHits
 from upwell.surface.context_sketch import ContextSketches
+from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
+from upwell.surface.judge import Judge, is_judged
+from upwell.surface.judging import Case, Judging
 from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.moments import Moment, moment_of
 from upwell.surface.options import Options
@@ -42,6 +45,10 @@ from upwell.surface.session_start import MISSED, Compaction, SessionStart
 
 Outcome = Surfacing | Skip
 _OVERSAMPLING = 2
+_OPENING = frozenset({"pinned", "kind", "told"})
+"""Signals of rules and of a session's opening, which have records of their own."""
+MAX_EPISODES = 16
+"""How many memories are looked up by triggers alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ class Surfacer:
     """Decides whether to speak and what to say.
 
     `reader` is what it may read of memory, `ttl_store` the home's log and journal, `state` the
-    short-lived state of sessions, `chat` the model behind `intent.use_llm`, `learning` the
-    thresholds and demotions that feedback moved.
+    short-lived state of sessions, `chat` the model behind `intent.use_llm` and `surface.judge`,
+    `learning` the thresholds and demotions that feedback moved.
     """
 
     def __init__(
@@ -89,12 +96,15 @@ class Surfacer:
         self._gate = Gate(options)
         self._pace = Pace(state, options, clock)
         self._breaker = Breaker(surface.circuit_max_failures, surface.circuit_reset_seconds, clock)
-        self._seen_log = SeenLog(ttl_store, surface.dedup_ttl_seconds)
+        self._seen_log = SeenLog(
+            ttl_store, surface.dedup_ttl_seconds, self._learning.was_ignored_twice
+        )
         self._sketches = ContextSketches()
         self._post_filter = PostFilter(
             options, self._learning, self._seen_log, self._sketches, clock
         )
         self._late_hits = LateHits(state, reader)
+        self._judging = self._judging_by(chat) if chat and surface.judge else None
         self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
         self._compaction = Compaction(
             reader, self._learning, self._rules, self._seen_log, ttl_store
@@ -111,14 +121,31 @@ class Surfacer:
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
 
+    def _judging_by(self, chat: Chat) -> Judging:
+        judge = Judge(chat, self._options.judge, self._learning.counts, self._clock)
+        return Judging(judge, self._post_filter, self._late_hits)
+
     @property
     def journal(self) -> Journal:
         """The record of decisions."""
         return self._journal
 
+    @property
+    def verdicts(self) -> Mapping[str, int]:
+        """What the judge did and cost so far in this process; empty without one."""
+        return self._judging.totals if self._judging else {}
+
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say to this cue. A fault of the memory side, of whatever kind, is logged
-        and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        """Decide what to say to this cue, and book it as delivered. A fault of the memory side, of
+        whatever kind, is logged and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        outcome = await self.offer(cue)
+        if isinstance(outcome, Surfacing):
+            await self.delivered(outcome, cue)
+        return outcome
+
+    async def offer(self, cue: Cue) -> Outcome:
+        """Like `surface`, for a door that learns what became of its answer: it reports a surfacing
+        by `delivered` or `take_back`. Until then the memories count as told for a minute only."""
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
@@ -151,37 +178,48 @@ class Surfacer:
             await self._learning.rate(ratings)
         if feedback.rating is Rating.ALREADY_KNOWN:
             for rating in ratings:
-                await self._seen_log.renew(rating.memory)
+                await self._seen_log.known(rating.memory)
         self._background.request()
         return ratings
 
-    async def take_back(
-        self,
-        surfacing: Surfacing,
-        cue: Cue | None = None,
-        *,
-        late: bool = False,
-        session: str = "",
-    ) -> None:
+    async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
+        """The agent received this surfacing."""
+        chosen = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        if cue.session and cue.door != Door.SESSION:
+            with contained("recording a delivery"):
+                await self._seen_log.record(chosen, cue.session, cue.principal.name)
+
+    async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it
         missed its call, and is offered at the session's next one."""
         self._learning.undo(surfacing, cue, late=late)
-        if late:
-            self._journal.mark_late(surfacing.id)
-        session, principal = (cue.session, cue.principal.name) if cue else (session, "")
+        undelivered = _undelivered(surfacing, late=late)
+        self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
         with contained("taking a surfacing back"):
-            await self._seen_log.withdraw(surfacing.memories, session, principal)
-            if any(hit.memory.pinned for hit in surfacing.hits):
-                await self._rules.withdraw(session)
-            if cue is not None and cue.door == Door.SESSION:
+            await self._withdraw(surfacing.hits, cue)
+            if cue.door == Door.SESSION:
                 await self._session_start.take_back(cue, surfacing)
-            elif cue is not None:
+            else:
                 await self._take_back_from(cue, surfacing, late=late)
         self._background.request()
 
+    async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
+        """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
+        the rest of it."""
+        said, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
+        shorter = replace(surfacing, hits=said, held_back=(*rest, *surfacing.held_back))
+        self._learning.undo_part(replace(surfacing, hits=rest), cue)
+        self._journal.note(cue, shorter, surfacing.id, surfacing.took_ms)
+        with contained("taking a part of a surfacing back"):
+            await self._withdraw(rest, cue)
+        self._background.request()
+        return shorter
+
     async def compacting(self, session: str) -> None:
         """The session's agent is about to lose its context: allow repeats."""
-        self._sketches.forget(session)
+        self._sketches.compacted(session)
+        if self._judging:
+            self._judging.forget(session)
         with contained("preparing for a compaction"):
             await self._compaction.before(session)
 
@@ -195,13 +233,18 @@ class Surfacer:
     async def aclose(self) -> None:
         """Write everything that is pending."""
         self._classifier.close()
+        if self._judging:
+            await self._judging.aclose()
         await self._background.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
-        moment = self._moment(cue)
+        if self._judging:
+            self._judging.note(cue)
+        triggers = triggers_in(cue)
+        moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
             return await self._start_session(cue)
-        outcome = await self._decide(cue, moment)
+        outcome = await self._decide(cue, moment, triggers)
         outcome = await self._session_start.join(cue, outcome, self._clock.now())
         return await self._rules.join(cue, outcome)
 
@@ -212,19 +255,21 @@ class Surfacer:
             return Skip(reason=SkipReason.PAUSED)
         return await self._session_start.begin(cue, self._clock.now())
 
-    def _moment(self, cue: Cue) -> Moment | None:
+    def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
         """The moment of an automatic cue, where moments decide; the cue becomes context."""
         if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
             return None
-        moment = moment_of(cue, self._sketches.of(cue.session).prompts)
+        moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
         self._sketches.note(cue)
         return moment
 
-    async def _decide(self, cue: Cue, moment: Moment | None) -> Outcome:
+    async def _decide(self, cue: Cue, moment: Moment | None, triggers: Sequence[str]) -> Outcome:
+        if late := await self._take_late_verdict(cue, moment):
+            return late
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
-        question = await self._question(cue, moment)
+        question = await self._question(cue, moment, triggers)
         if isinstance(question, Skip):
             return question
         late_hits = await self._take_late_hits(question)
@@ -234,16 +279,32 @@ class Surfacer:
         if isinstance(hits, Skip):
             return question.answered(hits)
         chosen = await self._post_filter.choose(cue, hits, question.intent, moment)
+        if self._judging:
+            case = Case(cue, question.query, question.intent, moment, hits, chosen)
+            chosen = await self._judging.choose(case, self._timeout(cue))
         if isinstance(chosen, Skip):
             return question.answered(chosen)
         return await self._speak(question, chosen, hits)
 
-    async def _question(self, cue: Cue, moment: Moment | None) -> _Question | Skip:
+    async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
+        """A surfacing of what the judge chose at an earlier event, at whatever moment this is."""
+        if self._judging is None or self._gate.silencing(cue):
+            return None
+        late = await self._judging.take_late(cue)
+        if late is None:
+            return None
+        query, hits = late
+        self._learning.offered_late(cue)
+        return await self._speak(_Question(cue, query, NO_INTENT, moment), hits, hits)
+
+    async def _question(
+        self, cue: Cue, moment: Moment | None, triggers: Sequence[str]
+    ) -> _Question | Skip:
         """The query and the intent of a cue that may look something up, or why it may not."""
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
-        if silence := self._gate.silencing(cue):
+        if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
-        query = self._query(cue, intent)
+        query = self._triggered_query(cue, intent, moment, triggers)
         refusal = self._gate.refusal(cue, query, intent)
         if refusal is not None and refusal.reason is SkipReason.LOW_INTENT:
             intent = await self._classifier.refined(cue.text, intent, self._timeout(cue))
@@ -254,6 +315,17 @@ class Surfacer:
             return replace(refusal, intent=intent)
         assert query is not None
         return _Question(cue, query, intent, moment)
+
+    def _triggered_query(
+        self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
+    ) -> Query | None:
+        """The query of a cue, for its triggers too; at `Moment.TRIGGER` for these alone."""
+        query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
+        if not triggers:
+            return query
+        if query is None:
+            return self._cue_reader.exact(cue, MAX_EPISODES, triggers)
+        return replace(query, triggers=tuple(triggers))
 
     def _query(self, cue: Cue, intent: Intent = NO_INTENT) -> Query | None:
         items = profile_of(cue.door, intent, self._options.beside(cue)).items
@@ -337,6 +409,7 @@ class Surfacer:
             confidence=best.score,
             signals=best.signals,
             held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+            situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
         await self._record(question, surfacing)
         return question.answered(surfacing)
@@ -344,14 +417,21 @@ class Surfacer:
     async def _record(self, question: _Question, surfacing: Surfacing) -> None:
         cue = question.cue
         if cue.session:
-            await self._seen_log.record(surfacing.memories, cue.session, cue.principal.name)
+            await self._seen_log.reserve(surfacing.memories, cue.session, cue.principal.name)
             await self._pace.record(cue, question.query, surfacing.id)
+
+    async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
+        memories = [hit.memory for hit in hits]
+        await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
+        if any(memory.pinned for memory in memories):
+            await self._rules.withdraw(cue.session)
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
         query = self._query(cue) if late else None
         if query is not None:
-            await self._late_hits.keep(cue, query, surfacing.hits)
+            judged = any(map(is_judged, surfacing.hits))
+            await self._late_hits.keep(cue, query, surfacing.hits, judged=judged)
 
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
         """Hand the decision to the journal and to learning, which work behind the call."""
@@ -376,6 +456,20 @@ def _fault(error: Exception) -> Skip:
         return Skip(reason=SkipReason.FAULT, detail=error.message)
     LOG.error("surfacing failed", exc_info=error)
     return Skip(reason=SkipReason.FAULT, detail=f"unexpected {type(error).__name__}, see the log")
+
+
+def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
+    """A surfacing that did not reach the agent, as the journal shows it."""
+    return Skip(
+        reason=SkipReason.NOT_DELIVERED,
+        detail="too late" if late else "",
+        confidence=surfacing.confidence,
+        signals=surfacing.signals,
+        intent=surfacing.intent,
+        queries=surfacing.queries,
+        held_back=surfacing.hits,
+        missing=surfacing.missing,
+    )
 
 
 def _may_be_said(hit: Hit) -> bool:

@@ -6,7 +6,7 @@ work they identify the subject better than words do.
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import islice
@@ -59,7 +59,7 @@ class Messages:
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
-        """Why a message needs no search of memory, or "" if it may need one."""
+        """The reason that a message needs no search of memory; "" if it may need one."""
         text = message[:MAX_READ_CHARS].strip()
         if not text:
             return "empty message"
@@ -256,6 +256,11 @@ class CueReader:
         )
         joined = paths or symbols
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
+
+    def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
+        """The query that asks for nothing but the memories with these triggers."""
+        scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
+        return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 
     def five_levels(
         self, tool: str, args: Mapping[str, Any], root: str | None = None

@@ -204,7 +204,7 @@ def _lines(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
     """One memory as one line: its citation, and its text cut around the match."""
     memory = hit.memory
-    if PASSAGE in hit.signals:
+    if PASSAGE in hit.signals or hit.trigger:
         shown = preview(memory.text, query_texts, max(profile.preview_chars, profile.passage_chars))
     else:
         text = quoted(memory.text, hit.matched) if memory.lines else memory.text

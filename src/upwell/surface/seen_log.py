@@ -1,62 +1,99 @@
 """The log of delivered memories, shared by every door and process of a home.
 
-An entry is keyed by memory id and content hash, so an edited memory counts as new, and by its
-audience: a principal, a subagent, or one session at its start. Automatic doors read and write the
-log; explicit requests only write it.
+A context window is told a memory once: the log has an entry for each session and memory until the
+session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
+and makes repeats in other sessions rank lower; an episode, which answers an exact trigger, is as
+good as new there. Keys hold the content hash, so an edited memory counts as new. Automatic doors
+read and write the log; explicit requests only write it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from upwell.ground.host_sessions import is_subagents
 from upwell.ground.ttl_store import Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
+SESSION_SECONDS = 30 * 86_400.0
+"""The life of a session's entries: hosts resume sessions, with their context, after weeks."""
+RESERVED_SECONDS = 60.0
+"""The life of an entry whose delivery is open: a process that dies does not silence a memory."""
+KNOWN = b"\0known"
+"""The value of a principal's entry after the rating `already_known`."""
 _SEPARATOR = "\n"
+
+Ignored = Callable[[str], Awaitable[bool]]
+"""Did agents ignore the memory of this id repeatedly?"""
+
+
+async def never_ignored(memory_id: str) -> bool:
+    """Nobody watches what agents use."""
+    del memory_id
+    return False
 
 
 class SeenLog:
-    """Remembers deliveries for `ttl_seconds` (seed 000: 7 days); 0 switches the log off."""
+    """Remembers deliveries. `ttl_seconds` bounds the memory across sessions (seed 000: 7 days);
+    0 switches the whole log off."""
 
-    def __init__(self, ttl_store: TtlStore, ttl_seconds: float) -> None:
+    def __init__(
+        self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
+    ) -> None:
         self._ttl_store = ttl_store
         self._ttl_seconds = ttl_seconds
+        self._ignored = ignored
 
     async def fresh(self, hits: Sequence[Hit], session: str = "", principal: str = "") -> list[Hit]:
-        """The hits that neither this principal nor this session's start has received, in order. A
-        subagent has received only its own deliveries."""
+        """The hits that this session has not received. Those that another session of the principal
+        received come last, and not at all if the principal knew or ignored them. A subagent has a
+        context of its own and hears everything once."""
         if self._ttl_seconds <= 0:
             return list(hits)
-        keys = [_key(hit.memory, session, principal) for hit in hits]
-        start_keys = [_session_key(_content_key(hit.memory), session) for hit in hits]
-        delivered = await self._ttl_store.get(Kind.SEEN, [*keys, *start_keys])
-        return [
-            hit
-            for hit, *candidates in zip(hits, keys, start_keys, strict=True)
-            if delivered.keys().isdisjoint(candidates)
-        ]
+        own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
+        shared_keys = [_shared_key(hit.memory, principal) for hit in hits]
+        entries = await self._ttl_store.get(Kind.SEEN, [*own_keys, *shared_keys])
+        new, repeated = list[Hit](), list[Hit]()
+        for hit, own_key, shared_key in zip(hits, own_keys, shared_keys, strict=True):
+            shared = entries.get(shared_key)
+            if session and own_key in entries:
+                continue
+            if shared is None or shared.value == _value(session) or is_subagents(session):
+                new.append(hit)
+            elif shared.value == KNOWN or await self._ignored(hit.memory.id):
+                continue
+            elif hit.memory.triggers:
+                new.append(hit)
+            else:
+                repeated.append(hit)
+        return [*new, *repeated]
+
+    async def reserve(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
+        """These memories are on their way to a session: it counts as told, for a minute."""
+        if self._ttl_seconds > 0:
+            await self._put(memories, session, principal, RESERVED_SECONDS)
 
     async def record(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """These memories went to a principal, or to one subagent only."""
-        if self._ttl_seconds > 0:
-            value = session.encode(errors="replace")
-            entries = {_key(memory, session, principal): value for memory in memories}
-            await self._ttl_store.put(Kind.SEEN, entries, ttl_seconds=self._ttl_seconds)
+        """A session received these memories."""
+        if self._ttl_seconds <= 0 or not memories:
+            return
+        await self._put(memories, session, principal, SESSION_SECONDS)
+        if not is_subagents(session):
+            keys = [_shared_key(memory, principal) for memory in memories]
+            shared = dict.fromkeys(keys, _value(session))
+            await self._ttl_store.put(Kind.SEEN, shared, ttl_seconds=self._ttl_seconds)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
-        """These memories opened this session; other sessions may still receive them."""
-        if self._ttl_seconds > 0 and memories:
-            entries = {_session_key(_content_key(memory), session): b"" for memory in memories}
-            await self._ttl_store.put(Kind.SEEN, entries, ttl_seconds=self._ttl_seconds)
+        """These memories opened a session; in others they rank as before."""
+        if self._ttl_seconds > 0:
+            await self._put(memories, session, "", SESSION_SECONDS)
 
     async def withdraw(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """Undo `record` for memories that did not reach the agent."""
-        keys = [_key(memory, session, principal) for memory in memories]
-        await self._ttl_store.delete(Kind.SEEN, keys)
-
-    async def withdraw_at_start(self, memories: Sequence[Memory], session: str) -> None:
-        """Undo `record_at_start`."""
-        keys = [_session_key(_content_key(memory), session) for memory in memories]
-        await self._ttl_store.delete(Kind.SEEN, keys)
+        """Undo `reserve`, `record` or `record_at_start` for memories that did not arrive."""
+        keys = [_session_key(memory, session, principal) for memory in memories]
+        shared_keys = [_shared_key(memory, principal) for memory in memories]
+        entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
+        # A delivery to another session stays: its entry has that session's name.
+        own = [key for key, entry in entries.items() if entry.value == _value(session)]
+        await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 
     async def ids_of(self, session: str) -> list[str]:
         """Ids of the memories that this session received, the latest last."""
@@ -64,33 +101,37 @@ class SeenLog:
         return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
 
     async def forget(self, session: str) -> None:
-        """Allow everything that this session received to be said again."""
+        """Allow everything that this session received to be said to it again."""
         await self._ttl_store.delete(
             Kind.SEEN, [item.key for item in await self._entries_of(session)]
         )
 
-    async def renew(self, memory_id: str) -> None:
-        """Restart the time to live of a memory's entries: its reader already knew it."""
+    async def known(self, memory_id: str) -> None:
+        """A reader knew this memory already: no session of theirs hears it within the time."""
         if self._ttl_seconds > 0:
-            for item in await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:"):
-                await self._ttl_store.touch(Kind.SEEN, item.key, ttl_seconds=self._ttl_seconds)
+            entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
+            marked = {entry.key: KNOWN for entry in entries if _SEPARATOR not in entry.key}
+            await self._ttl_store.put(Kind.SEEN, marked, ttl_seconds=self._ttl_seconds)
+
+    async def _put(
+        self, memories: Sequence[Memory], session: str, principal: str, ttl_seconds: float
+    ) -> None:
+        if session and memories:
+            keys = [_session_key(memory, session, principal) for memory in memories]
+            await self._ttl_store.put(Kind.SEEN, dict.fromkeys(keys, b""), ttl_seconds=ttl_seconds)
 
     async def _entries_of(self, session: str) -> list[Item]:
-        value, prefix = session.encode(errors="replace"), _session_key("", session)
-        items = await self._ttl_store.scan(Kind.SEEN)
-        return [item for item in items if item.value == value or item.key.startswith(prefix)]
+        return await self._ttl_store.scan(Kind.SEEN, session + _SEPARATOR)
 
 
-def _key(memory: Memory, session: str, principal: str) -> str:
-    if is_subagents(session):
-        return _session_key(_content_key(memory), session)
-    content_key = _content_key(memory)
-    return f"{content_key}@{principal}" if principal else content_key
+def _value(session: str) -> bytes:
+    return session.encode(errors="replace")
 
 
-def _content_key(memory: Memory) -> str:
-    return f"{memory.id}:{memory.content_hash}"
+def _shared_key(memory: Memory, principal: str) -> str:
+    key = f"{memory.id}:{memory.content_hash}"
+    return f"{key}@{principal}" if principal else key
 
 
-def _session_key(content_key: str, session: str) -> str:
-    return f"{session}{_SEPARATOR}{content_key}"
+def _session_key(memory: Memory, session: str, principal: str) -> str:
+    return f"{session}{_SEPARATOR}{_shared_key(memory, principal)}"

@@ -23,6 +23,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
 from upwell.memory.base import MemoryReader
+from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
@@ -79,14 +80,14 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        return [memory for memory in memories if memory is not None]
+        # An episode comes back by itself where its situation does.
+        return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
 """Outcomes beside which nothing at all is said: an owed opening waits."""
 HEADING = "Of this project, lately:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
-COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
 RESUMED = "resume"
@@ -184,7 +185,7 @@ class SessionStart:
         self.owe(cue)
         await self.rules.withdraw(cue.session)
         await self.ttl_store.delete(Kind.OPENING, [cue.session])
-        await self.seen_log.withdraw_at_start(surfacing.memories, cue.session)
+        await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
         # Codex resumes and compacts in one: two events, of which the second brings the rules.
@@ -242,6 +243,7 @@ class SessionStart:
             for memory in await self.reader.latest(Scope(project=project), limit=LOOKED_AT)
             if memory.project in (None, project)
             and not memory.pinned
+            and not memory.triggers
             and memory.trust is not Trust.TOOL
             and not self.learning.is_demoted(memory.id)
         ]

@@ -19,7 +19,7 @@ MOST_KEYS_NAMED = 60
 _LOOK_AHEAD = 256
 
 
-CameBack = Callable[[StoredOriginal], None]
+OnFollowUp = Callable[[StoredOriginal], None]
 """Receives the original for which an agent came back: the shortened result showed too little."""
 
 
@@ -33,7 +33,7 @@ class Originals(Protocol):
     async def slice(self, key: str, start: int, end: int | None) -> str: ...
 
 
-def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
+def read_more_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`read_more(key, offset?, limit?)`: the original from `offset` on, verbatim."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -47,7 +47,7 @@ def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
                 f"offset {offset:,} is past the end",
                 hint=f"the text has {original.chars:,} characters",
             )
-        came_back(original)
+        on_follow_up(original)
         ahead = await originals.slice(original.key, offset, offset + limit + _LOOK_AHEAD)
         return text_result(chunk(ahead, 0, limit))
 
@@ -73,7 +73,7 @@ def read_more_tool(originals: Originals, came_back: CameBack) -> Tool:
     )
 
 
-def select_tool(originals: Originals, came_back: CameBack) -> Tool:
+def select_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`select_sections(key, sections, offset?)`: sections of an original, by their keys."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -94,7 +94,7 @@ def select_tool(originals: Originals, came_back: CameBack) -> Tool:
                 f"no section is called {', '.join(result.unknown[:5]) or '(nothing)'}",
                 hint="sections: " + "; ".join(section.key for section in known[:MOST_KEYS_NAMED]),
             )
-        came_back(original)
+        on_follow_up(original)
         notices = []
         if result.unknown:
             notices.append(f"[upwell] no section is called {', '.join(result.unknown[:5])}")
@@ -119,7 +119,7 @@ def select_tool(originals: Originals, came_back: CameBack) -> Tool:
     )
 
 
-def search_original_tool(originals: Originals, came_back: CameBack) -> Tool:
+def search_original_tool(originals: Originals, on_follow_up: OnFollowUp) -> Tool:
     """`search_original(key, query)`: the passages of an original that match a query."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
@@ -130,7 +130,7 @@ def search_original_tool(originals: Originals, came_back: CameBack) -> Tool:
         room = RemainingBudget(tokens=SEARCH_TOKENS)
         query = args["query"]
         matches = await asyncio.to_thread(search_original, text, query, room, original.name)
-        came_back(original)
+        on_follow_up(original)
         if not matches.total:
             return text_result(f"No passage of the original matches {query!r}.")
         return text_result(

@@ -27,10 +27,13 @@ class Event(StrEnum):
     """Memories that were surfaced."""
     LATE = "late"
     """Surfacings that did not reach the agent; `kind` is `missed` (the race), `no_reply` (the call
-    failed), or `offered`: missed, and said at the next call."""
+    failed), or `offered`: missed, and delivered at the next call."""
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
+    JUDGE = "judge"
+    """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
+    `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, by their number."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 

@@ -1,14 +1,16 @@
 """The HTTP application: all routes, behind the guard."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from upwell.ground.receipt import Receipt
 from upwell.web import dashboard
 from upwell.web.guard import Guard
 from upwell.web.metrics import Metric, exposition
@@ -17,8 +19,12 @@ from upwell.web.tokens import PrincipalOf
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
-AnswerHook = Callable[[str, str, bytes], Awaitable[bytes]]
-"""Takes a host, an event name ("" if the body names it) and a body; returns JSON."""
+
+class AnswerHook(Protocol):
+    """Takes a host, an event name ("" if the body names it) and a body; returns JSON. The receipt
+    is settled when the fate of the answer is known."""
+
+    async def __call__(self, host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes: ...
 
 
 def http_app(
@@ -39,13 +45,40 @@ def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
 
     async def hook(request: Request) -> Response:
         names = request.path_params
-        reply = await answer(names["host"], names.get("event", ""), await request.body())
-        return Response(reply, media_type="application/json")
+        receipt = Receipt()
+        try:
+            body = await request.body()
+            reply = await answer(names["host"], names.get("event", ""), body, receipt=receipt)
+            return _Received(reply, receipt)
+        except BaseException:
+            receipt.settle(False)
+            raise
 
     return [
         Route("/hook/{host}", hook, methods=["POST"]),
         Route("/hook/{host}/{event}", hook, methods=["POST"]),
     ]
+
+
+class _Received(Response):
+    """JSON whose receipt says whether the client was still there when all of it was sent."""
+
+    media_type = "application/json"
+
+    def __init__(self, content: bytes, receipt: Receipt) -> None:
+        super().__init__(content)
+        self._receipt = receipt
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(receive())
+        try:
+            # One turn of the loop, in which a disconnection that already happened shows.
+            await asyncio.sleep(0)
+            await super().__call__(scope, receive, send)
+            self._receipt.settle(not gone.done())
+        finally:
+            self._receipt.settle(False)
+            gone.cancel()
 
 
 def health_routes(

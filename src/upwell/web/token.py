@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import make_once, read_whole
+from upwell.ground.files import create_once, read_regular_file
 
 MIN_CHARS = 16
 
@@ -16,8 +16,8 @@ def token_of(path: Path) -> str:
         StoreUnwritable: the file cannot be read or written, or the token is too short.
     """
     try:
-        make_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
-        token = read_whole(path).decode().strip()
+        create_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
+        token = read_regular_file(path).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise StoreUnwritable(
             f"cannot use {path}: {error}", hint="remove the file; upwell creates a new one"

@@ -13,7 +13,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
-from upwell.ground.files import Stamp, exclusively, read_whole, stamp, write_whole, writing
+from upwell.ground.files import (
+    Stamp,
+    exclusively,
+    read_regular_file,
+    stamp,
+    write_atomically,
+    writing,
+)
 from upwell.ground.names import check_name
 from upwell.ground.trace import LOG
 from upwell.ground.types.principal import OWNER, Principal
@@ -111,7 +118,7 @@ def tokens_in(path: Path) -> list[AccessToken]:
         StoreUnwritable: the file cannot be read.
     """
     try:
-        rows = json.loads(read_whole(path))["tokens"]
+        rows = json.loads(read_regular_file(path))["tokens"]
         return [
             AccessToken(
                 Principal(str(row["name"]), tuple(map(str, row["namespaces"]))),
@@ -143,7 +150,7 @@ def _write(path: Path, issued: Sequence[AccessToken]) -> None:
         for token in issued
     ]
     with writing(path):
-        write_whole(path, json.dumps({"tokens": rows}, indent=2) + "\n")
+        write_atomically(path, json.dumps({"tokens": rows}, indent=2) + "\n")
 
 
 def _digest(token: str) -> str:

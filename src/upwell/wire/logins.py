@@ -16,7 +16,7 @@ from filelock import FileLock
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable
-from upwell.ground.files import Stamp, exclusively, stamp, write_whole, writing
+from upwell.ground.files import Stamp, exclusively, stamp, write_atomically, writing
 
 NEEDED = "needed"
 REQUIREMENT = "upwell.requirement"
@@ -127,7 +127,7 @@ class Logins:
                 logins[server] = login
             body = {name: dataclasses.asdict(known) for name, known in logins.items()}
             with writing(self._path):
-                write_whole(self._path, json.dumps({"logins": body}, indent=2) + "\n")
+                write_atomically(self._path, json.dumps({"logins": body}, indent=2) + "\n")
             self._stamp = None
         return True
 

@@ -179,7 +179,7 @@ class Peer:
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
-        self._gone: Exception | None = None
+        self._closed_reason: Exception | None = None
 
     @property
     def in_flight(self) -> int:
@@ -199,7 +199,7 @@ class Peer:
 
     def close(self, reason: Exception) -> None:
         """Fail every waiting request."""
-        self._gone = self._gone or reason
+        self._closed_reason = self._closed_reason or reason
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(reason)
@@ -214,8 +214,8 @@ class Peer:
             PeerGone: the connection ended first, or (PeerLost) this exchange did.
             ProtocolError: the answer has neither a result nor an error, or is too large.
         """
-        if self._gone is not None:
-            raise self._gone
+        if self._closed_reason is not None:
+            raise self._closed_reason
         self._next_id += 1
         identity = b"%d" % self._next_id
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -250,7 +250,7 @@ class Peer:
             del self._late[next(iter(self._late))]
 
     async def _cancel(self, identity: bytes) -> None:
-        if self._gone is not None:
+        if self._closed_reason is not None:
             return
         params = b'{"requestId":%b,"reason":"cancelled or out of time"}' % identity
         try:

@@ -230,7 +230,7 @@ def _comma(raw: bytes, offset: int) -> int:
 
 
 def _skip(raw: bytes, offset: int) -> int:
-    """The position after the value at `at`. Brackets are counted, not matched by kind."""
+    """The position after the value at `offset`. Brackets are counted, not matched by kind."""
     if raw[offset : offset + 1] not in (b"[", b"{"):
         scalar = _SCALAR.match(raw, offset)
         if scalar is None:

@@ -1,5 +1,5 @@
-"""A door in front of a server that asks for a token, for clients that cannot send one: it puts the
-header on each request and passes everything else as it is."""
+"""A proxy in front of a server that requires a token, for clients that cannot send one. It adds the
+header to each request and passes everything else unchanged."""
 
 import asyncio
 import threading
@@ -33,7 +33,7 @@ async def _answers(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> 
 
 @contextmanager
 def let_in(port: int, token: str) -> Iterator[int]:
-    """Gives the port of the door; runs on a thread."""
+    """Run the proxy on a thread; yields its port."""
     header = f"Authorization: Bearer {token}\r\n".encode()
     loop = asyncio.new_event_loop()
     ready: list[int] = []

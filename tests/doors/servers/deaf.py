@@ -1,4 +1,4 @@
-"""A server on stdio that is greeted, lists a tool, and reads nothing more."""
+"""A server on stdio that shakes hands, lists a tool, and reads nothing more."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
 """The frame of the test upstreams: MCP over stdio by hand, so that every byte can be chosen.
 
-Stdlib only, no SDK. Tools return raw JSON; each call runs in a thread of its own, so that one
-that hangs holds up nobody. `--log FILE` keeps every line received, for the tests to read.
+Stdlib only, no SDK. Tools return raw JSON; each call runs in a thread of its own, so a hanging call
+delays no other. `--log FILE` keeps every line received, for the tests to read.
 """
 
 import argparse
@@ -31,7 +31,7 @@ class RpcError(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One `tools/call` as it came in."""
+    """One incoming `tools/call`."""
 
     server: "Server"
     id: Any
@@ -41,16 +41,16 @@ class Call:
 
     @property
     def args(self) -> Mapping[str, Any]:
-        found = self.params.get("arguments") or {}
-        if not isinstance(found, dict):
+        result = self.params.get("arguments") or {}
+        if not isinstance(result, dict):
             raise RpcError('{"code":-32602,"message":"arguments must be an object"}')
-        return found
+        return result
 
 
 @dataclass(frozen=True)
 class Tool:
-    """`declaration` is raw JSON. `run` returns the raw JSON of the result, or None when it has
-    already written whatever it wanted to."""
+    """`declaration` is raw JSON. `run` returns the raw JSON of the result, or None if it wrote its
+    answer itself."""
 
     name: str
     declaration: str
@@ -58,7 +58,7 @@ class Tool:
 
 
 def declare(name: str, *, properties: str = "{}", rest: str = "") -> str:
-    """The plainest declaration; `rest` is raw JSON that goes on with a comma."""
+    """The simplest declaration; `rest` is raw JSON that begins with a comma."""
     schema = f'{{"type":"object","properties":{properties}}}'
     return f'{{"name":"{name}","description":"{name}","inputSchema":{schema}{rest}}}'
 
@@ -69,7 +69,7 @@ def text(value: str) -> str:
 
 
 def raw_text(literal: str) -> str:
-    """A result of one text block whose JSON string literal is given as it stands."""
+    """A result of one text block, given as a raw JSON string literal."""
     return f'{{"content":[{{"type":"text","text":{literal}}}]}}'
 
 
@@ -109,7 +109,7 @@ class Server:
         return self.answers[id].wait(deadline)
 
     def expect(self, id: str) -> None:
-        """Note when a request of ours is answered."""
+        """Record the answer to a request of ours."""
         self.answers[id] = threading.Event()
 
     # -- reading
@@ -175,7 +175,7 @@ class Server:
         )
 
     def check_era(self, params: Mapping[str, Any]) -> None:
-        """Each era refuses what the other one sends, as the official servers do."""
+        """Each era refuses the messages of the other, as the official servers do."""
         version = (params.get("_meta") or {}).get(VERSION_KEY)
         if not self.era:
             if version == MODERN and self.options.era != "legacy":
@@ -188,7 +188,7 @@ class Server:
             raise RpcError('{"code":-32600,"message":"this connection is of the handshake era"}')
 
     def modern(self, result: str) -> str:
-        """Add what every result of the modern era carries."""
+        """Add the fields of every modern result."""
         if self.era != MODERN or not result.startswith("{") or '"resultType"' in result:
             return result
         tail = "," if len(result.strip()) > 2 else ""
@@ -232,7 +232,7 @@ def options(description: str) -> argparse.ArgumentParser:
 
 
 def note_pid(arguments: argparse.Namespace) -> int:
-    """Write down this start; how many were there before?"""
+    """Record this start. Returns the number of earlier ones."""
     if not arguments.pids:
         return 0
     path = Path(arguments.pids)

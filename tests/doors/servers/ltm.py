@@ -1,4 +1,4 @@
-"""A memory server that speaks as memtomem does, or does as `--how` says instead."""
+"""A memory server in the form of memtomem; `--how` selects a way to misbehave."""
 
 import json
 import os
@@ -13,21 +13,21 @@ LARGE = 10_000_000
 
 
 def hits(*contents: str) -> str:
-    found = [
+    collected = [
         {
             "rank": rank,
             "score": 0.03,
             "source": "billing.md",
             "namespace": "default",
-            "content": one,
+            "content": content,
         }
-        for rank, one in enumerate(contents, 1)
+        for rank, content in enumerate(contents, 1)
     ]
-    return text(json.dumps({"results": found, "score_scale": "rrf"}))
+    return text(json.dumps({"results": collected, "score_scale": "rrf"}))
 
 
 def times_asked(call: Call) -> int:
-    """How often it was asked before, over all its lives."""
+    """The number of earlier requests, across restarts."""
     state = call.server.options.state
     if not state:
         return 0

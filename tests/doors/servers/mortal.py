@@ -1,5 +1,5 @@
-"""A server over HTTP that dies over some calls, after it wrote down that it was called; somebody
-starts it anew at the same address."""
+"""A server over HTTP that records some calls and then dies; the test starts it again at the same
+address."""
 
 import argparse
 import os

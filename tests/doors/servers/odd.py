@@ -36,7 +36,7 @@ def bad_utf8_inside(call: Call) -> None:
 
 
 def half_line(call: Call) -> None:
-    """Half a message, and then nothing: the process lives on."""
+    """Half a message, and then nothing, while the process stays alive."""
     call.server.write(whole(call, text("never whole")).encode()[:40])
     pause(FOREVER)
 
@@ -129,7 +129,7 @@ def deep_result(call: Call) -> str:
 
 
 def die_leaving_a_child(call: Call) -> None:
-    """What it started holds its stdout and stderr open."""
+    """A grandchild holds its stdout and stderr open."""
     subprocess.Popen(["sleep", "300"], stdin=subprocess.DEVNULL)
     os._exit(7)
 
@@ -143,7 +143,7 @@ def kill_itself(call: Call) -> None:
 
 
 def close_stdout(call: Call) -> None:
-    """Nothing more can come, and yet it lives."""
+    """It closes its output and stays alive."""
     os.close(1)
 
 
@@ -152,13 +152,13 @@ def freeze(call: Call) -> None:
 
 
 def late(call: Call) -> str:
-    """An answer when nobody waits any more."""
+    """An answer after the caller has stopped waiting."""
     pause(float(call.args.get("seconds", 4)))
     return text("too late")
 
 
 def early(call: Call) -> str:
-    """Answers to what was not asked yet."""
+    """Answers to requests that were not sent yet."""
     for number in range(1, 50):
         call.server.reply(call.id + number, call.server.modern(text("before the question")))
     return text("in time")
@@ -219,7 +219,7 @@ def change_flood(call: Call) -> str:
 
 
 def question_flood(call: Call) -> str:
-    """Three hundred questions at once; how many were answered?"""
+    """Three hundred questions at once. Reports how many were answered."""
     asked = [f"{call.id}-{n}" for n in range(300)]
     for name in asked:
         call.server.expect(name)
@@ -309,7 +309,7 @@ WILD = [
 
 
 class OddServer(Server):
-    """Answers the handshake as `--start` says."""
+    """Answers the handshake in the way that `--start` selects."""
 
     def answer(self, method: str, params: dict) -> str:
         way = self.options.start

@@ -19,7 +19,7 @@ PRETTY = '{\n"content":[{"type":"text",\r\n"text":"pretty 1.10"}],\n"x":[\n' + S
 
 
 def named(result: str) -> bytes:
-    """An answer to whatever is asked."""
+    """An answer to any request."""
     return f'{{"jsonrpc":"2.0",\n"id":ID,\n"result":{result}}}'.encode()
 
 
@@ -47,7 +47,7 @@ OVER = {name: threading.Event() for name in POURED}
 
 class Odd(web.Web):
     def do_POST(self) -> None:
-        """A notice about roots is never taken."""
+        """A notification about roots is never read."""
         length = int(self.headers["content-length"])
         if b"notifications/roots/list_changed" in self.rfile.peek()[:length]:
             time.sleep(60)
@@ -58,8 +58,8 @@ class Odd(web.Web):
         answer = web.message(identity, web.said(name))
         if name in WRONG:
             status, kind, body, more = WRONG[name]
-            whole = body.replace(b"ANSWER", answer).replace(b"ID", json.dumps(identity).encode())
-            self.send(status, whole, kind, **more)
+            full = body.replace(b"ANSWER", answer).replace(b"ID", json.dumps(identity).encode())
+            self.send(status, full, kind, **more)
         elif name == "pretty_event":
             lines = web.message(identity, PRETTY).split(b"\n")
             self.send(200, b"".join(b"data: " + line + b"\n" for line in lines) + b"\n", EVENTS)
@@ -89,7 +89,7 @@ class Odd(web.Web):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def pour(self, name: str, kind: str, piece: bytes) -> None:
-        """A body without an end, for as long as somebody reads it."""
+        """A body without an end, sent as long as the client reads."""
         self.send_response(200)
         self.send_header("content-type", kind)
         self.send_header("transfer-encoding", "chunked")

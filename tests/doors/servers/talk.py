@@ -1,5 +1,5 @@
-"""An MCP server that has everything but plain tools: it asks its client, logs, tells of progress
-and changes, has prompts, resources and completions, and methods that no specification knows."""
+"""An MCP server with every feature besides plain tools: requests to its client, logs, progress,
+changes, prompts, resources, completions, and unspecified methods."""
 
 import json
 import os
@@ -74,38 +74,38 @@ class Talker(Server):
             threading.Thread(target=self.ask_later, daemon=True).start()
 
     def ask_later(self) -> None:
-        """Ask while no call of anybody is under way."""
+        """Ask while no call is in flight."""
         self.later.append(self.request(f"later-{len(self.notes)}", "roots/list", "{}"))
 
     def take(self, message: Mapping[str, Any], line: bytes) -> None:
         if message["method"] == "subscriptions/listen":
-            wanted = message["params"]["notifications"]
-            self.listens[message["id"]] = wanted
+            expected = message["params"]["notifications"]
+            self.listens[message["id"]] = expected
             stamp = f'"_meta":{{"{STAMP}":{json.dumps(message["id"])}}}'
-            said = f'{{"notifications":{json.dumps(wanted)},{stamp}}}'
-            self.notify("notifications/subscriptions/acknowledged", said)
+            content = f'{{"notifications":{json.dumps(expected)},{stamp}}}'
+            self.notify("notifications/subscriptions/acknowledged", content)
             return
         super().take(message, line)
 
     def request(self, identity: str, method: str, params: str) -> Any:
-        """Ask the client, and wait for what it says."""
+        """Ask the client, and wait for its answer."""
         self.send(f'{{"jsonrpc":"2.0","id":"{identity}","method":"{method}","params":{params}}}')
         with self.arrived:
             self.arrived.wait_for(lambda: identity in self.replies, 30)
             return self.replies.pop(identity, "nothing")
 
     def tell(self, method: str, params: Mapping[str, Any], uri: str = "") -> None:
-        """Notify whoever asked for it: everybody, or those who listen."""
+        """Notify the subscribers: every client, or those that listen."""
         if self.era == LEGACY:
             if not uri or uri in self.followed:
                 self.notify(method, json.dumps(params))
             return
         kind = method.split("/")[1]
-        for identity, wanted in list(self.listens.items()):
+        for identity, expected in list(self.listens.items()):
             if (
-                uri in wanted.get("resourceSubscriptions", [])
+                uri in expected.get("resourceSubscriptions", [])
                 if uri
-                else wanted.get(f"{kind}ListChanged")
+                else expected.get(f"{kind}ListChanged")
             ):
                 stamped = {**params, "_meta": {STAMP: identity}}
                 self.notify(method, json.dumps(stamped))
@@ -166,7 +166,7 @@ class Talker(Server):
         return f'{{"messages":[{{"role":"user","content":{content}}}],"x":1.10}}'
 
     def resources(self, params: Mapping[str, Any]) -> str:
-        """One a page."""
+        """One entry a page."""
         names = list(RESOURCES)
         at = int(params.get("cursor", "0"))
         more = f',"nextCursor":"{at + 1}"' if at + 1 < len(names) else ""
@@ -174,12 +174,12 @@ class Talker(Server):
 
     def read(self, params: Mapping[str, Any]) -> str:
         uri = params["uri"]
-        found = RESOURCES.get(uri)
+        result = RESOURCES.get(uri)
         if uri == HIDDEN or uri.startswith("talk://item/"):
-            found = f"This is {uri}"
-        if found is None:
+            result = f"This is {uri}"
+        if result is None:
             raise RpcError('{"code":-32002,"message":"not here","data":{"n":1.10}}')
-        body = json.dumps(f"{found} of {self.options.name}")
+        body = json.dumps(f"{result} of {self.options.name}")
         return f'{{"contents":[{{"uri":"{uri}","text":{body},"x":1.10}}]}}'
 
     def subscribe(self, params: Mapping[str, Any]) -> str:
@@ -207,7 +207,7 @@ class Talker(Server):
 
 
 def ask(call: Call) -> str:
-    """Ask the client as the era has it, after a while, and say what it answered."""
+    """Ask the client in the form of its era, after a delay, and return its answer."""
     server = call.server
     assert isinstance(server, Talker)
     pause(float(call.args.get("after", 0)))
@@ -223,24 +223,24 @@ def ask(call: Call) -> str:
 
 def log(call: Call) -> str:
     for level in ("debug", "info", "error"):
-        said = f'{{"level":"{level}","logger":"talk","data":{{"n":1.10,"level":"{level}"}}}}'
-        call.server.notify("notifications/message", said)
+        content = f'{{"level":"{level}","logger":"talk","data":{{"n":1.10,"level":"{level}"}}}}'
+        call.server.notify("notifications/message", content)
     return text("logged")
 
 
 def change(call: Call) -> str:
     server = call.server
     assert isinstance(server, Talker)
-    what = str(call.args.get("what"))
-    if what.startswith("talk://"):
-        server.tell("notifications/resources/updated", {"uri": what}, what)
+    kind = str(call.args.get("what"))
+    if kind.startswith("talk://"):
+        server.tell("notifications/resources/updated", {"uri": kind}, kind)
     else:
-        server.tell(f"notifications/{what}/list_changed", {})
+        server.tell(f"notifications/{kind}/list_changed", {})
     return text("changed")
 
 
 def ask_and_withdraw(call: Call) -> str:
-    """Ask, and take the question back once the client says that it has been asked."""
+    """Ask, and withdraw the question once the client has received it."""
     server = call.server
     assert isinstance(server, Talker)
     method, params = ASKED["elicit"]
@@ -257,7 +257,7 @@ def seen(call: Call) -> str:
     known = {
         "level": server.level,
         "followed": sorted(server.followed),
-        "listens": [dict(wanted) for wanted in server.listens.values()],
+        "listens": [dict(listen) for listen in server.listens.values()],
         "cancelled": server.cancelled,
         "client": server.client,
         "notes": server.notes,
@@ -269,7 +269,7 @@ def seen(call: Call) -> str:
 
 
 def wait(call: Call) -> None:
-    """Never answers; its id is in what comes back from `seen` once it was cancelled."""
+    """Never answers. After a cancellation, `seen` contains its id."""
     assert isinstance(call.server, Talker)
     call.server.waiting += 1
     pause(3600)
@@ -289,7 +289,7 @@ def begin_task(call: Call) -> str:
 
 
 def slow_progress(call: Call) -> str:
-    """Five seconds, with a sign of life at each where it is wanted."""
+    """Takes five seconds, and reports progress every second if the client asked for that."""
     for _ in range(5):
         pause(1.0)
         if "progressToken" in (call.params.get("_meta") or {}):

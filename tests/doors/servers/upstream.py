@@ -1,4 +1,4 @@
-"""A well-behaved MCP server with everything that a gateway must pass on untouched."""
+"""A well-behaved MCP server with every content that a gateway must pass on unchanged."""
 
 import json
 import os
@@ -50,7 +50,7 @@ NUMBERS = (
 
 
 def received(call: Call) -> str:
-    """What came in: the line itself, and what the process sees of its surroundings."""
+    """The request: the line itself, and the environment of the process."""
     seen = {
         "line": call.line.decode("utf-8", "replace"),
         "arguments": call.params.get("arguments"),

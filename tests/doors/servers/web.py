@@ -1,5 +1,5 @@
-"""An MCP server of the handshake era over HTTP, by hand: what it hears of each request is told, and
-it can forget sessions, answer by events, break a stream and take it up again, and be too large."""
+"""A handshake-era MCP server over HTTP, written by hand. It reports the headers of each request,
+and can forget sessions, answer with events, break a stream and resume it, and send too much."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""`ltm.*` as an upstream: what is started, and that nothing is without a key."""
+"""`ltm.*` as an upstream: nothing is started without a key."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,19 +10,22 @@ from upwell.app.ltm import server_of
 from upwell.config import Config, load
 from upwell.gateway.options import Transport
 from upwell.ground.errors import ConfigError
+from upwell.ground.ttl_store import MemoryTtlStore
 
 
 def config(home: Path, **keys: str) -> Config:
     environment: Mapping[str, str] = {f"UPWELL_LTM__{name}": value for name, value in keys.items()}
-    found = load(home, environment=environment)
-    found.home.prepare()
-    return found
+    result = load(home, environment=environment)
+    result.home.prepare()
+    return result
 
 
-async def test_without_a_key_there_is_none_and_with_any_there_is(tmp_path: Path) -> None:
+async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
     for keys, expected in (({}, False), ({"COMMAND": "memtomem-server"}, True)):
         files = Files()
-        memories = open_memory(config(tmp_path, **keys), files, None, None, tolerant=False)
+        memories = open_memory(
+            config(tmp_path, **keys), files, MemoryTtlStore(), None, None, tolerant=False
+        )
         assert (memories.ltm is not None) is expected
         assert len(memories.recalls.places) == 2 + expected
         await memories.documents.aclose()
@@ -48,12 +51,12 @@ def test_an_address_is_reached_with_its_headers(
     tmp_path: Path, given: Mapping[str, str], expected: Transport
 ) -> None:
     headers = '{"Authorization": "Bearer abc"}'
-    found = config(tmp_path, URL="https://ltm.example/mcp", HEADERS=headers, **given)
-    server = server_of(found.ltm, str(tmp_path))
+    result = config(tmp_path, URL="https://ltm.example/mcp", HEADERS=headers, **given)
+    server = server_of(result.ltm, str(tmp_path))
     assert server.url == "https://ltm.example/mcp"
     assert server.headers == {"Authorization": "Bearer abc"}
     assert server.transport is expected
-    assert "abc" not in str(found.shown())
+    assert "abc" not in str(result.shown())
 
 
 @pytest.mark.parametrize(
@@ -63,13 +66,11 @@ def test_an_address_is_reached_with_its_headers(
         ({"PROFILE": "generic"}, "needs ltm.tool"),
     ],
 )
-def test_keys_that_belong_together_are_asked_for(
-    tmp_path: Path, keys: Mapping[str, str], message: str
-) -> None:
+def test_missing_keys_are_reported(tmp_path: Path, keys: Mapping[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         server_of(config(tmp_path, **keys).ltm, str(tmp_path))
 
 
-def test_a_transport_that_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_an_unknown_transport_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"ltm\.transport"):
         config(tmp_path, TRANSPORT="pigeon")

@@ -1,4 +1,4 @@
-"""What the command line asks of a home."""
+"""Questions of the command line to a home."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_config_check_reports_every_mistake_one_a_line(
+def test_config_check_reports_every_mistake_on_a_line_of_its_own(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (home / "config.toml").write_text(

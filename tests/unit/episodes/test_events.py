@@ -26,7 +26,7 @@ def test_an_event_comes_back_from_its_line() -> None:
         assert event_of(line_of(event).encode(), "here") == event
 
 
-def test_fields_that_say_nothing_are_left_out() -> None:
+def test_empty_fields_are_left_out() -> None:
     line = line_of(Event(session="s", i=0, t=1.0, kind=Kind.PROMPT, text="Hi"))
     assert line == '{"session": "s", "i": 0, "t": 1.0, "kind": "prompt", "text": "Hi"}'
 
@@ -52,7 +52,7 @@ def test_a_bad_line_is_one_line_of_error(line: bytes, message: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_the_line_is_named(tmp_path: Path) -> None:
+def test_the_error_names_the_line(tmp_path: Path) -> None:
     path = samples.neutral(tmp_path)
     path.write_text(path.read_text() + "\nnonsense\n")
     with pytest.raises(BadEvent, match=rf"{path}:4: not JSON"):
@@ -63,4 +63,4 @@ def test_a_file_is_read_in_order_of_time(tmp_path: Path) -> None:
     path = samples.neutral(tmp_path)
     first, second = path.read_text().splitlines()
     path.write_text(f"{second}\n\n{first}\n")
-    assert [one.i for one in read_events(path)] == [0, 1]
+    assert [event.i for event in read_events(path)] == [0, 1]

@@ -44,7 +44,7 @@ def test_a_wrong_call_is_a_failure_of_usage(command: str, out: str, fault: Fault
         ("kiln a; kiln2 b", "error: unknown option '--x'"),
     ],
 )
-def test_anything_else_is_none(command: str, out: str) -> None:
+def test_other_failures_are_ignored(command: str, out: str) -> None:
     assert failure_of(shell(command, out, failed=True)) is None
 
 
@@ -54,7 +54,7 @@ def test_a_long_answer_without_a_flag_is_output() -> None:
     assert failure_of(shell("kiln a", out, failed=True)) is not None
 
 
-def test_a_file_that_speaks_of_errors_is_no_failure() -> None:
+def test_reading_a_file_about_errors_is_no_failure() -> None:
     assert failure_of(shell("cat notes.md", "unknown option --x")) is None
 
 
@@ -65,7 +65,7 @@ def test_the_prompt_of_a_terminal_is_not_the_error() -> None:
     assert failure.message == "Error: --path is required"
 
 
-def test_the_shell_says_the_same_in_every_dialect() -> None:
+def test_shells_report_a_missing_program_under_one_signature() -> None:
     answers = ("zsh:1: command not found: kiln", "bash: kiln: command not found")
     failures = [failure_of(shell("kiln a", out, failed=True)) for out in answers]
     assert {f and (f.speaker, f.signature) for f in failures} == {
@@ -83,7 +83,7 @@ def test_an_error_about_arguments_is_that_of_the_sub_command() -> None:
     assert start.speaker != stop.speaker
 
 
-def test_success_is_an_answer_that_names_no_error() -> None:
+def test_an_answer_without_an_error_is_a_success() -> None:
     assert succeeded(shell("kiln a", "done"))
     assert not succeeded(shell("kiln a", "Error: no"))
     assert not succeeded(shell("kiln a", "done", failed=True))

@@ -29,7 +29,7 @@ def learned(*calls: tuple[str, str, bool]) -> list[str]:
     ]
 
 
-def test_a_command_that_worked_speaks_where_the_other_fails_again() -> None:
+def test_a_working_command_is_given_where_the_other_fails_again() -> None:
     failed = shell("cd /p && kiln git pr 2>&1", NO_PATH, i=1, failed=True)
     (episode,) = mined([failed, shell("kiln git pr --path .", "# Pull request", i=2)])
     assert episode.kind is EpisodeKind.COMMAND
@@ -74,11 +74,11 @@ def test_the_same_request_called_in_another_way(failed: str, error: str, worked:
         ("timeout 9 kiln run", "zsh: command not found: timeout", "kiln run"),
     ],
 )
-def test_what_is_no_remedy_teaches_nothing(failed: str, error: str, worked: str) -> None:
+def test_a_command_for_another_purpose_gives_no_episode(failed: str, error: str, worked: str) -> None:
     assert learned((failed, error, True), (worked, "fine", False)) == []
 
 
-def test_an_edit_may_have_been_the_remedy() -> None:
+def test_an_edit_between_the_calls_may_have_been_the_remedy() -> None:
     events = [
         shell("kiln pr", NO_PATH, failed=True),
         call("Edit", "updated", file_path=f"{ROOT}/src/cli/pull_request.ts"),
@@ -87,7 +87,7 @@ def test_an_edit_may_have_been_the_remedy() -> None:
     assert [episode.kind for episode in mined(events)] == [EpisodeKind.PLACE]
 
 
-def test_an_accident_of_the_folder_teaches_nothing() -> None:
+def test_an_accident_of_the_folder_gives_no_episode() -> None:
     missing = 'error: Script not found "lint"'
     rerun = ("cd /p && kiln run lint", "3 findings", True)
     calls = [("kiln run lint", missing, True), rerun, ("kiln run lint:fix", "fixed", False)]
@@ -95,7 +95,7 @@ def test_an_accident_of_the_folder_teaches_nothing() -> None:
     assert len(learned(calls[0], calls[2])) == 1
 
 
-def test_a_remedy_comes_soon_or_never() -> None:
+def test_a_command_long_after_the_failure_is_no_remedy() -> None:
     between = [("ls", "a", False)] * 5
     assert learned(("kiln pr", NO_PATH, True), *between, ("kiln pr --path .", "ok", False)) == []
 
@@ -111,12 +111,12 @@ def test_a_service_that_must_run_first() -> None:
     assert text == f'`kiln migrate` fails with "{error}" until `{start}` has run.'
 
 
-def test_a_failure_that_repeats_teaches_once() -> None:
+def test_a_repeated_failure_gives_one_episode() -> None:
     failed = ("kiln pr", NO_PATH, True)
     assert len(learned(failed, failed, failed, ("kiln pr --path .", "ok", False))) == 1
 
 
-def test_a_file_speaks_where_it_is_missed() -> None:
+def test_a_files_place_is_given_where_it_is_missed() -> None:
     (episode,) = mined([call("Read", "export", file_path=f"{ROOT}/src/domain/session-store.ts")])
     missed = call("Read", "File does not exist.", failed=True, file_path=f"{ROOT}/session-store.ts")
     assert episode.kind is EpisodeKind.PLACE
@@ -125,7 +125,7 @@ def test_a_file_speaks_where_it_is_missed() -> None:
     assert set(episode.triggers) & set(triggers_of(missed))
 
 
-def test_a_file_of_the_root_is_said_to_be_there() -> None:
+def test_a_file_in_the_root_folder_is_described_as_such() -> None:
     (episode,) = mined([call("Read", "version: 2", file_path=f"{ROOT}/.kilnrc.yaml")])
     assert episode.text == "`.kilnrc.yaml` is in the root folder of the project."
 
@@ -138,11 +138,11 @@ def test_a_file_of_the_root_is_said_to_be_there() -> None:
         f"{ROOT}/node_modules/a/session-store.ts",
     ],
 )
-def test_files_of_others_are_not_learned(path: str) -> None:
+def test_files_outside_the_project_give_no_episode(path: str) -> None:
     assert mined([call("Read", "export", file_path=path)]) == []
 
 
-def test_a_name_speaks_where_it_is_searched_in_vain() -> None:
+def test_a_definition_is_given_where_the_name_is_searched_in_vain() -> None:
     found = call("Grep", "src/s.go:9:type SessionState struct {", pattern="SessionState struct")
     (episode,) = mined([found])
     assert episode.text == "`SessionState` is defined in `src/s.go`."
@@ -158,7 +158,7 @@ def test_a_name_with_many_definitions_has_no_place() -> None:
     assert mined([call("Grep", quoted, pattern="SaveChanges")]) == []
 
 
-def test_a_ticket_has_the_file_that_bears_its_name() -> None:
+def test_a_ticket_leads_to_the_file_that_bears_its_name() -> None:
     path = "process/tasks/045-add-a-kiln.md"
     events = [
         prompt("start working on task 045", i=1),
@@ -171,7 +171,7 @@ def test_a_ticket_has_the_file_that_bears_its_name() -> None:
     ]
 
 
-def test_an_endless_session_stays_small() -> None:
+def test_an_endless_session_keeps_a_bounded_number_of_episodes() -> None:
     miner = EpisodeMiner()
     for number in range(3_000):
         miner.feed(call("Read", "x", i=number, file_path=f"{ROOT}/src/kiln_file_{number}.py"))

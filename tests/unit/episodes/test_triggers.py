@@ -17,7 +17,7 @@ from upwell.episodes.triggers import MAX_TRIGGER_CHARS, at_missing, of_place, tr
         ("web/kiln.config.js", "web/kiln.config.ts"),
     ],
 )
-def test_a_guess_meets_the_place(missing: str, place: str) -> None:
+def test_a_wrong_guess_shares_a_trigger_with_the_place(missing: str, place: str) -> None:
     assert set(at_missing(missing)) & set(of_place(place))
 
 
@@ -32,7 +32,7 @@ def test_a_guess_meets_the_place(missing: str, place: str) -> None:
         ("app/resume.go", "app/resume.py"),
     ],
 )
-def test_a_common_name_elsewhere_is_another_file(missing: str, place: str) -> None:
+def test_a_common_name_elsewhere_shares_no_trigger(missing: str, place: str) -> None:
     assert not set(at_missing(missing)) & set(of_place(place))
 
 
@@ -56,7 +56,7 @@ def test_a_prompt_has_the_tickets_that_it_is_about() -> None:
         "a" * 700 + " #45",
     ],
 )
-def test_numbers_that_are_no_tickets(text: str) -> None:
+def test_other_numbers_are_not_tickets(text: str) -> None:
     assert triggers_of(prompt(text)) == ()
 
 

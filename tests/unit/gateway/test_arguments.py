@@ -1,4 +1,4 @@
-"""What a schema certainly refuses, and that what it takes is never refused."""
+"""Arguments that a schema certainly refuses are refused, and accepted ones never."""
 
 import json
 import time
@@ -55,16 +55,16 @@ def wrong(schema, arguments):
         ([], "arguments must be object"),
     ],
 )
-def test_what_is_wrong_is_said_where_it_is(arguments, said):
+def test_a_fault_is_reported_with_its_path(arguments, said):
     assert wrong(EDITS, arguments) == said
 
 
-def test_what_servers_read_all_the_same_is_left_to_them():
+def test_lenient_values_are_left_to_the_server():
     loose = {"path": 7, "edits": json.dumps([EDIT])}
     assert wrong(EDITS, loose) == ""
 
 
-def test_a_schema_that_leads_round_in_circles_ends():
+def test_a_circular_schema_terminates():
     circle = {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}}
     assert wrong({**circle, "properties": {"x": {"$ref": "#/$defs/a"}}}, {"x": 1}) == ""
     wide = {"$defs": {"a": {"anyOf": [{"$ref": "#/$defs/a"}] * 9}}, "$ref": "#/$defs/a"}
@@ -103,7 +103,7 @@ ARGUMENTS = st.dictionaries(NAMES, VALUES, max_size=3)
 
 @settings(max_examples=150, deadline=None)
 @given(schemas(ANY), ARGUMENTS)
-def test_what_the_schema_takes_is_never_refused_and_the_short_one_takes_it_too(schema, arguments):
+def test_accepted_arguments_are_never_refused_and_fit_the_short_schema_too(schema, arguments):
     if not Draft202012Validator(schema).is_valid(arguments):
         return
     assert wrong(schema, arguments) == ""
@@ -112,7 +112,7 @@ def test_what_the_schema_takes_is_never_refused_and_the_short_one_takes_it_too(s
 
 @settings(max_examples=100, deadline=None)
 @given(schemas(ANY), ARGUMENTS)
-def test_what_is_refused_the_schema_refuses(schema, arguments):
+def test_the_schema_refuses_every_refused_call(schema, arguments):
     if wrong(schema, arguments):
         assert not Draft202012Validator(schema).is_valid(arguments)
 

@@ -1,4 +1,4 @@
-"""An answer is kept only where that is sound, and found only by who may have it."""
+"""An answer is cached only where that is sound, and found only by its principal."""
 
 import asyncio
 from dataclasses import fields, replace
@@ -32,7 +32,7 @@ class Client(Nobody):
 
 
 class Server:
-    """Counts how often it was asked."""
+    """Counts the calls."""
 
     def __init__(self, reply=None):
         self.reply = reply or Reply(result=ANSWER)
@@ -56,7 +56,7 @@ async def asked(cache, server, call=CALL, options=SERVER, client=None):
     return reply
 
 
-async def test_the_second_time_it_is_there(cache):
+async def test_the_second_call_is_answered_from_the_cache(cache):
     server = Server()
     for _ in range(3):
         assert (await asked(cache, server)).result == ANSWER
@@ -122,12 +122,12 @@ OTHER = [
 ]
 
 
-def test_every_part_of_a_server_s_configuration_is_looked_at():
+def test_every_part_of_a_servers_configuration_is_in_the_key():
     assert set(OTHER_SERVERS) == {field.name for field in fields(ServerOptions)}
 
 
-async def test_of_two_differences_neither_finds_the_other(cache):
-    """What differs from the first also differs from all others; and each is found again."""
+async def test_two_different_calls_never_share_an_answer(cache):
+    """Each variant differs from all others, and each is found again."""
     server = Server()
     for _ in range(2):
         for other in OTHER:
@@ -154,7 +154,7 @@ NEVER = [
 
 
 @pytest.mark.parametrize("number", range(len(NEVER)))
-async def test_what_is_never_kept(cache, number):
+async def test_answers_that_are_never_cached(cache, number):
     server = Server()
     for _ in range(2):
         await asked(cache, server, NEVER[number])
@@ -173,7 +173,7 @@ UNFIT = [
 
 
 @pytest.mark.parametrize("number", range(len(UNFIT)))
-async def test_answers_that_are_not_kept(cache, number):
+async def test_answers_that_are_not_cached(cache, number):
     server = Server(UNFIT[number])
     for _ in range(2):
         await asked(cache, server)
@@ -187,7 +187,7 @@ async def test_the_same_calls_at_once_are_made_once(cache):
     assert server.asked == 1
 
 
-async def test_who_gives_up_does_not_spoil_it_for_the_others(cache):
+async def test_a_cancelled_caller_does_not_affect_the_others(cache):
     server = Server()
     first = asyncio.create_task(asked(cache, server))
     second = asyncio.create_task(asked(cache, server))

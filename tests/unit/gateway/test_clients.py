@@ -1,4 +1,4 @@
-"""Who hears what a server says unasked."""
+"""The receivers of a server's own messages."""
 
 from upwell.gateway.clients import Audience, Session
 from upwell.ground.types.principal import Principal
@@ -10,7 +10,7 @@ LOGGED = read_message(
 
 
 class Ear:
-    """A way to an agent that notes what it hears."""
+    """A channel to an agent that records the messages."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -24,7 +24,7 @@ def sessions(*names: str) -> tuple[list[Session], list[Ear]]:
     return [Session(ear, principal=Principal(n)) for ear, n in zip(ears, names, strict=True)], ears
 
 
-async def test_a_log_message_goes_to_the_agents_of_one_principal_that_wait() -> None:
+async def test_a_log_message_goes_to_the_waiting_agents_of_one_principal() -> None:
     waiting, ears = sessions("ada", "ada")
     audience = Audience()
     for session in waiting:
@@ -35,7 +35,7 @@ async def test_a_log_message_goes_to_the_agents_of_one_principal_that_wait() -> 
     assert [len(ear.heard) for ear in ears] == [2, 1], "one that is lost would be worse"
 
 
-async def test_a_log_message_that_may_be_another_principal_s_is_heard_by_nobody() -> None:
+async def test_a_log_message_that_may_belong_to_another_principal_is_dropped() -> None:
     waiting, ears = sessions("ada", "bob")
     audience = Audience()
     await audience.relay(LOGGED, waiting)

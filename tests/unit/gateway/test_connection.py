@@ -1,4 +1,4 @@
-"""Notifications keep their order, before later requests, and hold nobody up."""
+"""Notifications keep their order, precede later requests, and delay nothing."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from upwell.gateway.upstreams.connection import MAX_QUEUED, Notifications
 
 
 class Server:
-    """Takes a notice when it is let to."""
+    """Reads a notification once it is allowed to."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -25,7 +25,7 @@ async def server() -> Server:
     return Server()
 
 
-async def test_a_request_comes_after_what_was_told_before_it(server: Server) -> None:
+async def test_a_request_follows_earlier_notifications(server: Server) -> None:
     queue = Notifications("s", server.take)
     queue.put("one")
     queue.put("two")
@@ -40,7 +40,7 @@ async def test_a_request_comes_after_what_was_told_before_it(server: Server) -> 
     assert server.taken == ["one", "two", "three"]
 
 
-async def test_what_is_not_taken_in_time_is_given_up(
+async def test_a_notification_that_is_not_read_in_time_is_dropped(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "SEND_SECONDS", 0.05)
@@ -55,7 +55,7 @@ async def test_what_is_not_taken_in_time_is_given_up(
     assert server.taken == ["taken"]
 
 
-async def test_only_so_many_wait(server: Server) -> None:
+async def test_a_bounded_number_of_notifications_waits(server: Server) -> None:
     queue = Notifications("s", server.take)
     for number in range(2 * MAX_QUEUED):
         queue.put(str(number))

@@ -1,4 +1,4 @@
-"""Long lists of tools: what is left of each, and how the rest is found."""
+"""Long lists of tools: the short form of each, and the search for the rest."""
 
 import json
 
@@ -38,20 +38,20 @@ OWN = ("read_more", "describe_tools")
 def lazy_catalog(*tools, most=100):
     definitions = Definitions(most)
     server = Server("fs", *tools)
-    keep = catalog_of(
+    catalog = catalog_of(
         server, own=OWN, definitions=definitions, may_compress=lambda server, tool: False
     )
-    return keep, definitions, server
+    return catalog, definitions, server
 
 
-def test_a_list_within_the_size_is_whole_and_nothing_is_to_be_described():
+def test_a_list_within_the_limit_is_complete_and_without_describe_tools():
     catalog, _, _ = lazy_catalog(EDIT, CLOCK, most=100_000)
     assert tools_of(catalog)[0] == {**EDIT, "name": "fs__edit_file"}
     assert names_of(catalog) == ["fs__edit_file", "fs__now", "upwell__read_more"]
     assert catalog.hidden_schema("fs__edit_file") == b""
 
 
-def test_a_tool_that_changed_is_listed_anew():
+def test_a_changed_tool_is_listed_again():
     catalog, definitions, server = lazy_catalog(EDIT)
     server.has({**EDIT, "description": "Something else."})
     catalog.rebuild()
@@ -64,7 +64,7 @@ def test_by_default_no_list_is_short():
     assert tools_of(catalog)[0]["description"] == EDIT["description"]
 
 
-def test_of_a_long_list_every_tool_keeps_its_name_and_what_rules_go_by():
+def test_in_a_long_list_every_tool_keeps_its_name_and_annotations():
     catalog, _, _ = lazy_catalog(EDIT, CLOCK)
     first = tools_of(catalog)[0]
     assert names_of(catalog) == [
@@ -93,8 +93,8 @@ def test_of_a_long_list_every_tool_keeps_its_name_and_what_rules_go_by():
     assert json.loads(catalog.hidden_schema("fs__edit_file")) == EDIT["inputSchema"]
 
 
-def test_a_schema_that_has_arguments_in_headers_stays():
-    """Clients read there which headers a call has to have."""
+def test_a_schema_with_arguments_in_headers_stays():
+    """Clients read the required headers there."""
     region = {"type": "string", "x-mcp-header": "Region", "description": "where " * 50}
     tool = {**EDIT, "inputSchema": {"type": "object", "properties": {"region": region}}}
     catalog, _, _ = lazy_catalog(tool)
@@ -102,7 +102,7 @@ def test_a_schema_that_has_arguments_in_headers_stays():
     assert tools_of(catalog)[0]["description"] != tool["description"]
 
 
-def test_a_list_gets_whole_again_when_it_has_become_small():
+def test_a_list_that_has_become_small_is_complete_again():
     catalog, _, server = lazy_catalog(EDIT, CLOCK)
     server.has(CLOCK)
     catalog.rebuild()
@@ -111,7 +111,7 @@ def test_a_list_gets_whole_again_when_it_has_become_small():
 
 
 @pytest.mark.parametrize("schema", [None, {}, {"type": "object"}, {"properties": 3}, [1], "x"])
-def test_a_schema_that_says_nothing_becomes_the_plainest(schema):
+def test_a_schema_without_content_becomes_the_plainest_one(schema):
     assert loosest(schema) == {"type": "object", "properties": {}}
 
 
@@ -143,21 +143,21 @@ async def ask(definitions, **args):
 
 async def test_tools_are_described_by_name():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK)
-    failed, said = await ask(definitions, names=["fs__edit_file", "fs__now"])
+    failed, reply = await ask(definitions, names=["fs__edit_file", "fs__now"])
     assert not failed
-    whole = [json.loads(line) for line in said.splitlines()]
-    assert whole == [{**EDIT, "name": "fs__edit_file"}, {**CLOCK, "name": "fs__now"}]
+    full = [json.loads(line) for line in reply.splitlines()]
+    assert full == [{**EDIT, "name": "fs__edit_file"}, {**CLOCK, "name": "fs__now"}]
 
 
-async def test_tools_are_described_by_what_they_are_for():
+async def test_tools_are_described_by_purpose():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK, {**CLOCK, "name": "zone", "description": "Where"})
-    failed, said = await ask(definitions, query="what time is it")
+    failed, reply = await ask(definitions, query="what time is it")
     assert not failed
-    assert json.loads(said.splitlines()[0])["name"] == "fs__now"
-    assert "edit_file" not in said
+    assert json.loads(reply.splitlines()[0])["name"] == "fs__now"
+    assert "edit_file" not in reply
 
 
-async def test_what_is_not_there_is_told_with_what_is_near():
+async def test_an_unknown_tool_is_reported_with_similar_names():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK)
     assert await ask(definitions, names=["fs__edit_files"]) == (
         True,
@@ -170,18 +170,18 @@ async def test_what_is_not_there_is_told_with_what_is_near():
 async def test_an_answer_to_a_query_stays_within_bounds():
     many = [{**EDIT, "name": f"edit{n}", "description": "edit " * 1_000} for n in range(10)]
     _, definitions, _ = lazy_catalog(*many)
-    _, said = await ask(definitions, query="edit")
-    assert count(said) < 6_000
-    assert len(said.splitlines()) == 10
-    assert "inputSchema" not in said.splitlines()[-1]
+    _, reply = await ask(definitions, query="edit")
+    assert count(reply) < 6_000
+    assert len(reply.splitlines()) == 10
+    assert "inputSchema" not in reply.splitlines()[-1]
 
 
 def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
     error = {"code": -32602, "message": "bad", "data": {"n": 1}}
-    told = json.loads(with_schema("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
-    assert told["message"].startswith("bad\n")
-    assert '{"type":"object"}' in told["message"]
-    assert {**told, "message": "bad"} == error
+    answer = json.loads(with_schema("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
+    assert answer["message"].startswith("bad\n")
+    assert '{"type":"object"}' in answer["message"]
+    assert {**answer, "message": "bad"} == error
 
 
 @pytest.mark.parametrize(
@@ -191,11 +191,11 @@ def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
         "Error executing tool x: 1 validation error for xArguments",
     ],
 )
-def test_what_the_sdks_say_of_arguments_gets_the_schema(said):
+def test_argument_errors_of_the_sdks_get_the_schema(said):
     result = {"content": [{"type": "text", "text": said}], "isError": True}
-    told = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
-    assert told["content"][0]["text"] == said
-    assert '{"a":1}' in told["content"][1]["text"]
+    answer = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
+    assert answer["content"][0]["text"] == said
+    assert '{"a":1}' in answer["content"][1]["text"]
 
 
 @pytest.mark.parametrize(

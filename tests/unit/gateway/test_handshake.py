@@ -1,4 +1,4 @@
-"""What servers said last is written down without secrets."""
+"""The saved offer of servers has no secrets."""
 
 from upwell.gateway.eras import EVERYTHING, Offer, united
 from upwell.gateway.front.handshake import load_offer, save_offer

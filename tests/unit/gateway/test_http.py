@@ -1,4 +1,4 @@
-"""How many sessions an HTTP front holds, and which go first."""
+"""The limit of sessions of an HTTP front, and the order in which they end."""
 
 import pytest
 
@@ -31,7 +31,7 @@ def is_held(front: HttpFront, held: http.HttpSession) -> bool:
     return True
 
 
-async def test_of_too_many_the_quietest_of_the_same_principal_goes(
+async def test_at_the_limit_the_principals_longest_idle_session_ends(
     front: HttpFront, clock: ManualClock
 ) -> None:
     mine = front._open(OWNER)
@@ -41,7 +41,7 @@ async def test_of_too_many_the_quietest_of_the_same_principal_goes(
     clock.advance(1)
     assert is_held(front, first), "it is not the quietest any more"
     third = front._open(ADA)
-    assert [is_held(front, one) for one in (mine, first, second, third)] == [
+    assert [is_held(front, entry) for entry in (mine, first, second, third)] == [
         True,
         True,
         False,
@@ -49,7 +49,7 @@ async def test_of_too_many_the_quietest_of_the_same_principal_goes(
     ]
 
 
-async def test_who_is_busy_is_not_put_out(front: HttpFront, clock: ManualClock) -> None:
+async def test_a_busy_session_is_not_ended(front: HttpFront, clock: ManualClock) -> None:
     for held in (front._open(ADA), front._open(ADA)):
         held.running[b"1"] = None  # type: ignore[assignment]
     with pytest.raises(BadRequest):
@@ -57,7 +57,7 @@ async def test_who_is_busy_is_not_put_out(front: HttpFront, clock: ManualClock) 
     assert is_held(front, front._open(OWNER))
 
 
-async def test_what_was_quiet_for_an_hour_goes_for_anybody(
+async def test_a_session_idle_for_an_hour_makes_room_for_anybody(
     front: HttpFront, clock: ManualClock
 ) -> None:
     old = front._open(ADA)

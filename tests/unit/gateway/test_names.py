@@ -1,4 +1,4 @@
-"""Names in front: what hosts take, and whose each one is."""
+"""Public names: hosts accept them, and each has one owner."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def test_a_plain_name_is_the_server_and_the_tool():
 
 
 @pytest.mark.parametrize("tool", [one for one in ODD if one])
-def test_every_name_is_one_that_hosts_take_with_their_own_prefix(tool):
+def test_hosts_accept_every_name_with_their_own_prefix(tool):
     name = front_name("fs", tool)
     assert TAKEN_BY_HOSTS.fullmatch(f"mcp__upwell__{name}")
     assert server_of(name) == "fs"
@@ -42,7 +42,7 @@ def test_the_longest_server_name_leaves_room_for_the_tool():
     assert front_name(server, LONG).startswith(f"{server}__a")
 
 
-def test_names_that_become_alike_stay_apart():
+def test_names_that_become_equal_stay_distinct():
     alike = ["a.b", "a/b", "a b", "a_b", "a:b", "A.b", LONG, LONG + "a", "n\u0303", "\u00f1"]
     assert len({front_name("fs", tool) for tool in alike}) == len(alike)
 
@@ -56,17 +56,17 @@ def test_an_alias_is_the_same_in_another_process():
     code = (
         "from upwell.gateway.routing.tools import front_name; print(front_name('fs', 'read.file'))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == front_name("fs", "read.file")
+    reply = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert reply.stdout.strip() == front_name("fs", "read.file")
 
 
 def test_every_listed_name_leads_back_to_its_tool():
-    odd = [one for one in ODD if one]
+    odd = [entry for entry in ODD if entry]
     catalog = catalog_of(Server("fs", *odd), own=())
     assert [catalog.resolve(name).tool for name in names_of(catalog)] == odd
 
 
-def test_what_ends_up_as_one_name_has_the_first_tool_only():
+def test_a_shared_public_name_belongs_to_the_first_tool():
     first = Server("fs", "a.b", front_name("fs", "a.b").removeprefix("fs__"), "a.b")
     catalog = catalog_of(first, own=())
     assert names_of(catalog) == [front_name("fs", "a.b")]
@@ -86,19 +86,19 @@ def test_two_servers_whose_prefix_and_tool_coincide_are_told_apart():
 
 
 @pytest.mark.parametrize("name", ["upwell__read_more", "upwell__anything", "Upwell__read_more"])
-def test_nobody_takes_a_name_of_ours(name):
+def test_no_server_takes_a_name_of_ours(name):
     catalog = catalog_of(Server("loud", name, "shout", prefix=False))
     assert names_of(catalog) == ["shout", "upwell__read_more"]
     assert catalog.resolve("upwell__read_more").upstream is None
 
 
-def test_nobody_takes_a_name_of_a_server_that_is_down():
+def test_no_server_takes_a_name_of_a_server_that_is_down():
     down = Server("fs", state=State.FAILED)
     catalog = catalog_of(Server("loud", "fs__read", "shout", prefix=False), down, own=())
     assert names_of(catalog) == ["shout"]
 
 
-def test_of_two_that_claim_one_name_the_first_configured_has_it_whoever_answers_first():
+def test_a_name_claimed_twice_belongs_to_the_first_configured_server():
     first = Server("first", prefix=False, state=State.STARTING)
     second = Server("second", "run", "stop", prefix=False)
     catalog = catalog_of(first, second, own=())

@@ -54,7 +54,7 @@ async def test_a_call_is_resumed_with_the_answer_of_its_client() -> None:
     assert read(resumed) == {"answers": [{"roots": ["a"]}]}
 
 
-async def test_a_call_may_ask_again() -> None:
+async def test_a_call_may_ask_more_than_once() -> None:
     calls, client = PendingCalls(), modern_client()
     first = read(await calls.run(client, asking(client, times=2)))
     second = read(await calls.resume(first["requestState"], answers_to(first, "a"), client))
@@ -63,7 +63,7 @@ async def test_a_call_may_ask_again() -> None:
     assert read(last) == {"answers": [{"roots": ["a"]}, {"roots": ["b"]}]}
 
 
-async def test_a_question_without_an_answer_is_put_again() -> None:
+async def test_an_unanswered_question_is_repeated() -> None:
     calls, client = PendingCalls(), modern_client()
     first = read(await calls.run(client, asking(client)))
     again = read(await calls.resume(first["requestState"], RawObject(), client))

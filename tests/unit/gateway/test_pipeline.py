@@ -8,6 +8,7 @@ from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.errors import UsageError
+from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall
@@ -29,7 +30,7 @@ class Somebody(Nobody):
 
 
 class Broken:
-    async def surface(self, cue):
+    async def offer(self, cue):
         raise RuntimeError("a bug")
 
 
@@ -41,13 +42,13 @@ class SlowRecall(FakeRecall):
         super().__init__([Hit(memory=memory, score=0.9)])
 
     async def search(self, query, deadline):
-        found = await super().search(query, deadline)
+        result = await super().search(query, deadline)
         await asyncio.sleep(0.2)
-        return found
+        return result
 
 
 class Stuck:
-    async def surface(self, cue):
+    async def offer(self, cue):
         await asyncio.Event().wait()
 
 
@@ -68,22 +69,24 @@ def hurried(server, tool):
 
 
 @pytest.mark.parametrize("surfacer", [Broken(), Stuck()])
-async def test_the_reply_arrives_as_it_was_sent(surfacer):
+async def test_the_reply_arrives_unchanged(surfacer):
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried))
     async with asyncio.timeout(5):
         reply = await pipeline.call(CALL, Upstream(), NOBODY)
     assert reply.result == ANSWER
 
 
-async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file():
+async def test_a_late_memory_comes_with_the_next_reply_about_the_same_file():
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
-    surfacing = CallSurfacing(surfacer, hurried)
+    race_ms = [20]
+    surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(race_ms=race_ms[-1]))
     pipeline = pipeline_of(surfacing)
     call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
     first = await pipeline.call(call, Upstream(), Somebody())
     assert first.result == ANSWER
     await surfacing.returns.drain()
+    race_ms.append(20_000)
     second = await pipeline.call(call, Upstream(), Somebody())
     assert b"SIGHUP" in second.result
     assert len(recall.asked) == 1
@@ -95,7 +98,7 @@ async def test_what_misses_the_race_is_beside_the_next_reply_about_the_same_file
 @pytest.mark.parametrize(
     ("mode", "said"), [("prepend", False), ("append", True), ("section", True)]
 )
-async def test_nothing_is_put_before_what_is_read_on_by_offsets(mode: str, said: bool) -> None:
+async def test_no_memory_precedes_a_reply_that_is_read_by_offsets(mode: str, said: bool) -> None:
     surface = SurfaceOptions(moments="all", race_ms=5_000, injection_mode=InjectionMode(mode))
     surfacer = Surfacer(SlowRecall(), MemoryTtlStore(), Options(surface=surface))
     surfacing = CallSurfacing(
@@ -121,8 +124,8 @@ class OutOfReach:
         await asyncio.Event().wait()
 
 
-async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
-    """Nor does it let a later call overtake: each is with its server before anything is awaited."""
+async def test_a_failing_session_lookup_delays_no_call():
+    """No later call overtakes: each reaches its server before anything is awaited."""
     recall = SlowRecall()
     surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
     pipeline = pipeline_of(CallSurfacing(surfacer, hurried, sessions=OutOfReach()))
@@ -142,8 +145,8 @@ async def test_a_session_that_cannot_be_looked_up_holds_no_call_up():
 
 
 @pytest.mark.parametrize("size", [10, HEAVY_BYTES])
-async def test_what_goes_wrong_in_fitting_never_costs_the_result(size):
-    """The server has done the call by then."""
+async def test_a_fault_in_fitting_never_costs_the_result(size):
+    """The server has already executed the call."""
 
     async def broken(call, result):
         raise UsageError("no compression strategy is called 'fast'")
@@ -157,3 +160,28 @@ async def test_what_goes_wrong_in_fitting_never_costs_the_result(size):
     pipeline = pipeline_of(CallSurfacing(Broken(), hurried), fit=broken)
     reply = await pipeline.call(CALL, Long(), NOBODY)
     assert (reply.result, reply.error) == (answer, b"")
+
+
+class Remote(Somebody):
+    """A client whose reply is still to be written."""
+
+    def __init__(self):
+        self.receipt = Receipt()
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_memories_in_a_reply_that_does_not_arrive_are_given_again(arrives):
+    recall = SlowRecall()
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options(surface=SurfaceOptions(moments="all")))
+    surfacing = CallSurfacing(surfacer, lambda server, tool: SurfaceOptions(race_ms=5_000))
+    pipeline, client = pipeline_of(surfacing), Remote()
+    call = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "src/cache.py"})
+    first = await pipeline.call(call, Upstream(), client)
+    assert b"SIGHUP" in first.result
+    client.receipt.settle(arrives)
+    await surfacing.returns.drain()
+    second = await pipeline.call(call, Upstream(), Remote())
+    assert (b"SIGHUP" in second.result) is not arrives
+    outcomes = [decision["outcome"] for decision in await surfacer.journal.recent()]
+    assert ("not_delivered" in outcomes) is not arrives
+    await surfacer.aclose()

@@ -35,7 +35,7 @@ async def listed(upstream_resources):
 
 
 @pytest.mark.parametrize("bare", ["plan", "plan.release", "план", LONG])
-async def test_a_prompt_is_found_again_also_when_nobody_has_listed_it(bare):
+async def test_a_prompt_is_found_without_a_list(bare):
     server = Prompting("team", bare)
     name = (await listed(directory_of(server)))[0]
     assert name == front_name("team", bare)
@@ -48,14 +48,14 @@ async def test_a_plain_name_needs_no_list():
     assert server.asked == 0
 
 
-async def test_the_first_server_has_a_name_that_two_claim():
+async def test_a_name_of_two_servers_belongs_to_the_first():
     first, second = Prompting("a", "plan", prefix=False), Prompting("b", "plan", prefix=False)
     upstream_resources = directory_of(first, second)
     assert await listed(upstream_resources) == ["plan"]
     assert (await upstream_resources.prompt("plan", NOBODY))[0] is first
 
 
-async def test_a_server_without_prefix_has_no_names_of_others():
+async def test_a_server_without_prefix_owns_no_names_of_others():
     loud, team = Prompting("loud", "team__plan", "upwell__x", prefix=False), Prompting("team", "go")
     upstream_resources = directory_of(loud, team)
     assert await listed(upstream_resources) == ["team__go"]

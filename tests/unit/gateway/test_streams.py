@@ -1,4 +1,4 @@
-"""What is kept of a session's streams, and for how long."""
+"""The retention of a session's streams."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def said(outbox: Outbox, *lines: bytes) -> Outbox:
     return outbox
 
 
-def test_readers_go_on_from_where_they_stand() -> None:
+def test_readers_continue_from_their_position() -> None:
     outbox = said(Outbox("3"), b"a", b"b", b"c")
     assert outbox.after(0) == [(1, b"a"), (2, b"b"), (3, b"c")]
     assert outbox.after(2) == [(3, b"c")]
@@ -28,7 +28,7 @@ def test_readers_go_on_from_where_they_stand() -> None:
     assert (outbox.identity(2), Outbox().identity(2)) == ("3-2", "")
 
 
-async def test_a_reader_waits_for_what_comes_or_for_the_end() -> None:
+async def test_a_reader_waits_for_the_next_message_or_the_end() -> None:
     outbox = said(Outbox(), b"a")
     readers = [asyncio.create_task(outbox.wait_for_more(1)) for _ in range(2)]
     await outbox.wait_for_more(0)
@@ -40,7 +40,7 @@ async def test_a_reader_waits_for_what_comes_or_for_the_end() -> None:
     await outbox.wait_for_more(99)
 
 
-def test_what_was_sent_is_kept_up_to_a_size_and_what_was_not_is_kept_whole() -> None:
+def test_sent_messages_are_retained_up_to_a_size_and_unsent_ones_completely() -> None:
     part = b"x" * (MAX_SENT_BYTES // 4)
     outbox = said(Outbox(), *[part] * 20)
     assert outbox.size == 20 * len(part)
@@ -49,7 +49,7 @@ def test_what_was_sent_is_kept_up_to_a_size_and_what_was_not_is_kept_whole() -> 
     assert [number for number, _ in outbox.after(0)] == [17, 18, 19, 20]
 
 
-def test_no_stream_keeps_more_than_so_many() -> None:
+def test_a_stream_retains_a_bounded_number_of_messages() -> None:
     outbox = said(Outbox(), *[b"x"] * (MAX_LINES + 5))
     assert [number for number, _ in outbox.after(0)] == list(range(6, MAX_LINES + 6))
     assert outbox.size == MAX_LINES
@@ -75,20 +75,20 @@ def test_other_ids_find_nothing(identity: str) -> None:
     assert streams.find(identity) is None
 
 
-def test_streams_that_ended_are_kept_up_to_a_number_and_a_size() -> None:
+def test_ended_streams_are_retained_up_to_a_number_and_a_size() -> None:
     streams = Streams()
     begun = [said(streams.begin(), b"x") for _ in range(MAX_STREAMS + 3)]
     for outbox in begun:
         streams.finish(outbox, used=True)
-    found = [streams.find(outbox.identity(1)) is not None for outbox in begun]
-    assert found == [False] * 3 + [True] * MAX_STREAMS
+    collected = [streams.find(outbox.identity(1)) is not None for outbox in begun]
+    assert collected == [False] * 3 + [True] * MAX_STREAMS
     large = said(streams.begin(), b"x" * (MAX_SENT_BYTES + 1))
     streams.finish(large, used=True)
     assert streams.find(large.identity(1)) is None
     assert streams.find(begun[-1].identity(1)) is None, "the oldest go first"
 
 
-def test_a_stream_that_is_under_way_is_kept_and_an_answer_without_one_is_not() -> None:
+def test_an_open_stream_is_retained_and_a_plain_answer_is_not() -> None:
     streams = Streams()
     open_one = said(streams.begin(), b"a")
     for _ in range(MAX_STREAMS + 1):
@@ -99,7 +99,7 @@ def test_a_stream_that_is_under_way_is_kept_and_an_answer_without_one_is_not() -
     assert streams.find(plain.identity(1)) is None
 
 
-def test_a_client_that_does_not_read_costs_so_many_bytes_and_gets_the_last_word() -> None:
+def test_a_client_that_does_not_read_costs_bounded_memory_and_gets_the_last_message() -> None:
     outbox = Outbox("1")
     for _ in range(100):
         outbox.put(b"x" * 1_000_000)

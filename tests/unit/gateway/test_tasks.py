@@ -43,7 +43,7 @@ async def listed(tasks: Tasks, name: str) -> list[str]:
     return [task["taskId"] for task in json.loads(reply.result)["tasks"]]
 
 
-async def test_a_task_is_there_for_its_principal_in_any_session(tasks: Tasks) -> None:
+async def test_a_task_is_visible_to_its_principal_in_any_session(tasks: Tasks) -> None:
     asked = RawObject.parse(b'{"taskId":"t1"}')
     for method in ("tasks/get", "tasks/cancel", "tasks/result"):
         assert await tasks.forward(method, asked, context("ada"))
@@ -52,6 +52,6 @@ async def test_a_task_is_there_for_its_principal_in_any_session(tasks: Tasks) ->
                 await tasks.forward(method, asked, context(other))
 
 
-async def test_lists_leave_out_others_tasks(tasks: Tasks) -> None:
+async def test_lists_leave_out_the_tasks_of_others(tasks: Tasks) -> None:
     assert await listed(tasks, "ada") == ["t1", "t2"]
     assert await listed(tasks, "bob") == ["t2"], "of t2 nobody knows whose it is"

@@ -1,4 +1,4 @@
-"""What servers listed last: of the same program only, within bounds, without secrets."""
+"""Saved tool lists: only of the same program, within bounds, without secrets."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ def lists(tmp_path):
     return ToolLists(tmp_path / "tools.json")
 
 
-def test_what_was_kept_comes_back_as_the_same_bytes(lists, tmp_path):
+def test_a_saved_list_comes_back_as_the_same_bytes(lists, tmp_path):
     lists.save(SERVER, (TOOL,))
     again = ToolLists(tmp_path / "tools.json")
     assert [tool.encode() for tool in again.for_server(SERVER)] == [TOOL.encode()]
@@ -35,17 +35,17 @@ def test_what_was_kept_comes_back_as_the_same_bytes(lists, tmp_path):
         replace(SERVER, command="", url="https://fs.example/mcp"),
     ],
 )
-def test_another_server_has_nothing_of_it(lists, other):
+def test_another_server_gets_no_saved_list(lists, other):
     lists.save(SERVER, (TOOL,))
     assert lists.for_server(other) == ()
 
 
-def test_a_new_value_of_a_variable_makes_no_other_server(lists):
+def test_a_new_value_of_a_variable_keeps_the_saved_list(lists):
     lists.save(SERVER, (TOOL,))
     assert lists.for_server(replace(SERVER, env={"KEY": "new"})) == (TOOL,)
 
 
-def test_secrets_and_endless_lists_are_not_kept(lists):
+def test_secrets_and_endless_lists_are_not_saved(lists):
     lists.save(SERVER, (TOOL,))
     token = b"ghp_" + b"a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     lists.save(SERVER, (RawObject.parse(b'{"name":"%b"}' % token),))
@@ -64,14 +64,14 @@ def test_the_file_is_bounded(lists, tmp_path):
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b'{"fs":7}', b'{"fs":{"of":1}}', b"\xff"])
-def test_a_file_that_is_not_ours_is_nothing(lists, tmp_path, raw):
+def test_a_foreign_file_counts_as_empty(lists, tmp_path, raw):
     (tmp_path / "tools.json").write_bytes(raw)
     assert lists.for_server(SERVER) == ()
     lists.save(SERVER, (TOOL,))
     assert lists.for_server(SERVER) == (TOOL,)
 
 
-def test_without_a_file_nothing_is_kept():
+def test_without_a_file_nothing_is_saved():
     lists = ToolLists()
     lists.save(SERVER, (TOOL,))
     assert lists.for_server(SERVER) == ()

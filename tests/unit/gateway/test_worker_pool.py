@@ -31,51 +31,51 @@ def records(count: int) -> str:
     return json.dumps([{"id": n, "name": f"user {n}", "note": "n" * 20} for n in range(count)])
 
 
-async def test_the_outcome_is_the_same_as_here(app):
+async def test_a_worker_fits_a_result_as_this_process_does(app):
     text = records(6000)
-    there = await app.worker_pool.fit(CALL, result_of(text))
+    other = await app.worker_pool.fit(CALL, result_of(text))
     here = await app.fitter.fit(CALL, RawObject.parse(result_of(text)))
-    assert there == here.encode()
-    opened = json.loads(there)
+    assert other == here.encode()
+    opened = json.loads(other)
     assert "structuredContent" not in opened
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
 
 
-async def test_an_original_with_a_secret_comes_back_to_this_process_only(app, tmp_path):
+async def test_an_original_with_a_secret_stays_in_this_process(app, tmp_path):
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"[:36]
     text = records(6000) + f"\ntoken {secret}"
     opened = json.loads(await app.worker_pool.fit(CALL, result_of(text)))
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
     assert "in memory only" in opened["content"][-1]["text"]
-    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
-    assert secret.encode() not in kept
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert secret.encode() not in stored
 
 
-async def test_what_fits_comes_back_as_the_same_bytes(app):
+async def test_a_result_that_fits_comes_back_as_the_same_bytes(app):
     result = result_of("short")
     assert await app.worker_pool.fit(CALL, result) is result
 
 
-async def test_what_is_no_json_is_said_so_and_the_next_job_is_done(app):
+async def test_malformed_json_is_reported_and_the_next_job_runs(app):
     with pytest.raises(NotJson):
         await app.worker_pool.fit(CALL, b'{"content":[],"x":1},"id":7')
     assert await app.worker_pool.fit(CALL, b"{}") == b"{}"
 
 
-async def test_what_was_ended_begins_anew(app):
+async def test_an_ended_worker_is_started_again(app):
     for _ in range(2):
         await asyncio.gather(app.worker_pool.aclose(), app.worker_pool.aclose())
         assert await app.worker_pool.fit(CALL, b"{}") == b"{}"
 
 
-async def test_an_unknown_key_is_said_so(app):
+async def test_an_unknown_key_is_reported(app):
     with pytest.raises(KeyUnknown):
         await app.original("0123456789abcdef")
 
 
-async def test_what_one_server_sends_does_not_hold_up_another(app):
+async def test_one_servers_result_does_not_delay_anothers(app):
     """The first server's child is stopped in the middle of its job."""
     await app.worker_pool.warm()
     first = app.worker_pool._first._child._process.pid
@@ -85,22 +85,22 @@ async def test_what_one_server_sends_does_not_hold_up_another(app):
     try:
         await asyncio.sleep(0.1)
         async with asyncio.timeout(30):
-            there = await app.worker_pool.fit(
+            other = await app.worker_pool.fit(
                 replace(CALL, server="other"), result_of(records(6000))
             )
         assert not stuck.done()
         assert not second.done()
     finally:
         os.kill(first, signal.SIGCONT)
-    assert "id" in json.loads(there)["content"][0]["text"]
-    assert await stuck == there
+    assert "id" in json.loads(other)["content"][0]["text"]
+    assert await stuck == other
     await second
     async with asyncio.timeout(10):
         while app.worker_pool._second._child is not None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_child_that_takes_too_long_is_ended_and_the_beginning_is_given(app, monkeypatch):
+async def test_a_worker_that_takes_too_long_is_ended_and_the_result_is_cut(app, monkeypatch):
     await app.worker_pool.warm()
     first = app.worker_pool._first._child._process.pid
     os.kill(first, signal.SIGSTOP)

@@ -15,7 +15,7 @@ from upwell.ground.context_windows import AgentOptions, size_of, window_in, wind
         ("", None),
     ],
 )
-def test_windows_by_name(model, window):
+def test_context_windows_by_model_name(model, window):
     assert window_of(model) == window
 
 

@@ -5,15 +5,15 @@ import pytest
 
 from upwell.ground import files
 from upwell.ground.errors import StoreUnwritable
-from upwell.ground.files import exclusively, stamp, write_whole, writing
+from upwell.ground.files import exclusively, stamp, write_atomically, writing
 
 
 def test_a_stamp_differs_when_a_file_was_written(tmp_path: Path) -> None:
     path = tmp_path / "file"
     assert stamp(path) is None
-    write_whole(path, "one")
+    write_atomically(path, "one")
     first = stamp(path)
-    write_whole(path, "two")
+    write_atomically(path, "two")
     assert None is not first != stamp(path)
 
 
@@ -38,4 +38,4 @@ def test_a_lock_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
 def test_system_errors_become_our_errors(tmp_path: Path) -> None:
     path = tmp_path / "nowhere" / "file"
     with pytest.raises(StoreUnwritable, match=r"cannot write .*nowhere"), writing(path):
-        write_whole(path, "text")
+        write_atomically(path, "text")

@@ -70,22 +70,24 @@ class Moods(BaseHTTPRequestHandler):
         self._reply(body.encode(), kind="text/event-stream")
 
     def hangs(self) -> None:
-        time.sleep(1.0)
+        time.sleep(30)
 
     def drips(self) -> None:
         self.send_response(200)
         self.end_headers()
-        for _ in range(20):
-            self.wfile.write(b" ")
-            self.wfile.flush()
-            time.sleep(0.05)
+        with suppress(OSError):
+            for _ in range(600):
+                self.wfile.write(b" ")
+                self.wfile.flush()
+                time.sleep(0.05)
 
     def drips_headers(self) -> None:
         self.wfile.write(b"HTTP/1.1 200 OK\r\n")
-        for number in range(40):
-            self.wfile.write(b"x-%d: y\r\n" % number)
-            self.wfile.flush()
-            time.sleep(0.05)
+        with suppress(OSError):
+            for number in range(600):
+                self.wfile.write(b"x-%d: y\r\n" % number)
+                self.wfile.flush()
+                time.sleep(0.05)
 
     def endless(self) -> None:
         self.send_response(200)
@@ -136,7 +138,7 @@ def test_a_bad_answer_is_an_llm_error_in_time(address: str, mood: str) -> None:
     begun = time.monotonic()
     with pytest.raises(LlmError):
         chat(address, mood).chat("?", Deadline.after(0.3))
-    assert time.monotonic() - begun < 0.8
+    assert time.monotonic() - begun < 15, "these answers take half a minute"
 
 
 def test_a_reply_without_end_is_cut_off(address: str) -> None:

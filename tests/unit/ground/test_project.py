@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from upwell.ground.project import brings
+from upwell.ground.project import tracks
 
 
 def git(folder: Path, *args: str) -> None:
@@ -22,10 +22,10 @@ def repository(tmp_path: Path) -> Path:
 
 
 def test_a_tracked_file_came_with_the_clone(repository: Path) -> None:
-    assert not brings(str(repository), ".upwell/stm.json")
+    assert not tracks(str(repository), ".upwell/stm.json")
     git(repository, "add", ".upwell/stm.json")
-    assert brings(str(repository), ".upwell/stm.json")
-    assert not brings(str(repository), ".upwell/other.json")
+    assert tracks(str(repository), ".upwell/stm.json")
+    assert not tracks(str(repository), ".upwell/other.json")
 
 
 @pytest.mark.parametrize("made", [["--index-version", "4"], ["--split-index"]])
@@ -34,9 +34,9 @@ def test_an_index_of_another_shape_says_the_same(repository: Path, made: list[st
         (repository / f".upwell/stm{'x' * number}.txt").write_text("")
     git(repository, "add", ".")
     git(repository, "update-index", *made)
-    assert brings(str(repository), ".upwell/stm.json")
-    assert brings(str(repository), f".upwell/stm{'x' * 199}.txt")
-    assert not brings(str(repository), ".upwell/stm")
+    assert tracks(str(repository), ".upwell/stm.json")
+    assert tracks(str(repository), f".upwell/stm{'x' * 199}.txt")
+    assert not tracks(str(repository), ".upwell/stm")
 
 
 def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) -> None:
@@ -44,8 +44,8 @@ def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) ->
     who = ("-c", "user.name=x", "-c", "user.email=x@example.org")
     git(repository, *who, "commit", "-qm", "x")
     git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
-    assert brings(str(tmp_path / "tree"), ".upwell/stm.json")
+    assert tracks(str(tmp_path / "tree"), ".upwell/stm.json")
 
 
-def test_no_repository_brings_nothing(tmp_path: Path) -> None:
-    assert not brings(str(tmp_path), ".upwell/stm.json")
+def test_without_a_repository_nothing_is_tracked(tmp_path: Path) -> None:
+    assert not tracks(str(tmp_path), ".upwell/stm.json")

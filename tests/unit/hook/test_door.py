@@ -11,6 +11,7 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.host_sessions import HostSessions, agent_of
 from upwell.ground.pause import Pause
+from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
@@ -30,8 +31,8 @@ SAID = "The mooring winch needs grease every 40 hours"
 
 def hits(*texts: str) -> list[Hit]:
     return [
-        Hit(memory=Memory(text=text, id=f"m{place}", content_hash=f"h{place}"), score=0.9)
-        for place, text in enumerate(texts)
+        Hit(memory=Memory(text=text, id=f"m{position}", content_hash=f"h{position}"), score=0.9)
+        for position, text in enumerate(texts)
     ]
 
 
@@ -58,7 +59,7 @@ def prompt(said: str = "How often does the winch need grease?", **more: Any) -> 
     return json.dumps({**event, **more}).encode()
 
 
-async def test_what_is_found_is_said_in_the_hosts_shape() -> None:
+async def test_memories_are_given_in_the_hosts_shape() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     answer = json.loads(await door.answer("claude", "", prompt()))
     assert SAID in answer["hookSpecificOutput"]["additionalContext"]
@@ -76,7 +77,7 @@ async def test_switched_off_it_is_neutral() -> None:
     assert await door.answer("claude", "", prompt()) == b"{}"
 
 
-async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
+async def test_a_late_memory_is_given_at_the_next_event() -> None:
     recall = SlowRecall(hits(SAID))
     door, ttl_store = door_over(recall, prompt_ms=50)
     assert await door.answer("claude", "", prompt()) == b"{}"
@@ -87,7 +88,7 @@ async def test_what_comes_too_late_is_said_at_the_next_event() -> None:
     assert SAID.encode() in await patient.answer("claude", "", prompt("Which winch needs grease?"))
 
 
-async def test_the_callers_patience_counts() -> None:
+async def test_the_callers_time_limit_counts() -> None:
     door, _ = door_over(SlowRecall(hits(SAID)), prompt_ms=5_000)
     assert await door.answer("claude", "", prompt(), left_ms=20) == b"{}"
     await door.aclose()
@@ -101,16 +102,16 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     door, ttl_store = door_over(FakeRecall(hits(*texts)))
     event = {"conversation_id": "s", "hook_event_name": "beforeSubmitPrompt"}
     body = json.dumps({**event, "prompt": "How often does the winch need grease?"}).encode()
-    said = json.loads(await door.answer("cursor", "", body))["additional_context"]
-    assert len(said.encode()) <= 700
-    assert said.endswith("</upwell-memories>")
+    reply = json.loads(await door.answer("cursor", "", body))["additional_context"]
+    assert len(reply.encode()) <= 700
+    assert reply.endswith("</upwell-memories>")
     await door.aclose()
-    kept = said.count("\n- [")
-    assert 0 < kept < 5
-    assert len(await ttl_store.scan("seen")) == kept
+    stored = reply.count("\n- [")
+    assert 0 < stored < 5
+    assert len(await ttl_store.scan("seen", "s\n")) == stored
 
 
-async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
+async def test_hosts_that_share_hooks_answer_once_and_others_separately() -> None:
     clock = ManualClock()
     door, _ = door_over(FakeRecall(hits(SAID)), clock)
     assert SAID.encode() in await door.answer("claude", "", prompt())
@@ -120,9 +121,34 @@ async def test_hosts_that_share_hooks_say_it_once_and_others_each() -> None:
     assert door.outcomes["cursor", "not eligible"] == 1
     clock.advance(6)
     await door.answer("cursor", "", same)
-    assert door.outcomes["cursor", "repeated"] + door.outcomes["cursor", "cooldown"] == 1
+    assert door.outcomes["cursor", "surfaced"] == 1, "a context of its own"
     await door.answer("codex", "", prompt(session_id="other"))
     assert door.outcomes["codex", "not eligible"] == 0
+
+
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_an_answer_that_does_not_arrive_was_not_given(arrives: bool) -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    assert SAID.encode() in await door.answer("claude", "", prompt(), receipt=receipt)
+    receipt.settle(arrives)
+    await door.aclose()
+    again = await door.answer("claude", "", prompt("Which winch needs grease?"))
+    assert (SAID.encode() in again) is not arrives
+    surfacer = door._surfacer
+    first, *_ = await surfacer.journal.recent()
+    assert first["outcome"] == ("surfaced" if arrives else "not_delivered")
+    assert len(first["memories"]) == arrives
+    await surfacer.aclose()
+
+
+async def test_what_is_on_its_way_is_not_given_to_a_parallel_event() -> None:
+    door, _ = door_over(FakeRecall(hits(SAID)))
+    receipt = Receipt()
+    await door.answer("claude", "", prompt(), receipt=receipt)
+    assert await door.answer("claude", "", prompt("Which winch needs grease?")) == b"{}"
+    receipt.settle(True)
+    await door.aclose()
 
 
 ODD: Sequence[bytes] = (
@@ -148,7 +174,7 @@ async def test_odd_events_are_answered_by_every_host(host: str, body: bytes) -> 
     await door.aclose()
 
 
-async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
+async def test_a_session_is_found_by_its_process_and_by_its_folder() -> None:
     door, ttl_store = door_over(FakeRecall())
     me = agent_of(1)
     await door.answer("claude", "", prompt(), parent=4_000_000)
@@ -161,9 +187,9 @@ async def test_a_session_is_known_by_its_process_and_by_its_folder() -> None:
 
 
 def bash(out: str = "x" * 500) -> bytes:
-    given = {"tool_name": "Bash", "tool_input": {"command": "grep winch log"}}
+    fields = {"tool_name": "Bash", "tool_input": {"command": "grep winch log"}}
     reply = {"stdout": out, "stderr": ""}
-    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "PostToolUse", **given}
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "PostToolUse", **fields}
     return json.dumps({**event, "tool_response": reply}).encode()
 
 
@@ -174,17 +200,17 @@ def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
     return HookDoor(surfacer, HostSessions(ttl_store), chosen, shorten=shorten)
 
 
-async def test_an_answer_is_shortened_beside_what_is_said() -> None:
+async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
     async def shorten(_: str, event: Event, texts: Sequence[str], most: int | None) -> list[str]:
         return [text[:5] for text in texts]
 
-    said = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
-    (output,) = said.values()
+    reply = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
+    (output,) = reply.values()
     assert output["updatedToolOutput"] == {"stdout": "xxxxx", "stderr": ""}
     assert SAID in output["additionalContext"]
 
 
-async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> None:
+async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
     async def slow(*_: Any) -> list[str]:
         await asyncio.sleep(30)
         return ["never"]
@@ -193,13 +219,13 @@ async def test_a_shortening_that_takes_too_long_or_fails_costs_itself_only() -> 
         raise RuntimeError("a fault of ours")
 
     for shorten in (slow, broken):
-        door = shortening_door(shorten, tool_ms=400)
-        said = json.loads(await door.answer("claude", "", bash()))
-        (output,) = said.values()
+        door = shortening_door(shorten, tool_ms=2_000)
+        reply = json.loads(await door.answer("claude", "", bash()))
+        (output,) = reply.values()
         assert set(output) == {"hookEventName", "additionalContext"}
 
 
-def test_the_hosts_that_compress_are_those_that_can() -> None:
+def test_the_hosts_that_compress_are_the_capable_ones() -> None:
     replies: dict[str, Any] = {
         "tool_response": "x",
         "tool_output": '{"content": []}',
@@ -233,13 +259,13 @@ def test_the_hosts_that_compress_are_those_that_can() -> None:
     ],
 )
 def test_texts_are_found_and_put_back_in_place(reply: Any, texts: list[str]) -> None:
-    found = texts_in(reply)
-    assert [text for _, text in found] == texts
-    places = [place for place, _ in found]
+    result = texts_in(reply)
+    assert [text for _, text in result] == texts
+    places = [position for position, _ in result]
     before = json.dumps(reply)
     assert with_texts(reply, places, texts) == reply
-    for place, text in found:
-        changed = with_texts(reply, [place], [text + "!"])
+    for position, text in result:
+        changed = with_texts(reply, [position], [text + "!"])
         assert json.dumps(changed) == before.replace(json.dumps(text), json.dumps(text + "!"), 1)
     assert json.dumps(reply) == before
 
@@ -255,13 +281,13 @@ def test_the_client_stops_no_tool_that_a_host_would_answer() -> None:
             for tool in IGNORED_TOOLS if kind is EventKind.TOOL else ():
                 event = {"hook_event_name": name, "tool_name": tool, "toolName": tool}
                 read = host.events.read(name, event)
-                said = Cue(door=Door.TOOL, tool=read.tool) if read else None
-                assert said is None or writes(said), (host.name, tool)
+                reply = Cue(door=Door.TOOL, tool=read.tool) if read else None
+                assert reply is None or writes(reply), (host.name, tool)
 
 
 def test_arguments_get_the_names_that_surfacing_knows() -> None:
-    given = {"filePath": "a.py", "startLine": 3, "command": ["bash", "-lc", "rg tide"]}
-    assert plain_args(given) == {"file_path": "a.py", "start_line": 3, "command": "rg tide"}
+    fields = {"filePath": "a.py", "startLine": 3, "command": ["bash", "-lc", "rg tide"]}
+    assert plain_args(fields) == {"file_path": "a.py", "start_line": 3, "command": "rg tide"}
     assert plain_args({"command": ["rg", "tide"]}) == {"command": "rg tide"}
     assert plain_args({"absolute_path": "/a", "file_path": "/b"}) == {"file_path": "/a"}
     assert plain_args(None) == {}
@@ -272,15 +298,17 @@ def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
     assert size_of(None) is None
 
 
-async def test_what_hooks_said_before_is_no_part_of_a_prompt() -> None:
+async def test_earlier_hook_output_is_not_part_of_a_prompt() -> None:
     """Gemini CLI puts it there, as it runs without a terminal."""
-    told = "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    answer = (
+        "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    )
     host = HOSTS["gemini"]
     for prompt, asked in (
-        (told + "How often?", "How often?"),
-        (told + told + "How often?", "How often?"),
+        (answer + "How often?", "How often?"),
+        (answer + answer + "How often?", "How often?"),
         ("What is <hook_context>?</hook_context>", "What is <hook_context>?</hook_context>"),
-        (told, ""),
+        (answer, ""),
     ):
         event = host.events.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
         assert event is not None
@@ -292,8 +320,8 @@ RULE = Memory(text="Never commit to main", id="rule", content_hash="r", pinned=T
 
 def called(tool: str = "Read", session: str = "s") -> bytes:
     event = {"session_id": session, "cwd": "/p", "hook_event_name": "PostToolUse"}
-    given = {"tool_name": tool, "tool_input": {"file_path": "/p/a.py"}, "tool_response": "x"}
-    return json.dumps({**event, **given}).encode()
+    fields = {"tool_name": tool, "tool_input": {"file_path": "/p/a.py"}, "tool_response": "x"}
+    return json.dumps({**event, **fields}).encode()
 
 
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
@@ -305,14 +333,14 @@ def door_with_a_rule() -> tuple[HookDoor, HostSessions]:
     return HookDoor(surfacer, sessions, HookOptions()), sessions
 
 
-async def test_a_session_that_nobody_began_gets_its_rules_with_its_first_tool() -> None:
+async def test_an_unannounced_session_gets_its_rules_with_its_first_tool() -> None:
     door, _ = door_with_a_rule()
     assert await door.answer("claude", "", called("mcp__fs__write_file")) == b"{}"
     assert RULE.text.encode() in await door.answer("claude", "", called())
     assert await door.answer("claude", "", called("Grep")) == b"{}"
 
 
-async def test_one_that_was_told_its_rules_does_not() -> None:
+async def test_a_session_that_has_its_rules_gets_them_once() -> None:
     door, _ = door_with_a_rule()
     begun = {"session_id": "s", "cwd": "/p", "hook_event_name": "SessionStart", "source": "startup"}
     assert RULE.text.encode() in await door.answer("claude", "", json.dumps(begun).encode())
@@ -331,13 +359,13 @@ async def test_a_subagent_gets_the_rules_and_is_not_the_hosts_session() -> None:
     assert await sessions.joined(0, "/p") == ""
 
 
-async def test_what_the_host_itself_puts_in_as_a_prompt_is_no_prompt() -> None:
+async def test_a_prompt_that_the_host_writes_is_not_a_prompt() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     note = "<task-notification>\n<summary>How often does the winch need grease?</summary>"
     assert await door.answer("claude", "", prompt(note)) == b"{}"
 
 
-async def test_what_a_subagent_is_told_its_parent_may_hear_and_the_other_way_round() -> None:
+async def test_subagent_and_parent_have_separate_seen_logs() -> None:
     door, _ = door_over(FakeRecall(hits(SAID)))
     inner = prompt(agent_id="a1")
     assert SAID.encode() in await door.answer("claude", "", inner)

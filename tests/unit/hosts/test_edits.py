@@ -66,7 +66,7 @@ x = 1
         '[mcp_servers.a]\ncommand = "a"\nargs = [\n["x"],\n]\nenv = {}\n',
     ],
 )
-def test_toml_written_otherwise_is_refused_rather_than_spoiled(text: str) -> None:
+def test_toml_in_another_form_is_refused(text: str) -> None:
     tomllib.loads(text)
     with pytest.raises(ConfigError, match="cannot be edited safely"):
         TOML.without(text, ("mcp_servers",), ["a"])
@@ -86,18 +86,18 @@ def test_json_lines_keep_their_ends(newline: str) -> None:
     assert "// one" in put
 
 
-def test_a_key_twice_goes_twice() -> None:
+def test_a_repeated_key_is_removed_twice() -> None:
     assert JSON.value(JSON.without('{"s": {"a": 1, "a": 2}}', ("s",), ["a"])) == {"s": {}}
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"x": 1}', '{"p": {}}', '{"p": {"q": {}}}'])
-def test_tables_that_are_missing_are_made(text: str) -> None:
+def test_missing_tables_are_created(text: str) -> None:
     value = JSON.value(JSON.put(text, ("p", "q"), "n", {"k": 1}))
     assert value["p"]["q"] == {"n": {"k": 1}}
     assert ("x" in value) == ("x" in text)
 
 
-def test_hidden_values_are_hidden_where_they_stand() -> None:
+def test_hidden_values_are_masked_in_place() -> None:
     text = '{"env": "env", "s": {"a": {"env": {"K": "env", "N": [1, "x"]}}}, "apiKey": "x"} // x\n'
     shown = JSON.shown(text, hides)
     assert shown == (
@@ -112,6 +112,6 @@ def test_hidden_values_in_lists_of_tables() -> None:
 
 
 @pytest.mark.parametrize(("format", "text"), [(JSON, "[1]"), (JSON, "{"), (TOML, "[a")])
-def test_what_cannot_be_read_is_an_error(format: Format, text: str) -> None:
+def test_an_unreadable_file_is_an_error(format: Format, text: str) -> None:
     with pytest.raises(ConfigError):
         format.value(text)

@@ -1,4 +1,4 @@
-"""What an agent's file says about a server, as `config.toml` would say it."""
+"""Servers of an agent's file as tables of `config.toml`."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def entry_of(agent: str, raw: Any, folder: Path | None = None) -> Entry:
         ("claude", {"command": "a", "autoApprove": ["x"], "disabled": False}, {"command": "a"}),
     ],
 )
-def test_taken_over(agent: str, raw: Any, table: Any) -> None:
+def test_entries_that_are_taken_over(agent: str, raw: Any, table: Any) -> None:
     assert entry_of(agent, raw).table == table
 
 
@@ -56,17 +56,17 @@ def test_taken_over(agent: str, raw: Any, table: Any) -> None:
         ("codex", {"url": "https://h", "bearer_token_env_var": "T"}, "'bearer_token_env_var'"),
     ],
 )
-def test_left_with_the_agent(agent: str, raw: Any, why: str) -> None:
+def test_entries_that_stay_with_the_agent(agent: str, raw: Any, why: str) -> None:
     entry = entry_of(agent, raw)
     assert not entry.table
     assert why in entry.left
 
 
-def test_a_dollar_is_only_geminis() -> None:
+def test_a_dollar_is_a_placeholder_only_for_gemini() -> None:
     assert entry_of("claude", {"command": "a", "args": ["$5"]}).table
 
 
-def test_a_projects_server_runs_in_its_folder(tmp_path: Path) -> None:
+def test_a_server_of_a_project_runs_in_the_projects_folder(tmp_path: Path) -> None:
     raw = {"command": "./a", "cwd": "sub"}
     assert entry_of("claude", raw, tmp_path).table["cwd"] == str(tmp_path / "sub")
     assert "cwd" not in entry_of("claude", {"url": "https://h"}, tmp_path).table

@@ -104,17 +104,17 @@ def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
 def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
     """The door tests run over this table."""
     assert host.name in DOCUMENTED
-    told = DOCUMENTED[host.name]
+    case = DOCUMENTED[host.name]
     takes_prompts = EventKind.PROMPT in host.events.kinds.values()
-    assert takes_prompts is (told.prompt is not None)
-    (name,) = told.args("tool") or [told.tool("/p", "/p/a.py")["hook_event_name"]]
-    event = host.events.read(name, told.tool("/p", "/p/a.py"))
+    assert takes_prompts is (case.prompt is not None)
+    (name,) = case.args("tool") or [case.tool("/p", "/p/a.py")["hook_event_name"]]
+    event = host.events.read(name, case.tool("/p", "/p/a.py"))
     assert event is not None
     assert event.kind is EventKind.TOOL
 
 
 @pytest.mark.parametrize("host", ALL)
-def test_the_docs_say_how_it_is_set_up(host: Host) -> None:
+def test_the_docs_describe_its_setup(host: Host) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = text.partition(f"\n## {host.title}\n")[2].partition("\n## ")[0]
     for command in ("install", "uninstall"):
@@ -125,7 +125,7 @@ def test_the_docs_say_how_it_is_set_up(host: Host) -> None:
 
 
 @pytest.mark.parametrize("host", ALL)
-def test_its_server_file_is_the_users_and_may_be_a_projects(host: Host) -> None:
+def test_its_server_file_belongs_to_the_user_or_a_project(host: Host) -> None:
     if host.servers is None:
         return
     assert server_files()[host.name] is host.servers

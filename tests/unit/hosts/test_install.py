@@ -1,4 +1,4 @@
-"""Hooks in agents' own files: shown first, written whole, taken out without a trace."""
+"""Hooks in agents' own files: shown first, written atomically, removed without a trace."""
 
 import dataclasses
 import json
@@ -63,7 +63,7 @@ def put(hooks: Installer, host: str, text: str) -> Path:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_from_nothing_and_back(hooks: Installer, host: str) -> None:
+def test_an_install_into_no_file_is_undone_completely(hooks: Installer, host: str) -> None:
     plan = hooks.installing(host)
     assert plan.changes
     assert not plan.path.exists()
@@ -84,25 +84,27 @@ def test_a_file_of_others_gets_its_bytes_back(hooks: Installer, host: str) -> No
     copy = hooks.apply(hooks.installing(host))
     assert Path(copy).read_text() == FOREIGN[host]
     value = parse(path.read_text()).value
-    kept = [entry for entries in before.get("hooks", {}).values() for entry in entries]
+    stored = [entry for entries in before.get("hooks", {}).values() for entry in entries]
     now = [entry for entries in value["hooks"].values() for entry in entries]
-    assert all(entry in now for entry in kept)
+    assert all(entry in now for entry in stored)
     assert {k: v for k, v in before.items() if k != "hooks"}.items() <= value.items()
     hooks.apply(hooks.uninstalling(host))
     assert path.read_text() == FOREIGN[host]
 
 
 @pytest.mark.parametrize("host", JSON_HOSTS)
-def test_a_file_changed_since_loses_our_entries_only(hooks: Installer, host: str) -> None:
+def test_a_file_changed_since_the_install_loses_only_our_entries(
+    hooks: Installer, host: str
+) -> None:
     path = put(hooks, host, FOREIGN[host])
     hooks.apply(hooks.installing(host))
     path.write_text(path.read_text().rstrip().removesuffix("}") + ', "later": true}')
     hooks.apply(hooks.uninstalling(host))
     left = parse(path.read_text()).value
     assert left.pop("later") is True
-    wanted = parse(FOREIGN[host]).value
+    expected = parse(FOREIGN[host]).value
     assert {k: v for k, v in left.get("hooks", {}).items() if v} == {
-        k: v for k, v in wanted.get("hooks", {}).items() if v
+        k: v for k, v in expected.get("hooks", {}).items() if v
     }
     assert not hooks.installed()
 
@@ -126,7 +128,7 @@ def test_an_entry_of_an_older_place_is_replaced(
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"hooks": []}', '{"hooks": {"Stop": 1}}', "\xff"])
-def test_what_cannot_be_read_is_not_touched(hooks: Installer, text: str) -> None:
+def test_an_unreadable_file_is_not_changed(hooks: Installer, text: str) -> None:
     path = put(hooks, "claude", "")
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(ConfigError):
@@ -134,7 +136,7 @@ def test_what_cannot_be_read_is_not_touched(hooks: Installer, text: str) -> None
     assert path.read_bytes() == text.encode("latin-1")
 
 
-def test_a_plugin_that_is_not_ours_is_not_touched(hooks: Installer) -> None:
+def test_a_foreign_plugin_is_not_changed(hooks: Installer) -> None:
     put(hooks, "opencode", "export const Mine = 1\n")
     with pytest.raises(ConfigError):
         hooks.installing("opencode")
@@ -184,7 +186,7 @@ def test_a_change_in_between_is_noticed(hooks: Installer) -> None:
         ("opencode", "XDG_CONFIG_HOME", "x/opencode/plugins/upwell.js"),
     ],
 )
-def test_the_hosts_own_variables_count(
+def test_the_hosts_own_variables_apply(
     where: Installation, host: str, variable: str, end: str
 ) -> None:
     moved = Installation(
@@ -238,7 +240,7 @@ def test_a_folder_that_cannot_be_written_changes_nothing(hooks: Installer) -> No
     assert path.read_text() == "{}"
 
 
-def test_installed_twice_with_a_change_between_leaves_none_of_ours(
+def test_an_uninstall_after_two_installs_leaves_no_entry_of_ours(
     where: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "home").mkdir()

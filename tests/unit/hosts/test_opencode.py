@@ -1,4 +1,4 @@
-"""OpenCode's plugin, in a real runtime, beside a socket that somebody else may have made."""
+"""OpenCode's plugin in a real runtime, with a socket that another user may have created."""
 
 import json
 import os
@@ -44,8 +44,7 @@ REPLY = b'ok 1\n{"text": "INJECTED"}'
 
 @dataclass
 class Listener:
-    """Answers whoever connects, and remembers that somebody did; with a way of its own where the
-    reply is not the same for everybody."""
+    """Answers every connection and records it. `reply` may depend on the request."""
 
     path: Path
     reply: Callable[[bytes], bytes] = lambda question: REPLY
@@ -87,16 +86,16 @@ def driven(tmp_path: Path, path: Path, script: str) -> str:
 
 
 def prompted(tmp_path: Path, path: Path) -> str:
-    """The parts of a prompt after the plugin saw it."""
+    """The parts of a prompt after the plugin has processed it."""
     return driven(tmp_path, path, DRIVER)
 
 
-def test_a_daemon_of_ours_is_heard(tmp_path: Path, listener: Listener) -> None:
+def test_the_plugin_talks_to_our_daemon(tmp_path: Path, listener: Listener) -> None:
     assert prompted(tmp_path, listener.path) == "user: my prompt\ntrue: INJECTED"
     assert b"my prompt" in listener.calls[0]
 
 
-def test_a_folder_that_others_may_enter_is_not_talked_to(
+def test_the_plugin_avoids_a_folder_that_others_may_enter(
     tmp_path: Path, listener: Listener
 ) -> None:
     listener.path.parent.chmod(0o755)
@@ -114,7 +113,7 @@ def test_a_link_is_not_followed(tmp_path: Path, listener: Listener) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give things away")
 @pytest.mark.parametrize("which", ["folder", "socket"])
-def test_what_another_user_owns_is_not_talked_to(
+def test_the_plugin_avoids_a_socket_of_another_user(
     tmp_path: Path, listener: Listener, which: str
 ) -> None:
     os.chown(listener.path if which == "socket" else listener.path.parent, 12345, 12345)
@@ -122,21 +121,23 @@ def test_what_another_user_owns_is_not_talked_to(
     assert listener.calls == []
 
 
-def test_tools_of_servers_too_and_after_a_compaction(tmp_path: Path, listener: Listener) -> None:
-    """What a server's tool gives is blocks; what is to be heard again comes with the next tool that
-    does not write, once."""
+def test_tools_of_servers_get_memories_and_so_does_a_compacted_session(
+    tmp_path: Path, listener: Listener
+) -> None:
+    """A server's tool returns blocks. After a compaction the context comes once, with the next tool
+    that does not write."""
 
     def reply(question: bytes) -> bytes:
         head = question.split(b"\n")[0].split()
         goes_on = b'"compact"' in question
-        said = (
+        answer = (
             {"text": "RULES"}
             if goes_on
             else {"output": "short"}
             if b'"output":"a' in question
             else {}
         )
-        return b"ok 1\n" + json.dumps(said if b"session.compacting" not in head else {}).encode()
+        return b"ok 1\n" + json.dumps(answer if b"session.compacting" not in head else {}).encode()
 
     listener.reply = reply
     fitted, mixed, failed, nothing, *after = json.loads(driven(tmp_path, listener.path, LATER))

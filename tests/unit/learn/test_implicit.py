@@ -26,12 +26,12 @@ class Stage:
             return set(words) - self.common
 
         async def tell(verdicts):
-            self.told += [(one.watched.memory, one.use) for one in verdicts]
+            self.told += [(verdict.watched.memory, verdict.use) for verdict in verdicts]
 
         return Watching(self.ttl_store, self.uses, rare, tell, self.clock)
 
     async def verdicts(self):
-        return [(one.tool, one.sample.verdict) for one in await self.uses.all()]
+        return [(entry.tool, entry.sample.verdict) for entry in await self.uses.all()]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ async def test_a_word_with_a_digit_is_enough(stage):
     assert stage.told == [("m1", Use.USED)]
 
 
-async def test_words_of_the_cue_itself_and_common_ones_prove_nothing(stage):
+async def test_words_of_the_cue_and_common_words_prove_nothing(stage):
     watching = await surfaced(stage, call(query="settlement on heron at midnight"))
     for _ in range(3):
         watching.noticed(call(query="settlement on heron at midnight must before"), None)
@@ -83,7 +83,7 @@ async def test_words_of_the_cue_itself_and_common_ones_prove_nothing(stage):
     assert stage.told == []
 
 
-async def test_ten_calls_without_a_trace_are_ignoring(stage):
+async def test_ten_calls_without_a_trace_mean_ignored(stage):
     watching = await surfaced(stage)
     for number in range(LOOKS):
         assert stage.told == []
@@ -92,7 +92,7 @@ async def test_ten_calls_without_a_trace_are_ignoring(stage):
     assert stage.told == [("m1", Use.IGNORED)]
 
 
-async def test_another_process_of_the_session_goes_on_watching(stage):
+async def test_another_process_of_the_session_continues_watching(stage):
     await surfaced(stage)
     watching = stage.watching()
     watching.noticed(call(command="ssh heron # midnight"), None)
@@ -108,14 +108,14 @@ async def test_another_session_proves_nothing(stage):
     assert stage.told == []
 
 
-async def test_reading_the_whole_of_it_is_use(stage):
+async def test_reading_a_memory_in_full_is_use(stage):
     watching = await surfaced(stage)
     watching.opened("s", "m1")
     await watching.flush()
     assert stage.told == [("m1", Use.USED)]
 
 
-async def test_what_did_not_reach_the_agent_is_not_watched(stage):
+async def test_an_undelivered_memory_is_not_watched(stage):
     watching = stage.watching()
     watching.noticed(call(path="a.py"), said())
     watching.undo(said())
@@ -129,13 +129,13 @@ async def test_what_did_not_reach_the_agent_is_not_watched(stage):
     assert stage.told == []
 
 
-async def test_rules_and_what_was_asked_for_are_not_watched(stage):
+async def test_rules_and_requested_memories_are_not_watched(stage):
     await surfaced(stage, what=said(pinned=True))
     await surfaced(stage, Cue(door="ask", text="settlement?", session="s"))
     assert await stage.ttl_store.scan("watched") == []
 
 
-async def test_a_session_that_ends_says_nothing(stage):
+async def test_a_short_session_proves_nothing(stage):
     await surfaced(stage)
     stage.clock.advance(7 * 3600)
     watching = stage.watching()
@@ -144,7 +144,7 @@ async def test_a_session_that_ends_says_nothing(stage):
     assert await stage.verdicts() == []
 
 
-async def test_nothing_of_a_cue_is_kept(stage):
+async def test_no_text_of_a_cue_is_stored(stage):
     watching = await surfaced(stage, call(query="zanzibar quokka"))
     watching.noticed(call(command="wombat heron"), None)
     await watching.flush()
@@ -157,12 +157,12 @@ def test_the_words_of_a_cue_are_all_its_strings_in_bounded_time():
     deep = {"a": "one"}
     for _ in range(50):
         deep = {"b": deep, "c": ["two", 3, None, True]}
-    found = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
-    assert {"two", "3", "readfile"} <= found
-    assert "one" not in found
+    result = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
+    assert {"two", "3", "readfile"} <= result
+    assert "one" not in result
 
 
-async def test_what_the_agent_wrote_since_then_is_use(stage):
+async def test_the_agents_later_texts_are_evidence_of_use(stage):
     cue = Cue(door="tool", tool="Read", args={"path": "a.py"}, session="s", at=100.0)
     watching = await surfaced(stage, cue)
     asked = []
@@ -183,7 +183,7 @@ async def test_what_the_agent_wrote_since_then_is_use(stage):
 
 
 @pytest.mark.parametrize(("calls", "told"), [(2, []), (3, [("m1", Use.IGNORED)])])
-async def test_a_session_that_ends_settles_what_it_had_time_to_use(stage, calls, told):
+async def test_the_end_of_a_session_settles_its_older_memories(stage, calls, told):
     watching = await surfaced(stage)
     for number in range(calls):
         watching.noticed(call(path=f"docs/tulips{number}.txt"), None)

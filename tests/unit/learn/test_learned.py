@@ -45,9 +45,9 @@ class House:
 
 @pytest.fixture
 async def house(tmp_path):
-    found = House(tmp_path)
-    yield found
-    for database in found.databases:
+    result = House(tmp_path)
+    yield result
+    for database in result.databases:
         await database.aclose()
 
 
@@ -65,23 +65,23 @@ async def test_the_tenth_rating_moves_one_step_and_only_that_tool(house):
     assert learned.min_score("fs__search") == 0.5
 
 
-async def test_it_moves_to_the_bound_and_not_beyond(house):
+async def test_a_threshold_moves_to_the_bound_and_not_beyond(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 25)
     assert learned.min_score("fs__read") == pytest.approx(shifted(0.5, 1.0))
-    (one,) = await learned.thresholds()
-    assert one.samples == 25
-    assert one.suggested == pytest.approx(one.min_score)
-    assert "25 not relevant" in one.why
+    (first,) = await learned.thresholds()
+    assert first.samples == 25
+    assert first.suggested == pytest.approx(first.min_score)
+    assert "25 not relevant" in first.why
 
 
 async def test_the_later_rating_replaces_the_earlier(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 5)
     await rate(learned, house, Rating.HELPFUL, 5)
-    (one,) = await learned.thresholds()
-    assert one.samples == 5
-    assert one.verdicts == {"helpful": 5}
+    (first,) = await learned.thresholds()
+    assert first.samples == 5
+    assert first.verdicts == {"helpful": 5}
 
 
 async def test_three_surfacings_rated_down_demote(house):
@@ -110,14 +110,14 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
     assert not deaf.is_demoted("m")
 
 
-async def test_what_one_process_learns_another_uses(house):
-    one, two = house.learned(), house.learned()
-    await two.load_learned()
-    await rate(one, house, Rating.NOT_RELEVANT, 12)
-    assert two.min_score("fs__read") == 0.5
-    await two.load_learned()
-    assert two.min_score("fs__read") == one.min_score("fs__read") > 0.5
-    assert two.is_demoted("m")
+async def test_one_process_uses_what_another_learns(house):
+    first, second = house.learned(), house.learned()
+    await second.load_learned()
+    await rate(first, house, Rating.NOT_RELEVANT, 12)
+    assert second.min_score("fs__read") == 0.5
+    await second.load_learned()
+    assert second.min_score("fs__read") == first.min_score("fs__read") > 0.5
+    assert second.is_demoted("m")
 
 
 async def test_apply_and_reset(house):
@@ -144,7 +144,7 @@ async def test_switched_off_nothing_is_moved_or_used(house):
     assert (await on.thresholds())[0].samples == 17
 
 
-async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
+async def test_without_ratings_a_threshold_moves_hourly_and_returns(house):
     learned = house.learned()
     uses = Uses(house.ttl_store)
     for n in range(12):
@@ -166,7 +166,7 @@ async def test_without_ratings_it_moves_by_the_hour_and_comes_back(house):
     assert learned.min_score("prompt") == pytest.approx(0.5, abs=0.01)
 
 
-async def test_what_is_older_than_a_year_goes(house):
+async def test_evidence_older_than_a_year_is_removed(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 3)
     assert learned.is_demoted("m")
@@ -176,7 +176,7 @@ async def test_what_is_older_than_a_year_goes(house):
     assert not learned.is_demoted("m")
 
 
-async def test_without_a_memory_nothing_is_learned_and_feedback_says_so(house):
+async def test_without_a_memory_nothing_is_learned_and_feedback_reports_this(house):
     learned = Learned(None, Uses(house.ttl_store), LearnOptions(), Limits())
     await learned.load_learned()
     assert learned.min_score("x") == 0.5

@@ -1,4 +1,4 @@
-"""What agents say was missing: kept in their words, without secrets, bounded."""
+"""Agents' remarks on missing content: stored in their words, without secrets, bounded."""
 
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.learn.budgets import MAX_CHARS, SHOWN, Budgets, Report
@@ -13,10 +13,10 @@ async def said(*texts: str) -> Budgets:
     return budgets
 
 
-async def test_what_was_missing_is_kept_by_tool_and_forgotten_with_the_counts() -> None:
+async def test_remarks_are_stored_by_tool_and_discarded_with_the_counts() -> None:
     budgets = await said("the retry\nexample", "", "the retry example")
     missed = await budgets.missed()
-    assert [(one.kind, one.text) for one in missed["fs__read"]] == [
+    assert [(entry.kind, entry.text) for entry in missed["fs__read"]] == [
         ("missing_example", "the retry example")
     ]
     assert missed["fs__read"][0].at > 0
@@ -24,9 +24,9 @@ async def test_what_was_missing_is_kept_by_tool_and_forgotten_with_the_counts() 
     assert await budgets.missed() == {}
 
 
-async def test_no_secret_is_kept_and_no_essay() -> None:
+async def test_remarks_have_no_secrets_and_a_bounded_length() -> None:
     budgets = await said("x " * MAX_CHARS + SECRET, f"the line with {SECRET}")
-    texts = [one.text for one in (await budgets.missed())["fs__read"]]
+    texts = [entry.text for entry in (await budgets.missed())["fs__read"]]
     assert all(len(text) <= MAX_CHARS for text in texts)
     assert SECRET not in "".join(texts)
     assert any(text.startswith("the line with [REDACTED:") for text in texts)
@@ -34,6 +34,6 @@ async def test_no_secret_is_kept_and_no_essay() -> None:
 
 async def test_the_newest_are_shown() -> None:
     budgets = await said(*(f"part {n}" for n in range(SHOWN + 3)))
-    texts = {one.text for one in (await budgets.missed())["fs__read"]}
+    texts = {entry.text for entry in (await budgets.missed())["fs__read"]}
     assert len(texts) == SHOWN
     assert f"part {SHOWN + 2}" in texts

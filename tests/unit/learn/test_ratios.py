@@ -15,7 +15,7 @@ def test_loss_raises_and_length_lowers_within_bounds() -> None:
     assert ratio_of("t", {Report.TOO_LONG: 900}).ratio == LEAST
 
 
-def test_coming_back_says_that_too_little_was_shown_when_it_is_frequent() -> None:
+def test_frequent_reading_on_raises_the_budget() -> None:
     assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 20}).ratio > 1.0
     assert ratio_of("t", {Report.CAME_BACK: 10, Report.SERVED: 100}).ratio == 1.0
 

@@ -34,23 +34,23 @@ def test_nine_surfacings_change_nothing(verdict):
         (Use.IGNORED, 0.501, 0.58),
     ],
 )
-def test_ten_of_a_kind(verdict, low, high):
+def test_ten_equal_ratings_move_the_threshold(verdict, low, high):
     assert low - 1e-6 <= threshold(said(verdict, 10)) <= high + 1e-6
 
 
 def test_scores_that_keep_their_promise_keep_the_threshold():
-    kept = [*said(Rating.HELPFUL, 14, score=0.7), *said(Rating.NOT_RELEVANT, 6, first=14)]
-    assert threshold(kept) == pytest.approx(0.5, abs=0.01)
+    stored = [*said(Rating.HELPFUL, 14, score=0.7), *said(Rating.NOT_RELEVANT, 6, first=14)]
+    assert threshold(stored) == pytest.approx(0.5, abs=0.01)
 
 
-def test_neutral_evidence_holds_it_where_it_was_configured():
+def test_neutral_evidence_keeps_the_configured_threshold():
     bad = said(Rating.NOT_RELEVANT, 4)
     some = [*bad, *said(Rating.PARTIALLY_HELPFUL, 6, first=4)]
     more = [*bad, *said(Rating.PARTIALLY_HELPFUL, 60, first=4)]
     assert 0.5 < threshold(more) < threshold(some)
 
 
-def test_without_news_it_comes_back():
+def test_without_new_evidence_a_threshold_returns():
     bad = said(Rating.NOT_RELEVANT, 12)
     later = [threshold(bad, now=NOW + n * HALF_LIFE_SECONDS) for n in (0, 2, 4, 8)]
     assert later == sorted(later, reverse=True)
@@ -65,7 +65,7 @@ def test_three_memories_of_one_surfacing_are_one_sample():
     assert threshold(together) == 0.5
 
 
-def test_what_nobody_said_on_purpose_adds_little():
+def test_observed_use_adds_little():
     ignored = said(Use.IGNORED, 1000, first=50)
     assert threshold(ignored) <= shifted(0.5, 0.3) + 1e-5
     helpful = said(Rating.HELPFUL, 10)
@@ -77,7 +77,7 @@ def test_always_and_never_stay(base):
     assert threshold(said(Rating.NOT_RELEVANT, 50), base) == base
 
 
-def test_a_later_helpful_takes_a_negative_back():
+def test_a_later_helpful_rating_replaces_a_negative_one():
     against = [
         Sample(surfacing=f"s{at}", memory="m", verdict=verdict, score=0.7, at=at)
         for at, verdict in enumerate([Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN, Rating.HELPFUL])

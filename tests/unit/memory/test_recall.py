@@ -1,4 +1,4 @@
-"""Several places as one: together, without those that fail, each thing once."""
+"""Several places as one: searched together, without failing ones, each text once."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ def hit(id: str, score: float, text: str = "") -> Hit:
 
 async def ids(*places, deadline: float = 5.0) -> list[str]:
     hits = (await Recalls(places).search(ASK, Deadline.after(deadline))).hits
-    return [one.memory.id for one in hits]
+    return [entry.memory.id for entry in hits]
 
 
 class Slow(FakeRecall):
@@ -29,13 +29,13 @@ class Slow(FakeRecall):
         return Found()
 
 
-async def test_the_most_probable_first_wherever_they_stand():
+async def test_hits_of_all_places_are_ordered_by_probability():
     left = FakeRecall([hit("a", 0.9), hit("b", 0.3)])
     right = FakeRecall([hit("c", 0.7), hit("d", 0.1)])
     assert await ids(left, right) == ["a", "c", "b"]
 
 
-async def test_one_that_fails_or_is_late_is_left_out():
+async def test_a_failing_or_late_place_is_left_out():
     good = FakeRecall([hit("a", 0.9)])
     assert await ids(FakeRecall(error=DOWN), good) == ["a"]
     assert await ids(Slow(), good, deadline=0.2) == ["a"]
@@ -43,19 +43,19 @@ async def test_one_that_fails_or_is_late_is_left_out():
 
 async def test_a_bug_of_one_place_costs_its_own_hits_and_is_not_hidden(caplog):
     broken, good = FakeRecall(error=KeyError("a bug")), FakeRecall([hit("a", 0.9)])
-    found = await Recalls([broken, good]).search(ASK, Deadline.after(5.0))
-    assert [one.memory.id for one in found.hits] == ["a"]
-    assert found.missing == ("fake: unexpected KeyError",)
+    result = await Recalls([broken, good]).search(ASK, Deadline.after(5.0))
+    assert [entry.memory.id for entry in result.hits] == ["a"]
+    assert result.missing == ("fake: unexpected KeyError",)
     assert "Traceback" in caplog.text
     with pytest.raises(RecallUnavailable, match="unexpected KeyError"):
         await ids(broken)
 
 
-async def test_it_says_which_the_latest_search_did_without(caplog):
+async def test_a_search_names_the_missing_places(caplog):
     known, down, slow = FakeRecall([hit("a", 0.5)]), FakeRecall(error=DOWN), Slow()
     recalls = Recalls([known, down, slow])
-    found = await recalls.search(ASK, Deadline.after(0.2))
-    assert found.missing == ("fake: it is down", "fake: it took too long")
+    hits = await recalls.search(ASK, Deadline.after(0.2))
+    assert hits.missing == ("fake: it is down", "fake: it took too long")
     await recalls.search(ASK, Deadline.after(0.2))
     assert len(caplog.records) == 2, "said once while nothing changes"
     down.error = None
@@ -63,14 +63,14 @@ async def test_it_says_which_the_latest_search_did_without(caplog):
     assert (await recalls.search(ASK, Deadline.after(5))).missing == ()
 
 
-async def test_when_all_fail_it_says_so():
+async def test_a_search_fails_when_every_place_fails():
     with pytest.raises(RecallUnavailable) as caught:
         await ids(FakeRecall(error=DOWN), FakeRecall(error=DOWN))
     assert caught.value.hint == "start it"
     assert caught.value.missing == ("fake: it is down", "fake: it is down")
 
 
-async def test_what_two_places_say_is_said_once():
+async def test_a_text_of_two_places_is_returned_once():
     text = "the staging database listens on port 5433 since the move to the new cluster"
     left = FakeRecall([hit("a", 0.8, text), hit("same", 0.7, text)])
     right = FakeRecall([hit("b", 0.9, text), hit("c", 0.2, "something else")])

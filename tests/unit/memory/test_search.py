@@ -1,4 +1,4 @@
-"""Search from within: bounded expressions, small stores, what chance looks like, conversations."""
+"""Internals of search: bounded expressions, small stores, null scores, conversations."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -42,7 +42,7 @@ async def best(library: Library, text: str) -> float:
 @pytest.mark.parametrize(
     "text", ["why is urllib3 pinned?", "how do webhook retries work in billing?", "dead_letter"]
 )
-async def test_three_memories_are_enough_to_be_sure(library: Library, text: str) -> None:
+async def test_three_memories_are_enough_for_a_confident_hit(library: Library, text: str) -> None:
     await library.add_many([{"text": known} for known in KNOWN])
     assert await best(library, text) > 0.5
 
@@ -51,7 +51,7 @@ async def test_three_memories_are_enough_to_be_sure(library: Library, text: str)
     "text",
     ["hello there", "thanks!", "run the tests", "commit this", "what is the capital of France"],
 )
-async def test_three_memories_are_enough_to_be_silent(library: Library, text: str) -> None:
+async def test_three_memories_are_enough_for_silence(library: Library, text: str) -> None:
     await library.add_many([{"text": known} for known in KNOWN])
     assert await best(library, text) < 0.1
 
@@ -84,7 +84,7 @@ async def test_thirty_common_words_stay_within_the_row_budget(library: Library) 
     assert expression == '"word0"'
 
 
-async def test_signals_are_those_that_are_named(library: Library) -> None:
+async def test_signals_have_the_documented_names(library: Library) -> None:
     await library.add_many([{"text": known} for known in KNOWN])
     hits = await library.search("urllib3")
     assert set(hits[0].signals) == set(SIGNALS)
@@ -98,7 +98,7 @@ async def test_scores_fall_in_the_order_of_the_hits(library: Library) -> None:
     assert len(set(scores)) == len(scores)
 
 
-async def test_a_store_knows_chance_before_add_many_returns(library: Library) -> None:
+async def test_null_scores_are_measured_before_add_many_returns(library: Library) -> None:
     database = library.database  # type: ignore[attr-defined]
     texts = [f"note {i} about kettle{i % 9} and teapot{i % 5}" for i in range(60)]
 
@@ -125,12 +125,12 @@ async def test_the_turn_beside_a_match_is_found_too(library: Library) -> None:
     assert [hit.memory.id for hit in hits][:2] == ["a", "b"]
 
 
-def test_what_looks_like_a_name() -> None:
+def test_words_that_look_like_names() -> None:
     assert names_in("What does Cookie like? Ask JC about urllib3.") == {"cookie", "jc", "urllib3"}
     assert names_in("Fix the bug. Then go home") == set()
 
 
-def test_who_speaks() -> None:
+def test_the_speaker_of_a_text() -> None:
     assert speaker("Ana María: hi") == "ana maria"
     assert speaker("Fix: the bug") == speaker("feat: x") == speaker("no colon") == ""
 
@@ -168,12 +168,12 @@ async def test_a_file_of_data_brings_up_no_code_of_its_name(
         ("what is it about?", ["what", "is", "it", "about"]),
     ],
 )
-def test_where_few_words_are_left_down_is_one(asked: str, words: list[str] | None) -> None:
-    said = query_words(asked)
-    assert said == words if words else "down" not in said
+def test_a_word_of_state_counts_among_few_words(asked: str, words: list[str] | None) -> None:
+    reply = query_words(asked)
+    assert reply == words if words else "down" not in reply
 
 
-async def test_a_runbook_for_what_is_down_is_found(library: Library) -> None:
+async def test_a_runbook_for_an_outage_is_found(library: Library) -> None:
     down = "Payments down: check the queue depth, then restart payments-worker"
     await library.add_many([*({"text": known} for known in KNOWN), {"text": down}])
     assert await best(library, "payments are down, what do we do?") >= 0.5

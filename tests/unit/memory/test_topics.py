@@ -1,4 +1,4 @@
-"""Topics: what they are, whose they are, and that they follow every write."""
+"""Topics: their names, their visibility, and that they follow every write."""
 
 import asyncio
 import time
@@ -105,7 +105,9 @@ async def test_a_project_sees_its_own_topics(library: Library, topics: Topics) -
     assert await named(topics, "/b") == {"context": 2, "land": 1, "sea": 1}
 
 
-async def test_who_sees_some_namespaces_sees_their_topics(library: Library, topics: Topics) -> None:
+async def test_a_principal_sees_the_topics_of_its_namespaces(
+    library: Library, topics: Topics
+) -> None:
     shared = {"text": "the tide table", "tags": ["tide"]}
     await library.add_many(
         [{**shared, "namespace": "decisions"}, {**shared, "namespace": "patterns", "id": "p"}]
@@ -118,7 +120,7 @@ async def test_who_sees_some_namespaces_sees_their_topics(library: Library, topi
     assert await topics.about("decisions", namespaces=["patterns"]) == []
 
 
-async def test_what_has_expired_is_no_topic(database: Database) -> None:
+async def test_an_expired_memory_has_no_topics(database: Database) -> None:
     clock = ManualClock()
     store = SqliteStore(database, clock=clock)
     topics = Topics([store], clock=clock)
@@ -136,11 +138,11 @@ def test_names_and_words() -> None:
 
 async def test_many_at_once_build_one_index(library: Library, topics: Topics) -> None:
     await library.add_many([{"text": f"{word} note", "tags": [word]} for word in WORDS])
-    found = await asyncio.gather(*(topics.about(word) for word in WORDS))
-    assert all(len(ids) == 1 for ids in found)
+    result = await asyncio.gather(*(topics.about(word) for word in WORDS))
+    assert all(len(ids) == 1 for ids in result)
 
 
-async def test_it_is_quick(library: Library, topics: Topics) -> None:
+async def test_the_index_is_fast(library: Library, topics: Topics) -> None:
     """ADR-003: built in 100 ms a thousand, looked up in 5 ms. Loosely, on a busy machine."""
     await library.add_many(
         [

@@ -1,4 +1,4 @@
-"""Bringing in and taking out: idempotent, whole, and clear about what is wrong."""
+"""Import and export: idempotent, complete, with clear errors."""
 
 import json
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory import transfer
 from upwell.memory.library import Library
 from upwell.memory.sqlite.store import OWNER, SqliteStore
-from upwell.memory.transfer import bring_in, exported, format_of, to_line, to_markdown
+from upwell.memory.transfer import copy_memories, exported, format_of, to_line, to_markdown
 
 TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
@@ -26,7 +26,7 @@ async def library(tmp_path: Path) -> AsyncIterator[Library]:
 
 
 async def take(library: Library, path: Path, form: str = "jsonl") -> transfer.Copied:
-    return await bring_in(library, path, form, lambda done, total: None)
+    return await copy_memories(library, path, form, lambda done, total: None)
 
 
 async def everything(library: Library) -> list[Memory]:
@@ -35,12 +35,12 @@ async def everything(library: Library) -> list[Memory]:
 
 def file(tmp_path: Path, *rows: object, name: str = "in.jsonl") -> Path:
     path = tmp_path / name
-    said = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    path.write_text("\n".join(said) + "\n")
+    reply = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(reply) + "\n")
     return path
 
 
-async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Path):
+async def test_an_export_is_imported_unchanged(library: Library, tmp_path: Path):
     await library.add_many(
         [
             Memory(
@@ -71,7 +71,7 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
     path = file(tmp_path, *map(to_line, before))
     fresh_database = open_database(tmp_path / "fresh.db", [OWNER], synchronous="NORMAL")
     fresh = Library(SqliteStore(fresh_database))
-    assert (await take(fresh, path)).kept == 2
+    assert (await take(fresh, path)).stored == 2
     assert await everything(fresh) == before
     await take(fresh, path)
     assert await everything(fresh) == before
@@ -80,11 +80,11 @@ async def test_what_goes_out_comes_back_the_same(library: Library, tmp_path: Pat
 
 async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path):
     path = file(tmp_path, {"text": "no id and no time"}, "", {"text": "other", "tags": ["x"]})
-    assert (await take(library, path)).kept == 2
+    assert (await take(library, path)).stored == 2
     before = await everything(library)
     await take(library, path)
     assert await everything(library) == before
-    assert {one.trust for one in before} == {Trust.IMPORTED}
+    assert {entry.trust for entry in before} == {Trust.IMPORTED}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
         ("[" * 100_000, "nested"),
     ],
 )
-async def test_a_bad_line_is_named_and_its_batch_is_not_kept(
+async def test_a_bad_line_is_reported_and_its_batch_is_not_stored(
     library: Library, tmp_path: Path, row: str, said: str
 ):
     path = file(tmp_path, {"text": "good"}, row, {"text": "later"})
@@ -119,7 +119,7 @@ async def test_a_bad_line_is_named_and_its_batch_is_not_kept(
     assert await everything(library) == []
 
 
-async def test_batches_before_a_bad_line_are_kept_and_counted(
+async def test_batches_before_a_bad_line_are_stored_and_counted(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(transfer, "BATCH", 2)
@@ -131,7 +131,7 @@ async def test_batches_before_a_bad_line_are_kept_and_counted(
     assert len(await everything(library)) == 4
 
 
-async def test_bytes_that_are_no_text_are_named(library: Library, tmp_path: Path):
+async def test_invalid_utf8_is_reported_with_its_line(library: Library, tmp_path: Path):
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"text": "good"}\n{"text": "\xe9"}\n')
     with pytest.raises(UsageError, match="UTF-8"):
@@ -144,7 +144,7 @@ async def test_secrets_are_masked_and_counted(library: Library, tmp_path: Path):
     assert TOKEN not in (await everything(library))[0].text
 
 
-async def test_an_stm_json_of_elsewhere_becomes_memories(library: Library, tmp_path: Path):
+async def test_a_foreign_stm_json_becomes_memories(library: Library, tmp_path: Path):
     notes = [
         {
             "id": "n1",
@@ -157,7 +157,7 @@ async def test_an_stm_json_of_elsewhere_becomes_memories(library: Library, tmp_p
     ]
     path = tmp_path / "stm.json"
     path.write_text(json.dumps(notes, indent=1))
-    assert (await take(library, path, "stm")).kept == 2
+    assert (await take(library, path, "stm")).stored == 2
     first, second = await everything(library)
     assert (first.id, first.text, first.created_at) == ("n1", "kettle", 1753012800.0)
     assert first.viewed_at == 1753099200.0
@@ -167,7 +167,9 @@ async def test_an_stm_json_of_elsewhere_becomes_memories(library: Library, tmp_p
 
 
 @pytest.mark.parametrize("text", ["{}", "[1]", '[{"id": "a"}]', "[", ""])
-async def test_what_is_no_stm_json_is_refused(library: Library, tmp_path: Path, text: str):
+async def test_a_file_that_is_not_an_stm_json_is_refused(
+    library: Library, tmp_path: Path, text: str
+):
     path = tmp_path / "stm.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=r"stm\.json"):
@@ -175,7 +177,7 @@ async def test_what_is_no_stm_json_is_refused(library: Library, tmp_path: Path, 
     assert await everything(library) == []
 
 
-def test_the_format_is_told_by_the_name(tmp_path: Path):
+def test_the_file_name_decides_the_format(tmp_path: Path):
     names = {"a.md": "markdown", "b.jsonl": "jsonl", "stm.json": "stm", "c.NDJSON": "jsonl"}
     assert {name: format_of(tmp_path / name) for name in names} == names
     assert format_of(tmp_path) == "markdown"
@@ -185,7 +187,7 @@ def test_the_format_is_told_by_the_name(tmp_path: Path):
             format_of(path, named)
 
 
-def test_markdown_says_what_a_memory_is_about():
+def test_markdown_shows_the_fields_of_a_memory():
     memory = Memory(text="we chose polars", id="m", namespace="decisions", paths=("a.py",))
     assert to_markdown(memory).startswith("## m\n\nwe chose polars\n\n- namespace: decisions\n")
     assert "a.py" in to_markdown(replace(memory, tags=("x",)))

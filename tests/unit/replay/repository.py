@@ -41,7 +41,7 @@ def repository(folder: Path) -> Path:
 
 
 def commit(folder: Path, when: float, message: str, files: Mapping[str, str | None]) -> None:
-    """Commit these files; None takes one away."""
+    """Commit these files; None removes one."""
     for name, text in files.items():
         path = folder / name
         if text is None:

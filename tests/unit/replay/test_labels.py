@@ -1,4 +1,4 @@
-"""Samples of what was said, the interval of a share, and thresholds from answers."""
+"""Samples of surfaced memories, the interval of a share, and thresholds from answers."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
         sample = Sample(10)
         for number in range(1_000):
             sample.offer(decision(number))
-        drawn.append([one.decision.i for one in sample.sayings()])
+        drawn.append([hit.decision.i for hit in sample.sampled_hits()])
     assert drawn[0] == drawn[1] == sorted(drawn[0])
     assert len(drawn[0]) == 10
     assert max(drawn[0]) > 500
@@ -31,7 +31,7 @@ def test_a_small_replay_is_sampled_whole() -> None:
     sample = Sample(10)
     for number in range(3):
         sample.offer(decision(number))
-    assert len(sample.sayings()) == 3
+    assert len(sample.sampled_hits()) == 3
 
 
 @pytest.mark.parametrize(
@@ -44,14 +44,14 @@ def test_a_small_replay_is_sampled_whole() -> None:
     ],
 )
 def test_wilson_intervals(useful: int, total: int, low: float, high: float) -> None:
-    labels = [Label(0.5, place < useful) for place in range(total)]
+    labels = [Label(0.5, entry < useful) for entry in range(total)]
     share = share_of([*labels, Label(0.5, None)])
     assert (share.useful, share.answers) == (useful, total)
     assert share.low == pytest.approx(low, abs=1e-3)
     assert share.high == pytest.approx(high, abs=1e-3)
 
 
-def test_no_answers_tell_nothing() -> None:
+def test_without_answers_there_is_no_share() -> None:
     share = share_of([Label(0.5, None)])
     assert (share.answers, share.low, share.high) == (0, 0.0, 1.0)
 
@@ -63,6 +63,6 @@ def test_a_threshold_separates_useful_from_others() -> None:
     assert (fit.min_score, fit.useful, fit.others) == (0.8, 8, 1)
 
 
-def test_where_nothing_separates_no_threshold_is_given() -> None:
+def test_without_a_separating_threshold_none_is_offered() -> None:
     assert fitted([Label(0.5, False)] * 15 + [Label(0.5, True)] * 10) is None
     assert fitted([Label(0.5, True)] * 5) is None, "too few answers"

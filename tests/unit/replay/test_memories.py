@@ -1,4 +1,4 @@
-"""What there was at a time: dated memories, a repository's files, and where its paths lie."""
+"""The past: dated memories, a repository's files, and the location of its checkout."""
 
 import subprocess
 from pathlib import Path
@@ -19,10 +19,10 @@ def memory(text: str, when: float | None) -> Memory:
 
 def test_memories_arrive_at_their_time_and_once() -> None:
     arrivals = Arrivals([memory("c", 30.0), memory("a", 10.0), memory("always", None)])
-    assert [one.text for one in arrivals.until(10.0)] == ["always", "a"]
+    assert [entry.text for entry in arrivals.until(10.0)] == ["always", "a"]
     assert list(arrivals.until(29.9)) == []
     assert list(arrivals.until(5.0)) == []
-    assert [one.text for one in arrivals.until(99.0)] == ["c"]
+    assert [entry.text for entry in arrivals.until(99.0)] == ["c"]
     assert list(arrivals.until(99.0)) == []
 
 
@@ -81,7 +81,7 @@ def test_a_folder_becomes_a_file_and_back(tmp_path: Path) -> None:
     assert files_in(tmp_path / "scratch") == {"a/c": "y"}
 
 
-def test_large_files_and_links_say_nothing(tmp_path: Path) -> None:
+def test_large_files_and_links_are_ignored(tmp_path: Path) -> None:
     folder = repository(tmp_path / "r")
     (folder / "link").symlink_to("/etc/passwd")
     commit(folder, at(1), "1", {"big.bin": "x" * (MAX_FILE_BYTES + 1)})
@@ -126,15 +126,15 @@ def test_nothing_of_a_repository_runs(tmp_path: Path, harbour: Path) -> None:
     assert trap.exists(), "the trap would have shown it"
 
 
-def test_what_is_no_repository_is_said(tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_reported(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="git cannot read"):
         Repository(tmp_path, ENVIRONMENT)
 
 
-def test_variables_of_a_hook_do_not_lead_astray(tmp_path: Path, harbour: Path) -> None:
+def test_git_variables_of_a_hook_are_ignored(tmp_path: Path, harbour: Path) -> None:
     other = repository(tmp_path / "other")
-    found = Repository(harbour, {**ENVIRONMENT, "GIT_DIR": str(other / ".git")})
-    assert found.root == str(harbour)
+    result = Repository(harbour, {**ENVIRONMENT, "GIT_DIR": str(other / ".git")})
+    assert result.root == str(harbour)
 
 
 def call(path: str, cwd: str | None, **more: str) -> Event:

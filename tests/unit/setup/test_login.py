@@ -1,4 +1,4 @@
-"""The way back from the browser, and what a server may have us ask."""
+"""The return from the browser, and the addresses to which a server may send us."""
 
 import asyncio
 import sys
@@ -33,7 +33,7 @@ async def test_a_missing_sdk_is_one_line_with_what_to_install(
     assert missing.value.hint == "pip install 'upwell[login]'"
 
 
-async def test_only_the_login_under_way_comes_back() -> None:
+async def test_only_the_current_login_is_accepted() -> None:
     async with Callback() as callback:
         early = await ask(callback, "GET /callback?code=c&state= HTTP/1.1\r\n\r\n")
         callback.expect("s3cret", "<b>x</b>")
@@ -63,7 +63,7 @@ async def test_only_the_login_under_way_comes_back() -> None:
         ("http://intranet:8080/token", "http://intranet:8080/mcp"),
     ],
 )
-def test_what_may_be_asked(address: str, url: str) -> None:
+def test_addresses_that_may_be_contacted(address: str, url: str) -> None:
     _check(address, url)
 
 
@@ -81,7 +81,7 @@ def test_what_may_be_asked(address: str, url: str) -> None:
         ("file:///etc/passwd", OWN),
     ],
 )
-def test_what_may_not(address: str, url: str) -> None:
+def test_addresses_that_may_not_be_contacted(address: str, url: str) -> None:
     with pytest.raises(PermissionError):
         _check(address, url)
 
@@ -94,8 +94,8 @@ def test_what_may_not(address: str, url: str) -> None:
         ("https://a.example/authorize?state=s", "write", ["write"]),
     ],
 )
-def test_more_rights_are_asked_for_beside_the_usual(
+def test_extra_scopes_are_requested_besides_the_usual_ones(
     address: str, scope: str, asked: list[str]
 ) -> None:
-    given = parse_qs(urlsplit(with_scope(address, scope)).query)
-    assert given == {"state": ["s"], "scope": asked}
+    options = parse_qs(urlsplit(with_scope(address, scope)).query)
+    assert options == {"state": ["s"], "scope": asked}

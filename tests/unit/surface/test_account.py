@@ -22,7 +22,7 @@ def hit(identity: str, score: float, **signals: float) -> Hit:
     return Hit(memory=Memory(id=identity, text=f"{identity} text"), score=score, signals=signals)
 
 
-def test_every_reason_has_words() -> None:
+def test_every_reason_has_an_explanation() -> None:
     assert set(REASONS) == set(SkipReason)
 
 
@@ -32,7 +32,7 @@ def test_silence_names_its_gate(reason: SkipReason) -> None:
     assert line == f"upwell stayed silent: {REASONS[reason]} ({reason}, why)"
 
 
-def test_what_was_close_is_shown_with_its_score_against_the_threshold() -> None:
+def test_close_hits_are_shown_with_score_and_threshold() -> None:
     skip = Skip(
         reason=SkipReason.BELOW_MIN_SCORE,
         detail="best 0.46 < 0.50",
@@ -51,10 +51,10 @@ def test_what_was_close_is_shown_with_its_score_against_the_threshold() -> None:
     ]
 
 
-def test_speaking_says_by_what() -> None:
-    said = (hit("a", 0.97, path_join=1.0, path_rarity=0.3), hit("r", 1.0, pinned=1.0))
+def test_a_surfacing_is_explained_by_its_grounds() -> None:
+    reply = (hit("a", 0.97, path_join=1.0, path_rarity=0.3), hit("r", 1.0, pinned=1.0))
     surfacing = Surfacing(
-        id="s_1", hits=said, text="", confidence=0.97, held_back=(hit("b", 0.1), hit("c", 0.8))
+        id="s_1", hits=reply, text="", confidence=0.97, held_back=(hit("b", 0.1), hit("c", 0.8))
     )
     lines = account_of(surfacing, 0.5, Door.TOOL)
     assert lines[0] == (
@@ -66,7 +66,7 @@ def test_speaking_says_by_what() -> None:
     assert len(lines) == 5
 
 
-def test_a_session_says_what_speaks_for_a_note() -> None:
+def test_a_session_start_explains_its_notes() -> None:
     note = hit("a", 0.7, kind=1.0, recency=0.9, used=1.0, touched=0.4)
     surfacing = Surfacing(id="s_1", hits=(note,), text="", confidence=0.7)
     assert account_of(surfacing, 0.5, Door.SESSION) == [

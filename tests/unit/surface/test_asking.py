@@ -1,4 +1,4 @@
-"""Whoever asks gets an answer: simple questions to daily notes, all of them answered."""
+"""Explicit requests are answered: simple questions to daily notes."""
 
 import pytest
 
@@ -113,7 +113,7 @@ async def app(request, tmp_path, monkeypatch):
     else:
         for day, text in NOTES.items():
             (project / "memory" / f"{day}.md").write_text(f"- {text}\n", encoding="utf-8")
-        await app.imports.take(project / "memory", project, "markdown", lambda done, total: None)
+        await app.imports.add(project / "memory", project, "markdown", lambda done, total: None)
     yield app
     await app.aclose()
 

@@ -1,4 +1,4 @@
-"""What a session was told can be told again when its agent has forgotten it."""
+"""A session gets its memories again after its agent has lost the context."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ RULE = Memory(id="rule", text="Never push to main", pinned=True)
 
 
 class Session(Stage):
-    """The stage, with what is known by id and a shelf that is looked at."""
+    """The stage, with memories by id and an inspected TTL store."""
 
     def __init__(self, *memories: Memory, **options: object) -> None:
         super().__init__(*memories, rules=[RULE], **options)
@@ -48,7 +48,7 @@ def ids(outcome: Surfacing | Skip) -> list[str]:
 OLD = note("old", "The cache is keyed by tenant", age_days=900, namespace="default")
 
 
-async def test_what_was_told_may_be_told_again_after_a_compaction() -> None:
+async def test_delivered_memories_may_be_given_again_after_a_compaction() -> None:
     stage = Session(OLD)
     assert await stage.read() == ["old"]
     assert await stage.read() is SkipReason.REPEATED
@@ -58,7 +58,7 @@ async def test_what_was_told_may_be_told_again_after_a_compaction() -> None:
 
 
 @pytest.mark.parametrize("warned", [True, False], ids=["PreCompact came", "it did not"])
-async def test_a_session_that_goes_on_begins_with_rules_and_what_it_was_told(warned: bool) -> None:
+async def test_a_compacted_session_begins_with_its_rules_and_memories(warned: bool) -> None:
     stage = Session(OLD)
     await stage.begin()
     assert await stage.read() == ["old"]
@@ -71,31 +71,31 @@ async def test_a_session_that_goes_on_begins_with_rules_and_what_it_was_told(war
     assert ids(await stage.begin("compact")) == ["rule", "old"], "a second compaction"
 
 
-async def test_used_first_then_the_latest_and_nothing_that_was_ignored() -> None:
-    stage = Session(*(replace(OLD, id=one, text=f"About {one}") for one in "abcd"))
+async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
+    stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)
-    for at, (one, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
-        sample = Sample(surfacing="x", memory=one, verdict=verdict, score=0.9, at=at)
+    for at, (entry, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
+        sample = Sample(surfacing="x", memory=entry, verdict=verdict, score=0.9, at=at)
         await uses.add([Verdict(tool="Read", sample=sample)])
-    for one in "abcd":
-        stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == one] or [
-            replace(stage.recall.hits[0], memory=await stage.reader().known(one))
+    for entry in "abcd":
+        stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == entry] or [
+            replace(stage.recall.hits[0], memory=await stage.reader().known(entry))
         ]
-        assert await stage.read() == [one]
+        assert await stage.read() == [entry]
     assert ids(await stage.begin("compact")) == ["rule", "a", "d", "c"]
 
 
-async def test_another_session_is_left_alone_and_what_is_gone_stays_gone() -> None:
+async def test_other_sessions_are_unaffected_and_deleted_memories_stay_deleted() -> None:
     stage = Session(OLD)
     assert await stage.read("s2") == ["old"]
     await stage.surfacer.compacting("s")
-    assert await stage.read("s") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
+    assert await stage.read("s2") is SkipReason.REPEATED, "s2 was told, and has not forgotten"
     await stage.surfacer.compacting("s2")
     stage.memories = ()
     assert ids(await stage.begin("compact", session="s2")) == ["rule"]
 
 
-async def test_rules_come_with_the_next_prompt_where_no_session_begins_anew() -> None:
+async def test_rules_come_with_the_next_prompt_unless_the_session_is_opened_again() -> None:
     stage = Session()
     await stage.begin()
     prompt = Cue(door="prompt", text="How is the cache keyed these days?", session="s")

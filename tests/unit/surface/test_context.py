@@ -56,7 +56,7 @@ def test_templates_of_the_user_come_first():
     assert query.texts == ("slow start",)
 
 
-def test_files_and_names_are_handed_on_whatever_the_level():
+def test_files_and_names_are_passed_on_at_every_level():
     query = tool("Bash", {"command": "pytest tests/unit/test_cache.py -k parseConfig"})
     assert query.paths == ("tests/unit/test_cache.py",)
     assert query.symbols == ("parseConfig",)
@@ -90,20 +90,20 @@ def test_odd_arguments_do_no_harm(args):
         (Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}), False),
     ],
 )
-def test_only_who_asked_waits(cue, awaited):
+def test_only_explicit_requests_wait(cue, awaited):
     query = query_of(cue, 5)
     assert query is not None
     assert query.awaited is awaited
 
 
 @pytest.mark.parametrize("key", ["paths", "path", "query", "anything", "command"])
-def test_what_a_call_costs_does_not_grow_with_its_arguments(key, tmp_path):
+def test_the_cost_of_a_call_does_not_grow_with_the_size_of_its_arguments(key, tmp_path):
     many = [f"{tmp_path}/{n}/part_{n}.py rename_part_{n}()" for n in range(100_000)]
     cue = Cue(door="tool", tool="up__x", args={key: many}, cwd=str(tmp_path))
     began = process_time()
-    found = query_of(cue)
+    result = query_of(cue)
     assert process_time() - began < 1
-    assert found is None or len(found.paths) <= 12
+    assert result is None or len(result.paths) <= 12
 
 
 def test_the_first_dozen_of_a_list_still_count():
@@ -111,7 +111,7 @@ def test_the_first_dozen_of_a_list_still_count():
     assert tool("up__x", {"paths": many}).paths == tuple(many[:12])
 
 
-def test_so_does_not_the_number_of_arguments():
+def test_the_cost_of_a_call_does_not_grow_with_the_number_of_arguments():
     args = {f"a{n}": f"src/part_{n}.py rename_part_{n}()" for n in range(100_000)}
     began = process_time()
     tool("up__x", args)

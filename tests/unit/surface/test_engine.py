@@ -45,7 +45,7 @@ async def reason(surfacer, cue):
     return outcome.reason
 
 
-async def test_it_says_what_it_found_with_its_reasons():
+async def test_a_surfacing_has_its_hits_and_their_signals():
     outcome = await Stage(hit(), hit("m2", 0.2, "unrelated")).surfacer().surface(read())
     assert isinstance(outcome, Surfacing)
     assert [memory.id for memory in outcome.memories] == ["m1"]
@@ -99,7 +99,7 @@ async def test_disabled_and_excluded():
     assert await reason(excluded.surfacer(), read()) is SkipReason.EXCLUDED_TOOL
 
 
-async def test_what_a_tool_said_is_never_surfaced():
+async def test_memories_written_by_tools_are_never_surfaced():
     from_tool = hit("m2")
     from_tool = replace(from_tool, memory=replace(from_tool.memory, trust=Trust.TOOL))
     asked = Cue(door="ask", text="how does the cache reload?", session="s")
@@ -119,19 +119,30 @@ async def test_nothing_found_and_nothing_good_enough():
     assert low.confidence == 0.3
 
 
-async def test_nothing_is_said_twice_but_to_who_asks():
+async def test_a_session_hears_nothing_twice_unless_it_asks():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     assert isinstance(await surfacer.surface(read()), Surfacing)
-    stage.clock.advance(60)
-    assert await reason(surfacer, read(session="another")) is SkipReason.REPEATED
-    ask = Cue(door="ask", text="when does the cache reload?")
+    stage.clock.advance(604_800 + 60)
+    assert await reason(surfacer, read()) is SkipReason.REPEATED
+    ask = Cue(door="ask", text="when does the cache reload?", session="s")
     assert isinstance(await surfacer.surface(ask), Surfacing)
+
+
+async def test_a_new_session_has_been_told_nothing_and_repeats_come_last():
+    stage = Stage(hit("m1", 0.9), hit("m2", 0.8, text="something else entirely here"))
+    surfacer = stage.surfacer()
+    stage.recall.hits = stage.recall.hits[:1]
+    await surfacer.surface(read())
+    stage.recall.hits = [hit("m1", 0.9), hit("m2", 0.8, text="something else entirely here")]
+    another = await surfacer.surface(read(session="another"))
+    assert [memory.id for memory in another.memories] == ["m2", "m1"]
     stage.clock.advance(604_800)
-    assert isinstance(await surfacer.surface(read()), Surfacing)
+    third = await surfacer.surface(read(session="third"))
+    assert [memory.id for memory in third.memories] == ["m1", "m2"]
 
 
-async def test_what_one_principal_was_told_is_new_to_another():
+async def test_memories_are_new_to_another_principal():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     ada = Principal("ada", ("decisions",))
@@ -154,11 +165,11 @@ async def test_an_edited_memory_is_new_again():
     assert isinstance(await surfacer.surface(read("src/other.py")), Surfacing)
 
 
-async def test_what_did_not_arrive_may_be_said_again():
+async def test_an_undelivered_memory_may_be_said_again():
     stage = Stage(hit())
     surfacer = stage.surfacer()
     outcome = await surfacer.surface(read())
-    await surfacer.take_back(outcome)
+    await surfacer.take_back(outcome, read())
     assert isinstance(await surfacer.surface(read("lib/cache.py")), Surfacing)
 
 
@@ -183,7 +194,7 @@ async def test_the_rate_is_per_session_across_tools():
     assert isinstance(await surfacer.surface(other), Surfacing)
 
 
-async def test_a_surfacing_that_did_not_arrive_counts_neither_for_rate_nor_for_cooldown():
+async def test_an_undelivered_surfacing_counts_neither_for_rate_nor_for_cooldown():
     stage = Stage(hit(), rate_per_minute=1)
     surfacer = stage.surfacer()
     first = await surfacer.surface(read())
@@ -212,13 +223,13 @@ async def test_taking_one_surfacing_back_leaves_the_others_counted():
 async def test_replicas_that_share_the_state_share_rate_cooldown_and_late_hits():
     stage, state = Stage(hit(), rate_per_minute=1), LocalSessionState()
     options = Options(surface=stage.surface)
-    one, other = (
+    entry, other = (
         Surfacer(stage.recall, stage.ttl_store, options, state=state, clock=stage.clock)
         for _ in range(2)
     )
-    first = await one.surface(read())
+    first = await entry.surface(read())
     assert await reason(other, read("src/other.py")) is SkipReason.RATE
-    await one.take_back(first, read(), late=True)
+    await entry.take_back(first, read(), late=True)
     searches = len(stage.recall.asked)
     assert isinstance(await other.surface(read()), Surfacing)
     assert len(stage.recall.asked) == searches, "the late hits answer, without a search"
@@ -242,7 +253,7 @@ class FullTtlStore(MemoryTtlStore):
         raise StoreUnwritable("no room", hint="free some disk space")
 
 
-async def test_a_ledger_that_cannot_be_written_is_a_reason_and_no_fault_of_the_call():
+async def test_an_unwritable_ledger_gives_a_reason_and_never_fails_the_call():
     surfacer = Surfacer(FakeRecall([hit()]), FullTtlStore(), EVERY_MOMENT)
     assert await reason(surfacer, read()) is SkipReason.FAULT
     await surfacer.aclose()
@@ -272,9 +283,9 @@ async def test_decisions_reach_the_journal():
     surfacer = stage.surfacer()
     await surfacer.surface(read())
     await surfacer.aclose()
-    (kept,) = await stage.ttl_store.scan("decision")
-    assert b'"surfaced"' in kept.value
-    assert b"cache" not in kept.value.replace(b"src/cache", b"")
+    (stored,) = await stage.ttl_store.scan("decision")
+    assert b'"surfaced"' in stored.value
+    assert b"cache" not in stored.value.replace(b"src/cache", b"")
     (queries,) = await stage.ttl_store.scan("query")
     assert b"sha256:" in queries.value
     assert b"cache" not in queries.value

@@ -24,7 +24,7 @@ BUG = KeyError("a bug of the store")
 
 
 class Broken(FakeRecall):
-    """A reader of which one method raises."""
+    """A reader with one method that raises."""
 
     def __init__(self, method, error):
         super().__init__([HIT], rules=[RULE])
@@ -36,7 +36,7 @@ class Broken(FakeRecall):
 
 
 class BrokenStore(MemoryTtlStore):
-    """A TTL store of which one method raises."""
+    """A TTL store with one method that raises."""
 
     def __init__(self, method):
         super().__init__()

@@ -1,4 +1,4 @@
-"""In which order: the best of every source first, near-identical texts once."""
+"""The order of hits: the best of every source first, near-identical texts once."""
 
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind
@@ -7,13 +7,13 @@ from upwell.surface.options import Options, SurfaceOptions
 
 
 def hit(identity: str, score: float, source: str = "", text: str = "") -> Hit:
-    said = text or f"{identity} alone {identity}x {identity}y"
+    reply = text or f"{identity} alone {identity}x {identity}y"
     lines = (1, 2) if source else None
-    return Hit(memory=Memory(id=identity, text=said, source=source, lines=lines), score=score)
+    return Hit(memory=Memory(id=identity, text=reply, source=source, lines=lines), score=score)
 
 
 def ids(hits: list[Hit]) -> list[str]:
-    return [one.memory.id for one in hits]
+    return [entry.memory.id for entry in hits]
 
 
 def test_one_file_does_not_crowd_out_the_others() -> None:
@@ -22,7 +22,7 @@ def test_one_file_does_not_crowd_out_the_others() -> None:
     assert ids(ranked(hits, Intent(), Options(), 0.0)) == ["a0", "b", "c", "a1", "d", "a2", "a3"]
 
 
-def test_what_orders_first_is_the_users_to_say() -> None:
+def test_the_users_weights_decide_the_order() -> None:
     def of(namespace: str) -> Hit:
         memory = Memory(id=namespace, text=f"{namespace} alone", namespace=namespace)
         return Hit(memory=memory, score=0.6)
@@ -35,18 +35,18 @@ def test_what_orders_first_is_the_users_to_say() -> None:
     assert ids(ranked(hits, howto, options, 0.0)) == ["blockers", "patterns"]
 
 
-def test_alone_a_source_has_every_place() -> None:
+def test_a_single_source_gets_every_place() -> None:
     hits = [hit(f"a{n}", 0.9 - n / 100, "a.md") for n in range(4)]
     assert spread(hits) == hits
 
 
-def test_memories_that_stand_in_no_file_are_not_held_back() -> None:
+def test_memories_outside_files_are_not_held_back() -> None:
     hits = [hit(f"m{n}", 0.9 - n / 100) for n in range(5)]
     assert spread(hits) == hits
 
 
 def test_near_identical_texts_are_said_once() -> None:
-    one = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
-    two = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
+    first = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
+    second = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
     other = hit("c", 0.7, text="The cache is cleared at midnight")
-    assert ids(distinct([one, two, other])) == ["a", "c"]
+    assert ids(distinct([first, second, other])) == ["a", "c"]

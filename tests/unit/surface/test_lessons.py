@@ -1,4 +1,4 @@
-"""What was learned, where surfacing uses it; and what came too late."""
+"""Learning as surfacing uses it, and late hits."""
 
 import asyncio
 import json
@@ -49,19 +49,19 @@ class Stage:
 
     async def counts(self, event):
         await self.learning.counts.flush()
-        found = {}
-        for one in await self.learning.counts.since(90):
-            if one.event is event:
-                found[one.kind] = found.get(one.kind, 0) + one.number
-        return {kind: number for kind, number in found.items() if number}
+        collected = {}
+        for entry in await self.learning.counts.since(90):
+            if entry.event is event:
+                collected[entry.kind] = collected.get(entry.kind, 0) + entry.number
+        return {kind: number for kind, number in collected.items() if number}
 
 
 @pytest.fixture
 async def stage(tmp_path):
-    found = Stage(tmp_path)
-    yield found
-    await found.surfacer.aclose()
-    await found.database.aclose()
+    result = Stage(tmp_path)
+    yield result
+    await result.surfacer.aclose()
+    await result.database.aclose()
 
 
 def hit(identity="m1", score=0.55, text="the cache reloads on SIGHUP"):
@@ -69,14 +69,14 @@ def hit(identity="m1", score=0.55, text="the cache reloads on SIGHUP"):
     return Hit(memory=memory, score=score, signals={"bm25": 7.0})
 
 
-def read(path="src/cache.py", **more):
-    return Cue(door="tool", tool="fs__read", args={"file_path": path}, session="s", **more)
+def read(path="src/cache.py", session="s", **more):
+    return Cue(door="tool", tool="fs__read", args={"file_path": path}, session=session, **more)
 
 
 async def say_and_rate(stage, rating, times=1, memory=None):
-    for _ in range(times):
+    for number in range(times):
         stage.clock.advance(DAYS_8)
-        outcome = await stage.surfacer.surface(read())
+        outcome = await stage.surfacer.surface(read(session=f"session {number}"))
         assert isinstance(outcome, Surfacing), outcome
         await stage.surfacer.rate(
             Feedback(surfacing_id=outcome.id, rating=rating, memory_id=memory)
@@ -101,7 +101,7 @@ async def test_ratings_move_the_threshold_of_the_next_call(stage):
     assert isinstance(await stage.surfacer.surface(other), Surfacing), "only that tool's"
 
 
-async def test_three_negatives_demote_unasked_and_never_who_asks(stage):
+async def test_three_negatives_demote_a_memory_except_for_explicit_requests(stage):
     await say_and_rate(stage, Rating.NOT_RELEVANT, 3)
     outcome = await stage.surfacer.surface(read())
     assert isinstance(outcome, Skip)
@@ -119,13 +119,13 @@ async def test_a_demoted_memory_makes_room_for_another(stage):
     assert [memory.id for memory in outcome.memories] == ["m2"]
 
 
-async def test_what_is_known_already_is_silent_for_seven_days_from_then(stage):
+async def test_an_already_known_memory_is_silent_for_seven_days(stage):
     outcome = await stage.surfacer.surface(read())
     stage.clock.advance(6 * 86_400)
     known = Feedback(surfacing_id=outcome.id, rating=Rating.ALREADY_KNOWN)
     await stage.surfacer.rate(known)
     stage.clock.advance(6 * 86_400)
-    later = await stage.surfacer.surface(read())
+    later = await stage.surfacer.surface(read(session="another"))
     assert isinstance(later, Skip)
     assert later.reason is SkipReason.REPEATED
 
@@ -134,7 +134,9 @@ async def test_what_is_known_already_is_silent_for_seven_days_from_then(stage):
     ("surfacing", "memory", "complaint"),
     [("s_none", None, "no surfacing"), ("", None, "no surfacing"), (None, "m9", "m9.*not chosen")],
 )
-async def test_feedback_on_what_was_not_said_is_one_clear_line(stage, surfacing, memory, complaint):
+async def test_feedback_on_an_unknown_surfacing_is_one_clear_line(
+    stage, surfacing, memory, complaint
+):
     outcome = await stage.surfacer.surface(read())
     feedback = Feedback(
         surfacing_id=outcome.id if surfacing is None else surfacing,
@@ -149,8 +151,8 @@ async def test_a_rating_waits_for_a_decision_that_is_being_written(stage):
     outcome = await stage.surfacer.surface(read())
     writing = asyncio.create_task(stage.surfacer.journal.flush())
     await asyncio.sleep(0)
-    said = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
-    assert [one.memory for one in said] == ["m1"]
+    reply = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    assert [entry.memory for entry in reply] == ["m1"]
     await writing
 
 
@@ -162,17 +164,22 @@ async def test_a_skip_cannot_be_rated(stage):
         await stage.surfacer.rate(Feedback(surfacing_id=decision["id"], rating=Rating.HELPFUL))
 
 
-async def test_a_rating_keeps_what_was_surfaced(stage):
+async def test_a_rating_records_its_surfacing(stage):
     outcome = await stage.surfacer.surface(read(trace_id="t" * 32))
-    (one,) = await stage.surfacer.rate(
+    (first,) = await stage.surfacer.rate(
         Feedback(surfacing_id=outcome.id, rating=Rating.PARTIALLY_HELPFUL)
     )
-    assert (one.tool, one.door, one.score, one.signals) == ("fs__read", "tool", 0.55, {"bm25": 7.0})
+    assert (first.tool, first.door, first.score, first.signals) == (
+        "fs__read",
+        "tool",
+        0.55,
+        {"bm25": 7.0},
+    )
     (decision,) = await stage.surfacer.journal.recent()
     assert decision["trace_id"] == "t" * 32
 
 
-async def test_what_came_late_is_said_at_the_next_call_about_the_same_file(stage):
+async def test_late_hits_are_given_at_the_next_call_about_the_same_file(stage):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
     stage.recall.hits = []
@@ -196,7 +203,7 @@ async def test_what_came_late_is_said_at_the_next_call_about_the_same_file(stage
         (Cue(door="tool", tool="fs__read", args={"file_path": "src/cache.py"}, session="x"), 0),
     ],
 )
-async def test_what_came_late_is_not_said_elsewhere_or_much_later(stage, next_cue, wait):
+async def test_late_hits_are_not_given_elsewhere_or_much_later(stage, next_cue, wait):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
     stage.recall.hits = []
@@ -204,7 +211,7 @@ async def test_what_came_late_is_not_said_elsewhere_or_much_later(stage, next_cu
     assert isinstance(await stage.surfacer.surface(next_cue), Skip)
 
 
-async def test_what_came_late_is_looked_for_again_when_the_memory_was_changed(stage):
+async def test_late_hits_are_searched_again_after_a_change_of_the_memory(stage):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
     stage.recall.hits = []
@@ -213,8 +220,8 @@ async def test_what_came_late_is_looked_for_again_when_the_memory_was_changed(st
     assert len(stage.recall.asked) == 2
 
 
-async def test_what_was_deleted_before_it_came_late_is_not_offered(stage):
-    """The search took so long that its memory was deleted meanwhile."""
+async def test_a_memory_deleted_before_its_late_hit_is_not_offered(stage):
+    """The memory was deleted during the slow search."""
     stage.recall.hits = [hit("m1"), hit("m2", text="the cache is sharded by tenant")]
     late = await stage.surfacer.surface(read())
     stage.recall.hits = [hit("m1")]
@@ -223,8 +230,8 @@ async def test_what_was_deleted_before_it_came_late_is_not_offered(stage):
     assert [memory.id for memory in outcome.memories] == ["m1"]
 
 
-async def test_what_came_late_is_offered_whatever_becomes_of_the_ratings(stage):
-    """Only the memory's own changes count, not what is written to the tables of feedback."""
+async def test_late_hits_are_offered_whatever_happens_to_ratings(stage):
+    """Only changes of memories count, not writes to the tables of feedback."""
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
     await stage.database.write(lambda db: db.execute("CREATE TABLE unrelated (id TEXT)"))
@@ -242,16 +249,16 @@ async def test_a_late_hit_survives_any_name_of_a_file(stage, path):
     assert len(stage.recall.asked) == searches
 
 
-async def test_what_came_late_and_was_said_meanwhile_is_not_said_again(stage):
+async def test_a_late_hit_that_was_delivered_meanwhile_is_not_repeated(stage):
     late = await stage.surfacer.surface(read())
     await stage.surfacer.take_back(late, read(), late=True)
-    elsewhere = Cue(door="tool", tool="fs__read", args={"file_path": "src/cache.py"}, session="z")
-    assert isinstance(await stage.surfacer.surface(elsewhere), Surfacing)
+    asked = Cue(door="ask", text="when does the cache reload?", session="s")
+    assert isinstance(await stage.surfacer.surface(asked), Surfacing)
     stage.recall.hits = []
     assert isinstance(await stage.surfacer.surface(read()), Skip)
 
 
-async def test_query_texts_go_after_their_time_and_decisions_stay(stage):
+async def test_query_texts_expire_and_decisions_stay(stage):
     await stage.surfacer.surface(read())
     await stage.surfacer.journal.flush()
     stage.clock.advance(31 * 86_400)
@@ -260,7 +267,7 @@ async def test_query_texts_go_after_their_time_and_decisions_stay(stage):
     assert decision["memories"] == [["m1", 0.55]]
 
 
-async def test_texts_of_before_are_cleared_when_none_may_be_kept(stage):
+async def test_earlier_query_texts_are_cleared_when_none_may_be_stored(stage):
     await stage.surfacer.surface(read())
     assert (await stage.surfacer.journal.recent())[0]["queries"] == ["cache"]
     shorter = stage.new_surfacer(query_retention_days=1)
@@ -286,7 +293,7 @@ async def test_secrets_do_not_reach_the_journal(stage):
             assert secret.encode() not in item.value + item.key.encode()
 
 
-async def test_a_decision_that_says_less_can_be_explained_and_rated(stage):
+async def test_a_decision_with_fewer_fields_can_be_explained_and_rated(stage):
     """As a hook writes it while no daemon runs."""
     written = {"at": 1.0, "door": "tool", "tool": "Read", "session": "s", "trace_id": ""}
     written |= {"outcome": "surfaced", "memories": [["m1", 0.8]], "detail": "", "took_ms": 0.0}
@@ -294,5 +301,5 @@ async def test_a_decision_that_says_less_can_be_explained_and_rated(stage):
     await stage.ttl_store.put("decision", {"s_cold": value}, ttl_seconds=60)
     (decision,) = await stage.surfacer.journal.recent()
     assert (decision["id"], decision["late"], decision["queries"]) == ("s_cold", False, [])
-    (one,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
-    assert (one.tool, one.memory, one.score) == ("Read", "m1", 0.8)
+    (first,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
+    assert (first.tool, first.memory, first.score) == ("Read", "m1", 0.8)

@@ -1,4 +1,4 @@
-"""The examples of seed 003, and what else a message can be."""
+"""The examples of seed 003, and other kinds of messages."""
 
 import pytest
 

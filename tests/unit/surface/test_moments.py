@@ -87,22 +87,22 @@ def test_the_kind_follows_from_the_origin() -> None:
 )
 def test_a_moment_admits_kinds(moment: Moment, ids: str) -> None:
     hits = [Hit(memory=memory, score=0.9) for memory in (NOTE, COMMIT, DOCUMENT, FOREIGN)]
-    said = suited(call("Bash", {"command": "x"}), moment, hits)
-    assert "".join(hit.memory.id[0] for hit in said) == ids
+    reply = suited(call("Bash", {"command": "x"}), moment, hits)
+    assert "".join(hit.memory.id[0] for hit in reply) == ids
 
 
 @pytest.mark.parametrize(
     ("file", "count"),
     [("/r/src/pay.py", 1), ("src/pay.py", 1), ("/r/src/other.py", 0), ("/r/lib/src/pay.py", 1)],
 )
-def test_at_a_file_only_its_own_notes_are_said(file: str, count: int) -> None:
+def test_at_a_file_only_notes_about_it_are_given(file: str, count: int) -> None:
     cue = call("Read", {"file_path": file})
     hits = [Hit(memory=memory, score=0.9) for memory in (NOTE, COMMIT, DOCUMENT)]
     assert len(suited(cue, Moment.FILE, hits)) == count
 
 
 @pytest.mark.parametrize(("pattern", "count"), [("chargeKey", 1), ("otherName", 0)])
-def test_at_a_name_only_notes_that_name_it_are_said(pattern: str, count: int) -> None:
+def test_at_a_name_only_notes_that_mention_it_are_given(pattern: str, count: int) -> None:
     note = Memory(text="chargeKey is stable over retries", id="n")
     hits = [Hit(memory=memory, score=0.9) for memory in (note, COMMIT, DOCUMENT)]
     assert len(suited(call("Grep", {"pattern": pattern}), Moment.NAME, hits)) == count

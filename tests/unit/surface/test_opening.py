@@ -1,4 +1,4 @@
-"""What a session begins with: the right notes, once, within the cap."""
+"""The opening of a session: the right notes, once, within the cap."""
 
 import os
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ def note(identity: str, text: str = "", *, age_days: float = 1.0, **fields: obje
 
 
 class Stage:
-    """A store that is read newest first, and what is pinned in it."""
+    """A store that is read newest first, and its pinned memories."""
 
     def __init__(self, *memories: Memory, rules: Sequence[Memory] = (), **options: object) -> None:
         self.memories = memories
         self.rules = rules
         self.error: StoreError | None = None
-        self.recall = FakeRecall([Hit(memory=one, score=0.9) for one in memories])
+        self.recall = FakeRecall([Hit(memory=memory, score=0.9) for memory in memories])
         self.surfacer = Surfacer(
             self.reader(),
             MemoryTtlStore(clock=ManualClock(NOW)),
@@ -53,7 +53,7 @@ class Stage:
 
 
 class Reader(FakeRecall):
-    """Reads a stage as it is now."""
+    """Reads the current state of a stage."""
 
     def __init__(self, stage: Stage) -> None:
         super().__init__()
@@ -104,30 +104,30 @@ async def test_recent_notes_of_the_project_come_after_the_rules() -> None:
         note("x", age_days=60, project=None),
     ],
 )
-async def test_what_is_of_no_use_here_is_not_said(unfit: Memory) -> None:
+async def test_useless_notes_are_not_given(unfit: Memory) -> None:
     assert ids(await Stage(note("new"), unfit).begin()) == ["new"]
 
 
-async def test_without_a_project_only_global_notes_are_said() -> None:
+async def test_without_a_project_only_global_notes_are_given() -> None:
     stage = Stage(note("mine"), note("everywhere", project=None))
     assert ids(await stage.begin(cwd=None)) == ["everywhere"]
 
 
-async def test_the_successor_stands_for_what_it_replaces() -> None:
+async def test_a_successor_takes_the_place_of_the_memory_that_it_replaces() -> None:
     stage = Stage(
         note("new", "the port is 7432", supersedes="old"), note("old", "the port is 7431")
     )
     assert ids(await stage.begin()) == ["new"]
 
 
-async def test_what_says_nearly_the_same_is_said_once() -> None:
+async def test_near_duplicates_are_given_once() -> None:
     stage = Stage(
         note("a", "The cache reloads on SIGHUP"), note("b", "the cache reloads on SIGHUP")
     )
     assert len(ids(await stage.begin())) == 1
 
 
-def test_what_was_looked_at_since_counts_as_recent() -> None:
+def test_a_recently_read_note_counts_as_recent() -> None:
     old = note("old", age_days=200)
     used = replace(old, viewed_at=NOW - DAY)
     assert standing(used, "/repo", 0.0, NOW).score > 2 * standing(old, "/repo", 0.0, NOW).score
@@ -146,7 +146,7 @@ async def test_a_file_that_was_just_changed_brings_its_note_to_the_front(tmp_pat
     assert ids(await stage.begin(cwd=project)) == ["hot", "cold"]
 
 
-async def test_once_a_session_and_again_when_the_agent_has_forgotten() -> None:
+async def test_a_session_gets_its_opening_once_and_again_after_a_compaction() -> None:
     stage = Stage(note("new"))
     assert ids(await stage.begin("startup")) == ["new"]
     again = await stage.begin("resume")
@@ -156,7 +156,7 @@ async def test_once_a_session_and_again_when_the_agent_has_forgotten() -> None:
     assert ids(await stage.begin(session="another")) == ["new"]
 
 
-async def test_resumed_and_compacted_in_one_it_hears_the_rules_once() -> None:
+async def test_a_session_resumed_and_compacted_at_once_gets_the_rules_once() -> None:
     rule = Memory(id="r", text="Never force-push to main", pinned=True)
     stage = Stage(note("new"), rules=[rule])
     assert ids(await stage.begin("startup")) == ["r", "new"]
@@ -166,17 +166,17 @@ async def test_resumed_and_compacted_in_one_it_hears_the_rules_once() -> None:
     assert isinstance(await stage.begin("resume"), Skip)
 
 
-async def test_what_was_said_whole_is_not_said_again_in_that_session_only() -> None:
+async def test_a_note_shown_whole_is_not_repeated_in_that_session() -> None:
     stage = Stage(note("new"))
     await stage.begin()
     read = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s")
-    said = await stage.surfacer.surface(read)
-    assert isinstance(said, Skip)
-    assert said.reason is SkipReason.REPEATED
+    reply = await stage.surfacer.surface(read)
+    assert isinstance(reply, Skip)
+    assert reply.reason is SkipReason.REPEATED
     assert ids(await stage.surfacer.surface(replace(read, session="t"))) == ["new"]
 
 
-async def test_what_was_cut_may_still_come_where_it_matters() -> None:
+async def test_a_shortened_note_may_still_be_given_later() -> None:
     stage = Stage(note("long", "a decision about caching " * (PREVIEW_CHARS // 10)))
     assert "upwell://memory/long" in (await stage.begin()).text
     read = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s")
@@ -184,7 +184,7 @@ async def test_what_was_cut_may_still_come_where_it_matters() -> None:
 
 
 @pytest.mark.parametrize("most", [0, 100, 300, 700, 1200, 5000])
-async def test_all_of_it_stays_within_the_cap(most: int) -> None:
+async def test_the_opening_stays_within_the_cap(most: int) -> None:
     rules = [Memory(id=f"r{n}", text=f"rule {n}: nunca más, ñandú " * 4) for n in range(8)]
     notes = [note(f"n{n}", f"{n} día número {n * 7919}: " + "é" * n * 9) for n in range(20)]
     outcome = await Stage(*notes, rules=rules, session_max_bytes=most).begin()
@@ -223,7 +223,7 @@ async def too_late(stage: Stage) -> None:
     await stage.surfacer.take_back(late, begins, late=True)
 
 
-async def test_a_beginning_that_came_too_late_is_made_up_at_the_next_event() -> None:
+async def test_a_late_opening_is_given_at_the_next_event() -> None:
     rule = Memory(id="r", text="Never force-push to main", pinned=True)
     stage = Stage(note("new"), note("older", age_days=40), rules=[rule])
     stage.recall.hits = []
@@ -237,7 +237,7 @@ async def test_a_beginning_that_came_too_late_is_made_up_at_the_next_event() -> 
     assert isinstance(again, Skip)
 
 
-async def test_what_is_made_up_stands_beneath_what_was_found_and_nothing_twice() -> None:
+async def test_an_owed_opening_follows_the_hits_without_repeating_them() -> None:
     rule = Memory(id="r", text="Never force-push to main", pinned=True)
     stage = Stage(note("new"), note("older", age_days=40), rules=[rule])
     stage.recall.hits = stage.recall.hits[:1]
@@ -248,7 +248,7 @@ async def test_what_is_made_up_stands_beneath_what_was_found_and_nothing_twice()
     assert outcome.text.count("</upwell-memories>") == 1
 
 
-async def test_what_is_made_up_reaches_a_tool_too() -> None:
+async def test_an_owed_opening_reaches_a_tool_too() -> None:
     stage = Stage(note("new"))
     stage.recall.hits = []
     await too_late(stage)

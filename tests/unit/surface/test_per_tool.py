@@ -1,4 +1,4 @@
-"""What is configured for one tool holds beside that tool, and nowhere else."""
+"""Options of one tool apply beside that tool, and nowhere else."""
 
 from dataclasses import replace
 
@@ -19,7 +19,7 @@ HIGH = '[tool."fs__read_file".surface]\nmin_score = 1.0\n'
 
 @pytest.fixture
 async def told(tmp_path):
-    """`await told(toml, cue)`: what is said to it over these facts."""
+    """`await told(toml, cue)`: the surfaced text for a cue, with these memories."""
     apps = []
 
     async def ask(toml, *cues, facts=tuple({"text": text} for text in FACTS)):
@@ -41,7 +41,7 @@ def reading(tool, session="s"):
     return Cue(door=Door.TOOL, tool=tool, args={"path": "src/tide/retry.py"}, session=session)
 
 
-async def test_a_threshold_of_one_tool_holds_beside_it_alone(told):
+async def test_a_threshold_of_one_tool_applies_only_beside_it(told):
     first, other = await told(HIGH, reading("fs__read_file"), reading("git__show", "t"))
     assert isinstance(first, Skip)
     assert first.reason is SkipReason.BELOW_MIN_SCORE
@@ -49,7 +49,7 @@ async def test_a_threshold_of_one_tool_holds_beside_it_alone(told):
     assert isinstance(other, Surfacing)
 
 
-async def test_a_pattern_a_server_and_an_agents_own_tool_have_theirs(told):
+async def test_patterns_servers_and_built_in_tools_have_their_own_options(told):
     toml = (
         '[tool."git__*".surface]\nmin_score = 1.0\n'
         '[server.fs]\ncommand = "x"\n[server.fs.surface]\nenabled = false\n'
@@ -57,7 +57,7 @@ async def test_a_pattern_a_server_and_an_agents_own_tool_have_theirs(told):
     )
     cues = [reading("git__show"), reading("fs__read_file"), reading("Read"), reading("web__get")]
     git, fs, own, other = await told(toml, *cues)
-    assert [one.reason for one in (git, fs, own)] == [
+    assert [entry.reason for entry in (git, fs, own)] == [
         SkipReason.BELOW_MIN_SCORE,
         SkipReason.DISABLED,
         SkipReason.BELOW_MIN_SCORE,
@@ -65,14 +65,14 @@ async def test_a_pattern_a_server_and_an_agents_own_tool_have_theirs(told):
     assert isinstance(other, Surfacing)
 
 
-async def test_a_low_threshold_lets_more_through_than_the_common_one(told):
+async def test_a_lower_threshold_of_a_tool_lets_more_hits_through(told):
     toml = '[surface]\nmin_score = 1.0\n[tool."fs__*".surface]\nmin_score = 0.05\n'
     first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
     assert isinstance(first, Surfacing)
     assert isinstance(other, Skip)
 
 
-async def test_how_much_is_said_is_each_tools_own(told):
+async def test_every_tool_has_its_own_size_limits(told):
     toml = '[tool."fs__*".surface]\nmax_injection_chars = 40\n'
     first, other = await told(toml, reading("fs__read_file"), reading("git__show", "t"))
     assert first.reason is SkipReason.OVER_BUDGET
@@ -99,7 +99,7 @@ async def test_a_tool_has_a_rate_of_its_own(told):
     assert isinstance(other, Surfacing)
 
 
-async def test_the_texts_of_one_tools_queries_may_be_kept_off_the_disk(tmp_path):
+async def test_the_query_texts_of_one_tool_can_stay_off_the_disk(tmp_path):
     (tmp_path / "config.toml").write_text('[tool."fs__*".surface]\npersist_query_text = false\n')
     app = await build(Settings(home=tmp_path, environment={}))
     for tool in ("fs__read_file", "git__show"):
@@ -123,11 +123,11 @@ async def test_texts_of_a_tool_that_was_made_private_are_cleared(tmp_path):
     assert texts == {"fs__read_file": [], "git__show": ["tide retry"]}
 
 
-async def test_a_door_is_no_tool(told):
+async def test_a_door_is_not_a_tool(told):
     toml = '[tool."*".surface]\nmin_score = 1.0\n'
     prompt = Cue(door=Door.PROMPT, text="how often does src/tide/retry.py retry?", session="p")
-    said, beside = await told(toml, prompt, reading("fs__read_file"))
-    assert isinstance(said, Surfacing)
+    reply, beside = await told(toml, prompt, reading("fs__read_file"))
+    assert isinstance(reply, Surfacing)
     assert isinstance(beside, Skip)
 
 
@@ -140,7 +140,7 @@ MANY = [
 
 
 @pytest.mark.parametrize(("toml", "said"), [("", [3, 2, 5]), ("tool_count = 4\n", [4, 4, 4])])
-async def test_a_cue_that_says_its_window_gets_what_fits_it(told, toml, said):
+async def test_a_cue_with_a_window_gets_a_matching_size(told, toml, said):
     """Two memories in a small window, five in a large one, where the user set no number."""
     for window, number in zip((None, 16_000, 1_000_000), said, strict=True):
         cue = replace(reading("fs__read_file"), window=window)
@@ -149,7 +149,7 @@ async def test_a_cue_that_says_its_window_gets_what_fits_it(told, toml, said):
         assert len(outcome.hits) == number
 
 
-def test_the_window_of_a_cue_counts_before_that_of_all(tmp_path):
+def test_the_window_of_a_cue_overrides_the_configured_one(tmp_path):
     (tmp_path / "config.toml").write_text(
         '[agent]\ncontext_window = 1000000\n[tool."*".surface]\nmax_count = 9\n'
     )
@@ -166,7 +166,7 @@ def test_learning_begins_at_the_threshold_of_the_tool():
     assert [limits.base(door) for door in Door if door is not Door.ASK] == [0.5] * (len(Door) - 1)
 
 
-def test_sizes_scale_with_the_window_where_a_tool_says_nothing(tmp_path):
+def test_sizes_scale_with_the_window_unless_the_tool_sets_them(tmp_path):
     (tmp_path / "config.toml").write_text(
         '[agent]\ncontext_window = 16000\n[tool."fs__*".surface]\ntool_count = 7\n'
     )

@@ -1,7 +1,6 @@
-"""Standing rules: when they are told, how much of them, and that nothing else gives them away."""
+"""Standing rules: when they are given, how many, and that no other door shows them."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,7 +59,7 @@ async def told(stage: Surfacer, cue: Cue) -> list[str]:
     return [memory.id for memory in outcome.memories] if isinstance(outcome, Surfacing) else []
 
 
-async def test_the_first_prompt_of_a_session_brings_the_rules_after_what_was_found() -> None:
+async def test_the_first_prompt_of_a_session_brings_the_rules_after_the_hits() -> None:
     pinned = Pinned(RULE)
     stage = surfacer(pinned, FOUND)
     outcome = await stage.surface(prompt())
@@ -73,17 +72,17 @@ async def test_the_first_prompt_of_a_session_brings_the_rules_after_what_was_fou
     assert outcome.id in outcome.text
     assert pinned.scopes == [Scope(project="/repo")]
     assert await told(stage, prompt("what else is there to know?")) == []
-    assert await told(stage, prompt("what else is there to know?", "another")) == ["m1", "r1"][1:]
+    assert await told(stage, prompt("what else is there to know?", "another")) == ["m1", "r1"]
 
 
-async def test_rules_do_not_wait_for_something_to_be_found() -> None:
+async def test_rules_are_given_without_any_hit() -> None:
     outcome = await surfacer(Pinned(RULE)).surface(prompt())
     assert isinstance(outcome, Surfacing)
     assert [memory.id for memory in outcome.memories] == ["r1"]
     assert outcome.text.startswith(f'<upwell-memories id="{outcome.id}">')
 
 
-async def test_a_session_that_begins_or_was_compacted_hears_them_again() -> None:
+async def test_a_new_or_compacted_session_gets_the_rules_again() -> None:
     stage = surfacer(Pinned(RULE))
     begins = Cue(door="session", session="s", cwd="/repo")
     assert await told(stage, begins) == ["r1"]
@@ -101,17 +100,17 @@ async def test_a_session_that_begins_or_was_compacted_hears_them_again() -> None
         Cue(door="ask", text="how does the cache reload?", session="s"),
     ],
 )
-async def test_nobody_else_hears_them(cue: Cue) -> None:
+async def test_rules_reach_no_other_door(cue: Cue) -> None:
     assert await told(surfacer(Pinned(RULE)), cue) == []
 
 
-async def test_a_greeting_does_not_use_them_up() -> None:
+async def test_a_greeting_does_not_use_the_rules_up() -> None:
     stage = surfacer(Pinned(RULE))
     assert await told(stage, prompt("hello")) == []
     assert await told(stage, prompt()) == ["r1"]
 
 
-async def test_what_is_switched_off_says_no_rules() -> None:
+async def test_switched_off_upwell_gives_no_rules() -> None:
     cue = Cue(door="session", session="s")
     assert await told(surfacer(Pinned(RULE), enabled=False), cue) == []
 
@@ -126,9 +125,9 @@ async def test_rules_are_capped_and_the_rest_is_counted() -> None:
     rules = [Memory(id=f"r{i}", text=f"rule {i} " + "long " * 100) for i in range(MAX_RULES + 5)]
     outcome = await surfacer(Pinned(*rules)).surface(prompt())
     assert isinstance(outcome, Surfacing)
-    said = len(outcome.memories)
-    assert 1 < said <= MAX_RULES
-    assert f"({len(rules) - said} more" in outcome.text
+    reply = len(outcome.memories)
+    assert 1 < reply <= MAX_RULES
+    assert f"({len(rules) - reply} more" in outcome.text
     assert len(outcome.text) < MAX_BYTES + 400
 
 
@@ -145,7 +144,7 @@ async def test_a_fault_costs_the_rules_and_nothing_else() -> None:
     assert await told(stage, prompt()) == ["m1"]
 
 
-async def test_the_superseded_are_not_surfaced() -> None:
+async def test_superseded_memories_are_not_surfaced() -> None:
     old = Hit(
         memory=Memory(id="old", text="the cache reloads on HUP", content_hash="o"),
         score=0.8,
@@ -157,7 +156,7 @@ async def test_the_superseded_are_not_surfaced() -> None:
     assert outcome.reason is SkipReason.NO_CANDIDATES
 
 
-async def test_rules_that_came_too_late_are_told_at_the_next_prompt() -> None:
+async def test_late_rules_are_given_at_the_next_prompt() -> None:
     stage = surfacer(Pinned(RULE), FOUND)
     late = await stage.surface(prompt())
     assert isinstance(late, Surfacing)
@@ -166,11 +165,12 @@ async def test_rules_that_came_too_late_are_told_at_the_next_prompt() -> None:
     assert await told(stage, prompt("what else is there to know?")) == []
 
 
-async def test_rules_that_the_host_had_no_room_for_are_told_again() -> None:
+async def test_rules_beyond_the_hosts_limit_are_given_again() -> None:
     stage = surfacer(Pinned(RULE), FOUND)
     said = await stage.surface(prompt())
     assert isinstance(said, Surfacing)
-    await stage.take_back(replace(said, hits=said.hits[-1:]), session="s")
+    rest = await stage.cut(said, prompt(), omitted=1)
+    assert [memory.id for memory in rest.memories] == ["m1"]
     assert await told(stage, prompt("what else is there to know?")) == ["r1"]
 
 

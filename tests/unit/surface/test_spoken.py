@@ -142,7 +142,9 @@ def test_every_semantic_key_of_the_seed_counts(key: str) -> None:
         ("{a.b.c}", {"a": "x", "query": "tides"}, "tides", QuerySource.KEYS),
     ],
 )
-def test_templates_have_places(template: str, args: dict, text: str, source: QuerySource) -> None:
+def test_templates_have_placeholders(
+    template: str, args: dict, text: str, source: QuerySource
+) -> None:
     assert levels("crm__find", args, {"crm__*": template}) == (text, source)
 
 
@@ -176,7 +178,7 @@ def test_known_tools_have_templates(tool: str, args: dict, text: str) -> None:
         Cue(door="tool", tool="Bash", args={}),
     ],
 )
-async def test_what_every_tool_does_is_not_looked_up(cue: Cue) -> None:
+async def test_generic_tool_names_are_not_searched_for(cue: Cue) -> None:
     from upwell.ground.ttl_store import MemoryTtlStore
     from upwell.testing import FakeRecall
 

@@ -1,4 +1,5 @@
-"""Reading on, choosing, searching, and saying what was missing: through the toolbox of an app."""
+"""Reading on, selecting, searching, and reporting missing content: through the toolbox of an
+app."""
 
 import json
 from dataclasses import replace
@@ -62,7 +63,7 @@ async def test_sections_by_their_keys(app, key):
     assert "subject8." not in texts[0]
 
 
-async def test_places_in_the_original(app, key):
+async def test_a_search_gives_offsets_in_the_original(app, key):
     failed, texts = await call(app, "search_original", key=key, query="subject23")
     assert not failed
     assert "subject23" in texts[0]
@@ -82,7 +83,7 @@ async def test_places_in_the_original(app, key):
         ("compression_feedback", {"server": "fs", "tool": "read", "kind": "bad"}),
     ],
 )
-async def test_what_cannot_be_is_an_error_that_says_so(app, name, args):
+async def test_invalid_arguments_are_clear_errors(app, name, args):
     failed, (text,) = await call(app, name, **args)
     assert failed
     assert "\n" not in text
@@ -122,7 +123,7 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
     assert await fitted(app) == before
 
 
-async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
+async def test_learned_ratios_are_used_early_only_on_request(app):
     await app.budgets.load_learned()
     for _ in range(3):
         await call(app, "compression_feedback", server="fs", tool="read", kind="too_long")
@@ -133,10 +134,10 @@ async def test_what_was_learned_is_used_early_only_when_somebody_asks(app):
     assert 0.5 <= app.budgets.ratios["fs__read"] < 1.0
 
 
-async def test_coming_back_is_counted_once_a_delivery(app, key):
+async def test_reading_on_is_counted_once_for_each_delivery(app, key):
     for _ in range(3):
         await call(app, "read_more", key=key)
-    await app.keep_house()
+    await app.run_housekeeping()
     counts = {item.key: item.number for item in await app._ttl_store.scan("compression_feedback")}
     assert counts == {"fs__read|served": 1, "fs__read|came_back": 1}
 

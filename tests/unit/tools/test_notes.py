@@ -38,11 +38,11 @@ async def complaint(box: Toolbox, tool: str, **args: object) -> str:
     return str(reply["content"][0]["text"])
 
 
-async def test_without_status_there_is_data_and_nothing_else(notes: ShortTerm) -> None:
+async def test_without_status_lines_there_is_only_data(notes: ShortTerm) -> None:
     box = toolbox(notes)
     (note_id,) = await said(box, "add_memory", content="the tide turns at noon")
-    (found,) = await said(box, "search_memory", query="tide")
-    (note,) = json.loads(found)
+    (result,) = await said(box, "search_memory", query="tide")
+    (note,) = json.loads(result)
     assert set(note) == {"id", "content", "created_at", "viewed_at"}
     assert (note["id"], note["content"]) == (note_id, "the tide turns at noon")
     assert note["created_at"].endswith("Z")
@@ -51,7 +51,7 @@ async def test_without_status_there_is_data_and_nothing_else(notes: ShortTerm) -
     assert await said(box, "search_memory", id=note_id) == ["[]"]
 
 
-async def test_with_status_the_texts_of_the_seed_stand_beside_the_data(notes: ShortTerm) -> None:
+async def test_with_status_lines_the_seeds_texts_appear_beside_the_data(notes: ShortTerm) -> None:
     box = toolbox(notes, status=True)
     note_id, status = await said(box, "add_memory", content="the tide turns at noon")
     assert status == "STM entry added"
@@ -60,7 +60,7 @@ async def test_with_status_the_texts_of_the_seed_stand_beside_the_data(notes: Sh
     assert await said(box, "delete_memory", id=note_id) == [note_id, "STM entry deleted"]
 
 
-async def test_what_cannot_be_is_said(notes: ShortTerm) -> None:
+async def test_invalid_arguments_are_reported(notes: ShortTerm) -> None:
     box = toolbox(notes)
     for args in ({}, {"query": "  "}):
         text = await complaint(box, "search_memory", **args)
@@ -72,7 +72,7 @@ async def test_what_cannot_be_is_said(notes: ShortTerm) -> None:
     assert note_id in await complaint(box, "delete_memory", id=note_id)
 
 
-async def test_a_secret_is_masked_and_said_so(notes: ShortTerm) -> None:
+async def test_a_masked_secret_is_reported(notes: ShortTerm) -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     (text,) = await said(toolbox(notes), "add_memory", content=f"use {token}")
     assert "github-pat" in text
@@ -87,7 +87,7 @@ async def test_a_file_that_was_moved_aside_is_reported_once(notes: ShortTerm) ->
     assert len(await said(box, "search_memory", query="x")) == 1
 
 
-async def test_another_project_sees_nothing_of_it(notes: ShortTerm) -> None:
+async def test_another_project_does_not_see_the_note(notes: ShortTerm) -> None:
     (note_id,) = await said(toolbox(notes), "add_memory", content="the tide turns")
     other = toolbox(notes, project="/other")
     assert await said(other, "search_memory", query="tide") == ["[]"]

@@ -56,7 +56,7 @@ async def test_lines_come_with_their_numbers(args: dict, first: int, count: int)
     assert rows == [f"{n}\tline {n}" for n in range(first, first + count)]
 
 
-async def test_an_id_gives_the_whole_text_of_what_may_be_seen():
+async def test_an_id_gives_the_full_text_of_a_visible_memory():
     assert await get(id="m1") == "text of m1"
     assert await get(id="upwell://memory/m1") == "text of m1"
     assert await get(path="upwell://memory/m1") == "text of m1"
@@ -65,13 +65,13 @@ async def test_an_id_gives_the_whole_text_of_what_may_be_seen():
     assert "no memory 'm3'" in await get(id="m3")
 
 
-async def test_what_is_missing_is_said():
+async def test_missing_memories_are_reported():
     assert "needs a path or an id" in await get()
     assert "has only 200 lines" in await get(path="memory/a.md", **{"from": 201})
     assert "no imported document" in await get(path="memory/b.md")
 
 
-def test_a_long_document_says_where_to_read_on():
+def test_a_long_document_gives_the_line_to_continue_from():
     rows = ["x" * 990] * 40
     shown = numbered("a.md", rows, None, None)
     assert len(shown) <= MAX_READ_CHARS + 100
@@ -80,12 +80,12 @@ def test_a_long_document_says_where_to_read_on():
     assert numbered("a.md", rows, 17, None).startswith("## a.md\n17\t")
 
 
-def test_what_acts_on_a_terminal_is_made_harmless():
+def test_control_characters_are_made_harmless():
     assert "\x1b" not in numbered("a.md", ["\x1b[2J"], None, None)
 
 
 @pytest.mark.parametrize("most", [0, -3])
-async def test_a_search_for_nothing_is_refused(most: int):
+async def test_an_empty_search_is_refused(most: int):
     box = Toolbox([search_tool(FakeLibrary(), "/mine")])
     reply = await box.call("memory_search", {"query": "x", "max_results": most}, "")
     assert b"pass 1 or more" in reply.result

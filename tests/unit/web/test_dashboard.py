@@ -1,4 +1,4 @@
-"""The page: who gets what, and that it can do nothing but show."""
+"""The page: its access rules, and that it only shows data."""
 
 import base64
 import hashlib
@@ -67,16 +67,16 @@ async def test_the_page_runs_its_own_script_and_puts_in_text_only() -> None:
     )
 
 
-async def test_what_it_asks_for() -> None:
+async def test_the_requests_of_the_page() -> None:
     assert (await got("/dashboard/stats?days=30"))[:2] == (200, b'{"days":30}')
     assert (await got("/dashboard/stats"))[:2] == (200, b'{"days":7}')
-    found = b'{"hits":[],"query":"a b","limit":50}'
-    assert (await got("/dashboard/memories?query=a+b"))[:2] == (200, found)
+    hits = b'{"hits":[],"query":"a b","limit":50}'
+    assert (await got("/dashboard/memories?query=a+b"))[:2] == (200, hits)
     status, body, _ = await got("/dashboard/decisions")
     assert (status, b"the ledger cannot be read" in body) == (503, True)
 
 
 @pytest.mark.parametrize("days", ["0", "91", "-1", "x", "", "9" * 40, "²"])
-async def test_days_that_are_none_are_refused(days: str) -> None:
+async def test_invalid_numbers_of_days_are_refused(days: str) -> None:
     status, body, _ = await got(f"/dashboard/stats?days={days}")
     assert (status, body) == (400, b'{"error":"days: 1 to 90"}')

@@ -9,6 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from upwell.ground.errors import StoreUnwritable
+from upwell.ground.receipt import Receipt
 from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
@@ -21,7 +22,7 @@ NOWHERE = Path("/nonexistent/tokens.json")
 GOOD = {"host": "127.0.0.1:8765", "authorization": f"Bearer {TOKEN}"}
 
 
-async def answer(host: str, event: str, body: bytes) -> bytes:
+async def answer(host: str, event: str, body: bytes, *, receipt: Receipt) -> bytes:
     return b'{"host":"%s","event":"%s","size":%d}' % (host.encode(), event.encode(), len(body))
 
 
@@ -42,11 +43,11 @@ async def asked(
     app: Any = None,
     chunks: int = 1,
 ) -> tuple[int, bytes, dict[str, str]]:
-    """Status, body and headers of one request, its body in so many chunks."""
+    """Status, body and headers of one request, whose body comes in this many chunks."""
     path, _, query = path.partition("?")
     step = max(1, -(-len(body) // chunks))
     parts = [body[at : at + step] for at in range(0, len(body), step)] or [b""]
-    said: list[dict[str, Any]] = []
+    lines: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
         if not parts:
@@ -54,7 +55,7 @@ async def asked(
         return {"type": "http.request", "body": parts.pop(0), "more_body": bool(parts)}
 
     async def send(message: Any) -> None:
-        said.append(message)
+        lines.append(message)
 
     scope = {
         "type": "http",
@@ -70,11 +71,11 @@ async def asked(
         "server": ("127.0.0.1", 8765),
     }
     await (app or application())(scope, receive, send)
-    head = {name.decode(): value.decode() for name, value in said[0]["headers"]}
-    return said[0]["status"], b"".join(part.get("body", b"") for part in said[1:]), head
+    head = {name.decode(): value.decode() for name, value in lines[0]["headers"]}
+    return lines[0]["status"], b"".join(part.get("body", b"") for part in lines[1:]), head
 
 
-async def test_who_has_the_token_is_answered() -> None:
+async def test_a_request_with_the_token_is_answered() -> None:
     status, body, head = await asked("/hook/claude", GOOD)
     assert (status, body) == (200, b'{"host":"claude","event":"","size":2}')
     assert head["x-content-type-options"] == "nosniff"
@@ -104,9 +105,9 @@ async def test_who_has_the_token_is_answered() -> None:
         (413, {"content-length": "999999999"}),
     ],
 )
-async def test_everybody_else_is_refused(status: int, change: Mapping[str, str]) -> None:
-    found, body, _ = await asked("/hook/claude", {**GOOD, **change})
-    assert found == status
+async def test_other_requests_are_refused(status: int, change: Mapping[str, str]) -> None:
+    result, body, _ = await asked("/hook/claude", {**GOOD, **change})
+    assert result == status
     assert b"size" not in body
 
 
@@ -120,7 +121,7 @@ async def test_everybody_else_is_refused(status: int, change: Mapping[str, str])
         {"authorization": f"bearer  {TOKEN} "},
     ],
 )
-async def test_our_own_names_are_fine(change: Mapping[str, str]) -> None:
+async def test_our_own_host_names_are_accepted(change: Mapping[str, str]) -> None:
     assert (await asked("/hook/claude", {**GOOD, **change}))[0] == 200
 
 
@@ -129,7 +130,7 @@ async def test_a_body_that_grows_is_cut_off() -> None:
     assert status == 413
 
 
-async def test_health_needs_no_token_and_figures_do() -> None:
+async def test_health_needs_no_token_and_metrics_need_one() -> None:
     bare = {"host": "127.0.0.1"}
     status, body, _ = await asked("/healthz", bare, method="GET")
     assert (status, body) == (200, b'{"ok":true,"version":"1"}')
@@ -139,7 +140,7 @@ async def test_health_needs_no_token_and_figures_do() -> None:
     assert (await asked("/healthz", {"host": "evil.example"}, method="GET"))[0] == 421
 
 
-async def test_whom_the_owner_gave_a_token_comes_in_at_mcp_only(tmp_path: Path) -> None:
+async def test_a_given_token_opens_only_mcp(tmp_path: Path) -> None:
     path = tmp_path / "tokens.json"
     token = issue(path, "ada", ["decisions"])
     came: list[Any] = []
@@ -163,7 +164,7 @@ async def test_unknown_paths_and_methods() -> None:
     assert (await asked("/hook/claude", GOOD, method="GET"))[0] == 405
 
 
-async def test_websockets_are_not_let_in() -> None:
+async def test_websockets_are_refused() -> None:
     async def never(*_: Any) -> None:
         raise AssertionError("let in")
 
@@ -178,7 +179,7 @@ def test_labels_are_escaped() -> None:
     )
 
 
-def test_the_token_is_made_once_and_kept(tmp_path: Path) -> None:
+def test_the_token_is_created_once(tmp_path: Path) -> None:
     path = tmp_path / "token"
     token = token_of(path)
     assert len(token) > 40

@@ -17,7 +17,7 @@ def test_answers_do_not_wait_for_an_acknowledgement() -> None:
         assert listening.proto == socket.IPPROTO_TCP
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_a_port_in_use_is_reported() -> None:
     with listen("127.0.0.1", 0) as listening:
         listening.listen()
         with pytest.raises(UsageError, match="cannot listen"):
@@ -38,21 +38,21 @@ def test_addresses(text: str, address: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "localhost", "host:port", "127.0.0.1:99999", "::"])
-def test_what_is_no_address_is_told(text: str) -> None:
+def test_an_invalid_address_is_reported(text: str) -> None:
     with pytest.raises(UsageError):
         address_of(text)
 
 
-async def test_who_connects_and_says_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor whoever sends half a head: the places are for those who have something to say."""
+async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection with half a head is closed as well, because connections are limited."""
     monkeypatch.setattr(server, "REQUEST_SECONDS", 0.3)
     with listen("127.0.0.1", 0) as listening:
         listening.listen()
         serving = http_server(Starlette())
         running = asyncio.create_task(serving.serve(sockets=[listening]))
-        for said in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+        for entry in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
             read, write = await asyncio.open_connection(*listening.getsockname()[:2])
-            write.write(said)
+            write.write(entry)
             assert await asyncio.wait_for(read.read(), 20) == b""
             write.close()
         read, write = await asyncio.open_connection(*listening.getsockname()[:2])

@@ -1,4 +1,4 @@
-"""Tokens that the owner of a home gave to others."""
+"""Tokens that the owner of a home has given to others."""
 
 import json
 import stat
@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "tokens.json"
 
 
-def test_a_token_says_who_has_it_and_what_they_see(path: Path) -> None:
+def test_a_token_identifies_its_user_and_their_namespaces(path: Path) -> None:
     tokens = Tokens(OWN, path)
     ada, bob = issue(path, "ada", ["Decisions", "decision"]), issue(path, "bob")
     assert tokens.principal_of(OWN) == OWNER
@@ -29,7 +29,7 @@ def test_a_token_says_who_has_it_and_what_they_see(path: Path) -> None:
     ] * 5
 
 
-def test_what_is_taken_back_holds_at_once(path: Path) -> None:
+def test_a_revocation_takes_effect_at_once(path: Path) -> None:
     tokens = Tokens(OWN, path)
     ada, bob = issue(path, "ada"), issue(path, "bob")
     assert tokens.principal_of(ada)
@@ -41,13 +41,13 @@ def test_what_is_taken_back_holds_at_once(path: Path) -> None:
     assert tokens.principal_of(OWN) == OWNER
 
 
-def test_no_token_is_kept_and_nobody_else_reads_the_file(path: Path) -> None:
+def test_no_token_is_stored_and_the_file_is_private(path: Path) -> None:
     token = issue(path, "ada")
     assert token not in path.read_text()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_file_that_is_wrong_lets_nobody_in_but_the_owner(path: Path) -> None:
+def test_an_invalid_file_admits_only_the_owner(path: Path) -> None:
     token = issue(path, "ada")
     tokens = Tokens(OWN, path)
     assert tokens.principal_of(token)
@@ -61,7 +61,7 @@ def test_a_file_that_is_wrong_lets_nobody_in_but_the_owner(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "ada ", "a/b", "upwell", "x" * 33])
-def test_names_are_narrow(path: Path, name: str) -> None:
+def test_names_are_restricted(path: Path, name: str) -> None:
     with pytest.raises(UsageError):
         issue(path, name)
 
@@ -74,4 +74,4 @@ def test_a_name_has_one_token(path: Path) -> None:
         revoke(path, "bob")
     with pytest.raises(UsageError, match="namespace"):
         issue(path, "bob", ["not a name"])
-    assert [one.principal.name for one in tokens_in(path)] == ["ada"]
+    assert [entry.principal.name for entry in tokens_in(path)] == ["ada"]

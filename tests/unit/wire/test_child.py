@@ -1,4 +1,4 @@
-"""A child that ends, and what it leaves behind."""
+"""The end of a child, and of the processes that it leaves behind."""
 
 import asyncio
 import os
@@ -14,12 +14,14 @@ from upwell.wire.watcher import Watcher
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="nobody watches elsewhere")
 
 
-async def test_who_waits_for_the_last_words_is_told_though_it_is_stopped_meanwhile():
-    """What it started holds its stderr open: the last words may still come, until the stop."""
+async def test_a_wait_for_the_exit_reason_survives_a_stop():
+    """A grandchild holds its stderr open: more output may still come until the stop."""
     command = Command(program="sh", args=("-c", "echo oh >&2; sleep 30 & exit 3"))
     child = await start(command, os.environ)
     waiting = asyncio.create_task(child.exit_reason(20.0))
-    await asyncio.sleep(0.3)
+    async with asyncio.timeout(30):
+        while child._process.returncode is None or not child._stderr_tail():
+            await asyncio.sleep(0.01)
     await child.stop()
     assert await waiting == "it ended with exit code 3; its stderr ended: oh"
 
@@ -41,8 +43,8 @@ def ended(process: subprocess.Popen[bytes], within_seconds: float = 20.0) -> boo
 def test_only_the_groups_that_are_left_are_ended():
     watcher = Watcher()
     sleepers = [sleeper() for _ in range(4)]
-    for one in sleepers:
-        watcher.watch(one.pid)
+    for entry in sleepers:
+        watcher.watch(entry.pid)
     for released in (1, 3):
         watcher.release(sleepers[released].pid)
     watcher.close()
@@ -54,7 +56,7 @@ def test_only_the_groups_that_are_left_are_ended():
 
 
 @LINUX
-def test_a_shell_that_somebody_ended_is_replaced():
+def test_a_killed_shell_is_replaced():
     watcher = Watcher()
     first, second = sleeper(), sleeper()
     watcher.watch(first.pid)
@@ -68,8 +70,8 @@ def test_a_shell_that_somebody_ended_is_replaced():
     assert ended(second)
 
 
-async def test_a_pipe_that_closes_after_nobody_waits_any_more_is_no_fault():
-    """Who gives up waiting for stdin to close cancels what asyncio would set then."""
+async def test_a_pipe_may_close_after_its_waiter_is_gone():
+    """A cancelled wait for stdin to close cancels the future that asyncio would set."""
     faults: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: faults.append(context))
     child = await start(Command(program="sleep", args=("1000",)), {"PATH": os.environ["PATH"]})

@@ -1,4 +1,4 @@
-"""A server on HTTP is sent what is configured, and what is said of it tells no key."""
+"""A server on HTTP gets the configured headers, and messages about it contain no key."""
 
 import asyncio
 import threading
@@ -13,7 +13,7 @@ ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25"}}'
 
 
 class Sticky(BaseHTTPRequestHandler):
-    """Gives a cookie with every answer, and notes what it is sent."""
+    """Sends a cookie with every answer, and records the requests."""
 
     seen: list[str | None]
 
@@ -47,7 +47,7 @@ def server() -> Iterator[ThreadingHTTPServer]:
     running.server_close()
 
 
-async def test_cookies_are_not_kept(server: ThreadingHTTPServer) -> None:
+async def test_cookies_are_not_stored(server: ThreadingHTTPServer) -> None:
     link = open_link(Address(url=f"http://127.0.0.1:{server.server_port}/mcp"))
     for sent in (1, 2):
         await link.write(b'{"jsonrpc":"2.0","id":%d,"method":"initialize"}' % sent)
@@ -59,7 +59,7 @@ async def test_cookies_are_not_kept(server: ThreadingHTTPServer) -> None:
 
 
 @pytest.mark.parametrize("sse", [True, False])
-async def test_a_server_that_is_down_or_refuses_is_told_without_its_key(
+async def test_an_unreachable_server_is_reported_without_its_key(
     server: ThreadingHTTPServer, sse: bool
 ) -> None:
     port = server.server_port if sse else 9
@@ -68,7 +68,7 @@ async def test_a_server_that_is_down_or_refuses_is_told_without_its_key(
     await link.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
     async for _ in lines:
         pass
-    said = await link.exit_reason()
-    assert f"127.0.0.1:{port}/mcp?key=***" in said
-    assert "s3cret" not in said
+    reply = await link.exit_reason()
+    assert f"127.0.0.1:{port}/mcp?key=***" in reply
+    assert "s3cret" not in reply
     await link.stop()

@@ -1,11 +1,11 @@
-"""What arrives waits for room, and nothing that arrived is lost."""
+"""Lines wait for room, and no line is lost."""
 
 import asyncio
 
 from upwell.wire.lines import Inbox, Line
 
 
-async def test_who_puts_waits_while_there_is_too_much() -> None:
+async def test_a_writer_waits_while_the_queue_is_full() -> None:
     inbox, taken = Inbox(max_bytes=10), []
 
     async def put_all() -> None:
@@ -24,7 +24,7 @@ async def test_who_puts_waits_while_there_is_too_much() -> None:
     assert taken == [b"%d" % number * 4 for number in range(20)]
 
 
-async def test_one_that_is_too_large_alone_passes_and_our_own_never_wait() -> None:
+async def test_a_single_large_line_passes_and_our_own_lines_never_wait() -> None:
     inbox = Inbox(max_bytes=10)
     await asyncio.wait_for(inbox.put(Line(b"x" * 100)), 5)
     inbox.add(Line(b"last word"))

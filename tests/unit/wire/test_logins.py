@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "logins.json"
 
 
-def test_a_login_is_for_its_address_only(path: Path) -> None:
+def test_a_login_applies_only_to_its_address(path: Path) -> None:
     logins = Logins(path)
     assert logins.get("x", URL) is None
     logins.put("x", LOGIN)
@@ -42,15 +42,15 @@ def test_a_login_is_for_its_address_only(path: Path) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_what_another_process_writes_is_taken_up(path: Path) -> None:
-    one, other = Logins(path), Logins(path)
-    one.put("x", LOGIN)
+def test_changes_of_another_process_are_read(path: Path) -> None:
+    first, other = Logins(path), Logins(path)
+    first.put("x", LOGIN)
     assert other.get("x", URL) == LOGIN
-    one.put("y", replace(LOGIN, access_token="at-2"))
+    first.put("y", replace(LOGIN, access_token="at-2"))
     other.put("x", replace(LOGIN, access_token="at-3"))
-    assert [one.get(name, URL).access_token for name in "xy"] == ["at-3", "at-2"]
-    assert one.put("x", None)
-    assert not one.put("x", None)
+    assert [first.get(name, URL).access_token for name in "xy"] == ["at-3", "at-2"]
+    assert first.put("x", None)
+    assert not first.put("x", None)
     assert other.get("x", URL) is None
 
 
@@ -68,18 +68,18 @@ def test_nothing_secret_is_shown(path: Path) -> None:
         (LOGIN.over(), NEEDED),
     ],
 )
-def test_how_a_login_is(login: Login, said: str) -> None:
+def test_the_description_of_a_login(login: Login, said: str) -> None:
     assert login.described(600.0) == said
 
 
 @pytest.mark.parametrize("content", ["", "{}", '{"logins":[]}', '{"logins":{"x":{"no":1}}}'])
-def test_a_file_that_is_wrong_is_said(path: Path, content: str) -> None:
+def test_an_invalid_file_is_reported(path: Path, content: str) -> None:
     path.write_text(content)
     with pytest.raises(StoreCorrupt):
         Logins(path).get("x", URL)
 
 
-async def test_no_login_is_no_request(path: Path) -> None:
+async def test_without_a_login_no_request_is_sent(path: Path) -> None:
     sent: list[httpx2.Request] = []
 
     def answer(request: httpx2.Request) -> httpx2.Response:
@@ -96,7 +96,7 @@ async def test_no_login_is_no_request(path: Path) -> None:
     assert sent == []
 
 
-async def test_a_login_that_cannot_be_renewed_is_over(path: Path) -> None:
+async def test_a_login_that_cannot_be_renewed_has_expired(path: Path) -> None:
     logins = Logins(path)
     logins.put("x", replace(LOGIN, refresh_token="", expires_at=None))
     auth = LoginAuth(logins, "x", URL, ManualClock())
@@ -104,9 +104,9 @@ async def test_a_login_that_cannot_be_renewed_is_over(path: Path) -> None:
     async with httpx2.AsyncClient(transport=transport, auth=auth) as client:
         with pytest.raises(LoginNeeded, match="expired"):
             await client.post(URL)
-    found = logins.get("x", URL)
-    assert found
-    assert not found.holds
+    result = logins.get("x", URL)
+    assert result
+    assert not result.holds
 
 
 def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
@@ -129,7 +129,9 @@ def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:
         ("", ""),
     ],
 )
-async def test_what_a_login_lacks_is_noted_for_the_next(path: Path, said: str, wanted: str) -> None:
+async def test_missing_scopes_are_recorded_for_the_next_login(
+    path: Path, said: str, wanted: str
+) -> None:
     logins = Logins(path)
     logins.put("x", replace(LOGIN, wanted="b"))
     flow = LoginAuth(logins, "x", URL, ManualClock(0.0)).async_auth_flow(

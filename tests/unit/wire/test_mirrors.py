@@ -1,4 +1,4 @@
-"""Arguments that headers say as well (SEP-2243); the official SDK's rules are the measure."""
+"""Arguments that headers repeat (SEP-2243), compared with the official SDK's rules."""
 
 import json
 from typing import Any
@@ -66,7 +66,7 @@ def raw(arguments: dict[str, Any]) -> bytes:
     return json.dumps(arguments).encode()
 
 
-def test_what_is_declared_is_what_the_sdk_reads() -> None:
+def test_declarations_are_read_as_the_sdk_reads_them() -> None:
     ours = {mirror.path: mirror.header for mirror in mirrors_of(GOOD)}
     theirs = {path: f"mcp-param-{name}".lower() for path, name in x_mcp_header_map(GOOD).items()}
     assert ours == theirs
@@ -82,7 +82,7 @@ def test_declarations_that_are_forbidden(bad: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=lambda a: json.dumps(a)[:40])
-def test_headers_are_those_of_the_sdk_and_both_take_them(arguments: dict[str, Any]) -> None:
+def test_headers_equal_those_of_the_sdk_and_both_accept_them(arguments: dict[str, Any]) -> None:
     mirrors = mirrors_of(GOOD)
     ours = argument_headers(mirrors, raw(arguments))
     theirs = mcp_param_headers(x_mcp_header_map(GOOD), arguments)
@@ -128,7 +128,7 @@ def test_integers_are_compared_as_numbers(lexeme: bytes, header: str) -> None:
 
 
 @pytest.mark.parametrize("lexeme", [b"1e999999999", b"1.5e0", b'"\\ud800"', b"{}", b"null"])
-def test_what_no_header_can_say_is_not_said(lexeme: bytes) -> None:
+def test_values_that_no_header_can_carry_are_left_out(lexeme: bytes) -> None:
     assert argument_headers(mirrors_of(GOOD), b'{"count":%b,"region":%b}' % (lexeme, lexeme)) == {}
 
 

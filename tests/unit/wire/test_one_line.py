@@ -1,4 +1,4 @@
-"""Nothing that stands in a message can end its line, and nothing of it but line ends changes."""
+"""No content of a message can end its line, and only its line ends change."""
 
 import json
 
@@ -26,8 +26,8 @@ def test_line_ends_between_parts_become_spaces(value: object, end: str) -> None:
 
 def test_lexemes_and_repeated_members_stay() -> None:
     assert one_line(b'{"a":1.10,\n"a":1E400}') == b'{"a":1.10, "a":1E400}'
-    whole = b'{"a":"\\n"}'
-    assert one_line(whole) is whole
+    full = b'{"a":"\\n"}'
+    assert one_line(full) is full
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_a_line_end_inside_a_string_is_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("more", [b"", b" " * LARGE_BYTES])
-def test_a_message_is_one_line_however_it_came(more: bytes) -> None:
+def test_every_message_becomes_one_line(more: bytes) -> None:
     smuggled = b'{"jsonrpc":"2.0","id":777,"method":"sampling/createMessage"}'
     message = read_message(
         b'{\n "jsonrpc":"2.0",\r\n "id":1,\n "result":{"x":[\n' + smuggled + b"\n]" + more + b"}}\r"
@@ -51,7 +51,7 @@ def test_a_message_is_one_line_however_it_came(more: bytes) -> None:
     assert b"\r" not in inside
 
 
-def test_what_is_framed_has_one_line_end() -> None:
+def test_a_framed_line_has_one_line_end() -> None:
     assert framed(b'{"a":\r\n[\n1]}') == b'{"a":  [ 1]}\n'
 
 
@@ -61,6 +61,6 @@ def test_json_of_any_size_passes_the_check(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("raw", [b'{"a":nonsense}', b"[1,]", b'{"a":1 2}', b'{"a"}', b""])
-def test_what_is_no_json_does_not(raw: bytes) -> None:
+def test_malformed_json_fails_the_check(raw: bytes) -> None:
     with pytest.raises(NotJson):
         check(raw)

@@ -9,7 +9,7 @@ from upwell.wire.rawjson import NotJson
 
 
 class Wire:
-    """The other side: takes what is written, gives what a test puts on the line."""
+    """The other side: records written lines, and sends the lines of a test."""
 
     def __init__(self) -> None:
         self.written: list[bytes] = []
@@ -63,20 +63,20 @@ async def test_an_answer_settles_its_request(wire, peer):
     assert (await task).result == b'{"n":1.10}'
 
 
-async def test_an_error_is_handed_on_as_it_came(wire, peer):
+async def test_an_error_is_passed_on_unchanged(wire, peer):
     task = await asking(peer)
     wire.says(b'{"id":1,"error":{"code":-32042,"message":"m","data":[1.0]}}')
     assert (await task).error == b'{"code":-32042,"message":"m","data":[1.0]}'
 
 
-async def test_neither_result_nor_error_is_said_so(wire, peer):
+async def test_an_answer_with_neither_result_nor_error_is_reported(wire, peer):
     task = await asking(peer)
     wire.says(b'{"id":1}')
     with pytest.raises(ProtocolError):
         await task
 
 
-async def test_foreign_duplicate_and_senseless_lines_change_nothing(wire, peer):
+async def test_foreign_duplicate_and_meaningless_lines_change_nothing(wire, peer):
     task = await asking(peer)
     for junk in (b"junk", b"[]", b"{}", b'{"id":99,"result":{}}', b"\xff\xfe", b"null"):
         wire.says(junk)
@@ -85,7 +85,7 @@ async def test_foreign_duplicate_and_senseless_lines_change_nothing(wire, peer):
     assert (await task).result == b'{"a":1}'
 
 
-async def test_bad_utf8_is_mended_and_counted(wire, peer):
+async def test_bad_utf8_is_repaired_and_counted(wire, peer):
     task = await asking(peer)
     wire.says(b'{"id":1,"result":{"t":"a\xffb"}}')
     reply = await task
@@ -93,7 +93,7 @@ async def test_bad_utf8_is_mended_and_counted(wire, peer):
     assert reply.repaired == 1
 
 
-async def test_whoever_waits_is_told_when_the_other_side_goes(wire, peer):
+async def test_waiting_requests_fail_when_the_other_side_disconnects(wire, peer):
     task = await asking(peer)
     wire.hangs_up()
     with pytest.raises(PeerGone):
@@ -102,7 +102,7 @@ async def test_whoever_waits_is_told_when_the_other_side_goes(wire, peer):
         await peer.request("ping", b"{}")
 
 
-async def test_a_cancelled_wait_is_told_to_the_other_side(wire, peer):
+async def test_a_cancelled_wait_is_reported_to_the_other_side(wire, peer):
     task = await asking(peer)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -121,7 +121,7 @@ async def test_an_oversize_answer_fails_its_own_request_only(wire, peer):
     assert (await first).result == b"{}"
 
 
-async def test_a_batch_is_taken_apart(wire, peer):
+async def test_a_batch_is_split(wire, peer):
     first, second = await asking(peer), await asking(peer)
     wire.says(b'[{"id":2,"result":{"n":2}},{"id":1,"result":{"n":1}},7]')
     assert (await first).result == b'{"n":1}'
@@ -134,7 +134,7 @@ def test_an_id_is_a_string_or_a_number(identity):
         read_message(b'{"id":' + identity + b',"method":"ping"}')
 
 
-async def test_requests_and_notifications_are_handed_on(wire, peer):
+async def test_requests_and_notifications_are_passed_on(wire, peer):
     wire.says(b'{"id":"x","method":"ping"}')
     wire.says(b'{"method":"notifications/progress","params":{"progress":1.0}}')
     task = await asking(peer)
@@ -160,5 +160,5 @@ async def test_a_large_answer_with_its_id_last_is_settled_too(wire, peer):
     assert (await task).result == large
 
 
-def test_a_null_id_is_no_id():
+def test_a_null_id_is_refused():
     assert read_message(b'{"id":null,"method":"m"}').id is None

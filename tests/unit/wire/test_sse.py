@@ -1,4 +1,5 @@
-"""Events arrive whole, however the body was cut, and what is too large is told with its size."""
+"""Events arrive whole, however the body is cut, and events over the cap are reported with their
+size."""
 
 from collections.abc import AsyncIterator
 
@@ -31,7 +32,7 @@ async def test_events(step: int) -> None:
 
 @pytest.mark.parametrize("step", [1000, 4096, 100_000])
 @pytest.mark.parametrize("size", [5000, 20_000, 60_000])
-async def test_what_is_too_large_is_told_with_its_size(step: int, size: int) -> None:
+async def test_an_event_that_is_too_large_is_reported_with_its_size(step: int, size: int) -> None:
     body = b'data: {"id":1,' + b"x" * size + b"\n\ndata: after\n\n"
     large, after = await events(body, step, most=2000)
     assert large.oversize == size + 8
@@ -43,5 +44,5 @@ async def test_what_is_too_large_is_told_with_its_size(step: int, size: int) -> 
 @pytest.mark.parametrize(
     "odd", [b"id: \xc3\xa9", b"id: a\rb", b"retry: " + b"5" * 5000, b"id: \x7f"]
 )
-async def test_what_cannot_be_used_is_passed_over(odd: bytes) -> None:
+async def test_unusable_fields_are_ignored(odd: bytes) -> None:
     assert await events(odd + b"\ndata: on\n\n", 64) == [Event(data=b"on")]

@@ -89,13 +89,13 @@ class Cache:
     def _start(self, key: str, send: Send) -> _Flight:
         flight = self._flights[key] = _Flight(asyncio.create_task(self._fetch(key, send)))
 
-        def landed(task: "asyncio.Task[Reply]") -> None:
+        def finished(task: "asyncio.Task[Reply]") -> None:
             self._flights.pop(key, None)
             # Every caller sees the exception, unless all of them left in the same moment.
             if not task.cancelled():
                 task.exception()
 
-        flight.task.add_done_callback(landed)
+        flight.task.add_done_callback(finished)
         return flight
 
     async def _fetch(self, key: str, send: Send) -> Reply:

@@ -86,14 +86,14 @@ class Fitting:
 
 class Race:
     """A search for memories that runs beside a call, until `deadline` on the monotonic clock.
-    The caller sets `is_delivered` once the outcome is in the reply."""
+    The caller sets `is_injected` once the outcome is in the reply."""
 
     def __init__(
         self, search: "asyncio.Task[tuple[Outcome, Cue]]", deadline: float, clock: Clock
     ) -> None:
         self.search = search
         self.is_late = False
-        self.is_delivered = False
+        self.is_injected = False
         self._deadline = deadline
         self._clock = clock
 
@@ -146,15 +146,17 @@ class CallSurfacing:
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """A search beside a call; it has `race_ms` from now on. On leaving, an outcome that was not
-        delivered is taken back."""
+        """A search beside a call; it has `race_ms` from now on. An outcome that is not injected, or
+        whose reply does not reach the client, is taken back."""
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
         search = self._searches.start(self._search(call, client))
         race = Race(search, self._clock.monotonic() + race_seconds, self._clock)
         try:
             yield race
         finally:
-            if not race.is_delivered and not race.found_nothing():
+            if race.is_injected:
+                client.receipt.when_settled(lambda delivered: self._settle(search, delivered))
+            elif not race.found_nothing():
                 self.returns.start(self._take_back(search, late=race.is_late))
 
     def injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> RawObject:
@@ -184,7 +186,15 @@ class CallSurfacing:
             trace_id=call.trace_id,
             principal=client.principal,
         )
-        return await self._surfacer.surface(cue), cue
+        return await self._surfacer.offer(cue), cue
+
+    def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
+        """Record what became of an injected outcome."""
+        outcome, cue = search.result()
+        if delivered and isinstance(outcome, Surfacing):
+            self.returns.start(self._surfacer.delivered(outcome, cue))
+        else:
+            self.returns.start(self._take_back(search, late=False))
 
     async def _take_back(self, search: "asyncio.Task[tuple[Outcome, Cue]]", *, late: bool) -> None:
         await asyncio.wait({search})
@@ -226,7 +236,7 @@ class Pipeline:
                 except NotJson as error:
                     return failure(_malformed(call, error))
                 result = self._surfacing.injected(fitted, await race.outcome(), call)
-                race.is_delivered = result is not fitted
+                race.is_injected = result is not fitted
                 return Reply(result=result.encode())
 
     async def aclose(self) -> None:

@@ -153,10 +153,17 @@ class HttpFront:
             accept = headers.get("accept", "")
             events = 0 <= accept.find(EVENTS) < accept.find(JSON)
             known, primed = self._session_of(headers, principal), version >= PRIMED_FROM
-            await self._handshake_post(known, message, send, events=events, primed=primed)
+            await self._handshake_post(known, message, receive, send, events=events, primed=primed)
 
     async def _handshake_post(
-        self, http_session: HttpSession, message: Message, send: Send, *, events: bool, primed: bool
+        self,
+        http_session: HttpSession,
+        message: Message,
+        receive: Receive,
+        send: Send,
+        *,
+        events: bool,
+        primed: bool,
     ) -> None:
         """Answer with a stream of events if the client prefers events, otherwise only when needed.
         A broken connection cancels nothing: the client may come back for the rest."""
@@ -170,10 +177,14 @@ class HttpFront:
             streams = http_session.streams
             outbox = streams.begin()
             stream = Stream(http_session.questions, streams.own, outbox, primed=primed)
+            watch = self._tasks.start(_disconnected(receive))
             try:
                 work = self._start(http_session, message, stream)
                 await stream.run(send, work, events=events)
+                stream.receipt.settle(not watch.done())
             finally:
+                stream.receipt.settle(False)
+                watch.cancel()
                 streams.finish(outbox, used=stream.used)
 
     def _take_notification(self, http_session: HttpSession, message: Message) -> None:
@@ -210,7 +221,9 @@ class HttpFront:
         watch = self._tasks.start(_cancel_on_disconnect(receive, work))
         try:
             await stream.run(send, work, status=status_of)
+            stream.receipt.settle(not watch.done())
         finally:
+            stream.receipt.settle(False)
             watch.cancel()
             work.cancel()
 
@@ -311,7 +324,7 @@ class HttpFront:
         identity = message.id or b""
 
         def context_for(envelope: Envelope | None) -> RequestContext:
-            return RequestContext(session, stream, envelope, identity)
+            return RequestContext(session, stream, envelope, identity, stream.receipt)
 
         try:
             return answer_line(identity, await self._router.reply(message, context_for))
@@ -355,8 +368,13 @@ async def _body(receive: Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _cancel_on_disconnect(receive: Receive, work: "asyncio.Task[Any]") -> None:
-    """Cancel `work` when the client closes the connection."""
+async def _disconnected(receive: Receive) -> None:
+    """Wait until the client closes the connection."""
     while (await receive())["type"] != "http.disconnect":
         continue
+
+
+async def _cancel_on_disconnect(receive: Receive, work: "asyncio.Task[Any]") -> None:
+    """Cancel `work` when the client closes the connection."""
+    await _disconnected(receive)
     work.cancel()

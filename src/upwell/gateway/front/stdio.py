@@ -8,6 +8,7 @@ from upwell.gateway.eras import Envelope
 from upwell.gateway.front.handshake import Hello
 from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
@@ -76,11 +77,16 @@ class StdioFront:
                 task.cancel()
 
     async def _answer(self, identity: bytes, message: Message) -> None:
+        receipt = Receipt()
+
         def context_for(envelope: Envelope | None) -> RequestContext:
-            return RequestContext(self._session, self._peer, envelope, identity)
+            return RequestContext(self._session, self._peer, envelope, identity, receipt)
 
         try:
             reply = await self._router.reply(message, context_for)
             await self._peer.answer(identity, reply)
+            receipt.settle(True)
         except PeerGone as error:
             LOG.info("an answer could not be delivered: %s", error)
+        finally:
+            receipt.settle(False)

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from upwell.ground.receipt import Receipt
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import framed
@@ -197,6 +198,8 @@ class Stream:
         self._primed = primed
         self._has_messages = False
         self.used = False
+        self.receipt = Receipt()
+        """Settled by the owner of the connection."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return await self._questions.ask(self._put, method, params)

@@ -36,9 +36,8 @@ class _PendingCall:
     expiry: asyncio.TimerHandle | None = None
 
     async def answer_or_question(self) -> bool:
-        """Wait until the call has ended or asks its client something. Has it ended?
-
-        Cancelling the wait cancels the call.
+        """Wait until the call ends or asks its client a question. Returns whether the call has
+        ended. Cancelling the wait cancels the call.
         """
         asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 

@@ -51,7 +51,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 
 class Router:
     """Takes every client's requests to the part of the gateway, or to the upstream, that answers
-    them. A method that nothing here knows is forwarded to the upstreams."""
+    them. Unknown methods are forwarded to the upstreams."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Router:
     async def reply(
         self, message: Message, context_for: Callable[[Envelope | None], RequestContext]
     ) -> Reply:
-        """The answer to a request. Never raises: whatever goes wrong becomes a JSON-RPC error."""
+        """The answer to a request. Never raises: every failure becomes a JSON-RPC error."""
         method = message.method or ""
         try:
             params = _readable(message.params)

@@ -78,7 +78,7 @@ class Names:
 
     def claim(self, upstream: Upstream, own_name: str) -> str:
         """The public name of a server's tool or prompt; "" when the name belongs to another server,
-        or may still turn out to."""
+        or may still turn out to belong to another."""
         name = front_name(upstream.prefix, own_name)
         if not own_name or upstream.prefix:
             return name if own_name else ""

@@ -281,7 +281,7 @@ class Inbound:
 
 
 def _unattributed(waiting: int, only: Client | None) -> str:
-    """Why no client is asked."""
+    """The reason that no client is asked."""
     if waiting > 1:
         return "several clients have calls in flight, and the request names none of them"
     if waiting or only:

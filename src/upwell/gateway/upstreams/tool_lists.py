@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from upwell.gateway.options import ServerOptions
-from upwell.ground.files import read_whole, write_whole
+from upwell.ground.files import read_regular_file, write_atomically
 from upwell.ground.secrets.redact import has_secret
 from upwell.ground.trace import LOG
 from upwell.wire.peer import LARGE_BYTES
@@ -89,13 +89,13 @@ class ToolLists:
         while len(after.encode()) > MAX_FILE_BYTES:
             after = RawObject(after.members[1:])
         try:
-            write_whole(self._path, after.encode().decode())
+            write_atomically(self._path, after.encode().decode())
         except (OSError, UnicodeDecodeError) as error:
             LOG.warning("the tools of %s cannot be saved: %s", server.name, error)
 
     def _read(self) -> RawObject:
         try:
-            return RawObject.parse(read_whole(self._path) if self._path else b"{}")
+            return RawObject.parse(read_regular_file(self._path) if self._path else b"{}")
         except (OSError, NotJson):
             return RawObject()
 

@@ -17,7 +17,15 @@ from pathlib import Path
 
 from upwell.ground.errors import StoreCorrupt, StoreError, UsageError
 from upwell.ground.files import exclusively
-from upwell.ground.sqlite.file import Owner, Plan, Synchronous, finish, from_sqlite, prepare
+from upwell.ground.sqlite.file import (
+    Owner,
+    Plan,
+    Synchronous,
+    finish,
+    from_failure,
+    from_sqlite,
+    prepare,
+)
 
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
@@ -65,6 +73,8 @@ class Follower:
             return work(self.connection())
         except sqlite3.Error as error:
             raise from_sqlite(error, self._plan.path) from error
+        except (UnicodeDecodeError, MemoryError) as error:
+            raise from_failure(error, self._plan.path) from error
         except UnicodeEncodeError as error:
             raise UsageError(
                 f"not valid Unicode: {error.object!a:.60}", hint="remove lone surrogates"
@@ -188,13 +198,10 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
     """
     plan = Plan(path, tuple(owners), synchronous)
     try:
-        try:
-            prepare(plan).close()
-        except StoreCorrupt:
-            repair(plan)
-            prepare(plan).close()
-    except sqlite3.Error as error:
-        raise from_sqlite(error, path) from error
+        prepare(plan).close()
+    except StoreCorrupt:
+        repair(plan)
+        prepare(plan).close()
     return Database(plan)
 
 
@@ -202,15 +209,15 @@ def repair(plan: Plan) -> None:
     """Replace the file if it is damaged, keeping the rows that can be read.
 
     Raises:
-        StoreError: the new file cannot be written.
+        StoreError: the new file cannot be written, or holding its lock failed.
     """
     from upwell.ground.sqlite.salvage import replace_damaged
 
     try:
         with exclusively(plan.path):
             replace_damaged(plan)
-    except sqlite3.Error as error:
-        raise from_sqlite(error, plan.path) from error
+    except Exception as error:
+        raise from_failure(error, plan.path) from error
 
 
 def _inode(path: Path) -> int:

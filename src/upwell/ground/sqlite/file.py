@@ -20,7 +20,18 @@ Salvage = Callable[[sqlite3.Connection, sqlite3.Connection], int]
 Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
+MAX_VERSION = 1000
+"""A higher version of a schema is damage, not a later upwell."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
+_SIGNS_OF_DAMAGE = (
+    "Could not decode to UTF-8",
+    "no such table: ",
+    "no such column: ",
+    "no such module: ",
+    "unsupported file format",
+)
+"""Messages without a code of their own. Our statements name what the migrations made."""
+_CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
 _FORBIDDEN = frozenset({"SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH"})
@@ -55,11 +66,28 @@ def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     return 0
 
 
+def from_failure(error: Exception, path: Path) -> StoreError:
+    """Convert anything that opening a file or preparing its tables raised.
+
+    The `sqlite3` module raises more than `sqlite3.Error`: a schema or a message of SQLite's that is
+    not valid UTF-8 is a `UnicodeDecodeError`, an absurd length a `MemoryError`. Whatever else fails
+    here is damage.
+    """
+    if isinstance(error, StoreError):
+        return error
+    if isinstance(error, OSError):
+        return StoreUnwritable(f"cannot write {path}: {error.strerror}", hint=_CHECK_OWNER)
+    converted = from_sqlite(error, path) if isinstance(error, sqlite3.Error) else None
+    if converted is not None and type(converted) is not StoreError:
+        return converted
+    return StoreCorrupt(f"{path} is damaged: {error!a:.200}", hint="run `upwell doctor`")
+
+
 def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
     """Convert an SQLite error to a `StoreError` with a hint for the user."""
     text = str(error)
     name = "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2])
-    if name in CORRUPT:
+    if name in CORRUPT or text.startswith(_SIGNS_OF_DAMAGE):
         return StoreCorrupt(f"{path} is damaged: {text}", hint="run `upwell doctor`")
     if name in _LOCKED:
         return StoreUnwritable(
@@ -71,9 +99,7 @@ def from_sqlite(error: sqlite3.Error, path: Path) -> StoreError:
             f"cannot write {path}: the disk is full or failed: {text}", hint="free some disk space"
         )
     if name in _FORBIDDEN:
-        return StoreUnwritable(
-            f"cannot write {path}: {text}", hint="check its owner and permissions"
-        )
+        return StoreUnwritable(f"cannot write {path}: {text}", hint=_CHECK_OWNER)
     return StoreError(f"{path}: {text}")
 
 
@@ -104,16 +130,16 @@ def prepare(plan: Plan) -> sqlite3.Connection:
     try:
         _make_private(plan.path)
         db = connect(plan.path, plan.synchronous)
-    except sqlite3.Error as error:
-        raise from_sqlite(error, plan.path) from error
+    except Exception as error:
+        raise from_failure(error, plan.path) from error
     try:
-        if any(_version(db, owner.name) != len(owner.migrations) for owner in plan.owners):
+        if any(version(db, owner.name) != len(owner.migrations) for owner in plan.owners):
             with exclusively(plan.path):
                 for owner in plan.owners:
                     migrate(db, owner, plan.path)
-    except sqlite3.Error as error:
+    except Exception as error:
         db.close()
-        raise from_sqlite(error, plan.path) from error
+        raise from_failure(error, plan.path) from error
     except BaseException:
         db.close()
         raise
@@ -128,24 +154,26 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
     Raises:
         StoreTooNew: a later version of upwell wrote these tables.
     """
-    version = _version(db, owner.name)
-    if version > len(owner.migrations):
+    current = version(db, owner.name)
+    if current > MAX_VERSION:
+        raise StoreCorrupt(f"{path} is damaged: {owner.name} schema {current}")
+    if current > len(owner.migrations):
         raise StoreTooNew(
-            f"{path} was written by a later upwell ({owner.name} schema {version}, "
+            f"{path} was written by a later upwell ({owner.name} schema {current}, "
             f"this one knows {len(owner.migrations)})",
             hint="upgrade upwell, or point UPWELL_HOME at another folder",
         )
-    if version == len(owner.migrations):
+    if current == len(owner.migrations):
         return
-    if version:
-        _copy_before(db, owner, version, path)
+    if current:
+        _copy_before(db, owner, current, path)
 
-    def bring_up(connection: sqlite3.Connection) -> None:
+    def migrate_owner(connection: sqlite3.Connection) -> None:
         connection.execute(
             "CREATE TABLE IF NOT EXISTS schema_version "
             "(owner TEXT PRIMARY KEY, version INTEGER NOT NULL)"
         )
-        for migration in owner.migrations[_version(connection, owner.name) :]:
+        for migration in owner.migrations[version(connection, owner.name) :]:
             migration(connection)
         connection.execute(
             "INSERT INTO schema_version VALUES (?, ?) "
@@ -153,7 +181,7 @@ def migrate(db: sqlite3.Connection, owner: Owner, path: Path) -> None:
             (owner.name, len(owner.migrations)),
         )
 
-    in_transaction(db, bring_up)
+    in_transaction(db, migrate_owner)
 
 
 def _copy_before(db: sqlite3.Connection, owner: Owner, version: int, path: Path) -> None:
@@ -176,7 +204,8 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _version(db: sqlite3.Connection, owner: str) -> int:
+def version(db: sqlite3.Connection, owner: str) -> int:
+    """Return the version of an owner's tables, 0 if they were never made."""
     has_versions = db.execute(
         "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
     ).fetchone()

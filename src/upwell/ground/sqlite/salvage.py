@@ -9,15 +9,28 @@ lost.
 import json
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from upwell.ground.files import read_whole, write_whole
-from upwell.ground.sqlite.file import CORRUPT, Plan, connect, migrate
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import read_regular_file, write_atomically
+from upwell.ground.sqlite.file import (
+    Owner,
+    Plan,
+    connect,
+    from_failure,
+    in_transaction,
+    migrate,
+    version,
+)
+from upwell.ground.sqlite.pages import rows_by_table, tables_of
 from upwell.ground.trace import LOG
 
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError, MemoryError)
+"""The errors of the `sqlite3` module that damage causes."""
 MAX_SKIPS = 20_000
 """At most this many row numbers are tried one by one after an unreadable page."""
 
@@ -29,7 +42,7 @@ def replace_damaged(plan: Plan) -> None:
     """
     damaged = sqlite3.connect(plan.path, isolation_level=None)
     try:
-        if is_sound(damaged):
+        if is_sound(damaged, plan):
             return
         _hold(damaged)
         fresh = plan.path.with_name(plan.path.name + ".salvage")
@@ -59,7 +72,7 @@ def last_salvage(path: Path) -> Salvage | None:
     Once the user has removed or moved that file, they know about the damage.
     """
     try:
-        record = json.loads(read_whole(_record_path(path)))
+        record = json.loads(read_regular_file(_record_path(path)))
         quarantined = path.with_name(str(record["aside"]))
         salvage = Salvage(quarantined, int(record["rows"]), float(record["at"]))
     except (OSError, ValueError, TypeError, KeyError):
@@ -75,11 +88,12 @@ def _write_record(path: Path, aside: Path, rows: int) -> None:
     """Record the salvage for `last_salvage`. A failure only loses the record."""
     record = json.dumps({"aside": aside.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
-        write_whole(_record_path(path), record + "\n")
+        write_atomically(_record_path(path), record + "\n")
 
 
-def is_sound(db: sqlite3.Connection) -> bool:
-    """Tell whether SQLite's checks of the tables and text indexes find no damage.
+def is_sound(db: sqlite3.Connection, plan: Plan) -> bool:
+    """Tell whether SQLite's checks find no damage, all text can be decoded, and the tables are
+    those of the plan.
 
     Raises:
         sqlite3.Error: the file could not be checked (locked, unreadable).
@@ -88,16 +102,35 @@ def is_sound(db: sqlite3.Connection) -> bool:
         rows = db.execute("PRAGMA integrity_check(1)").fetchall()
         for name in _text_indexes(db):
             db.execute(f"INSERT INTO {name}({name}, rank) VALUES ('integrity-check', 0)")
-    except sqlite3.DatabaseError as error:
-        if is_damage(error):
-            return False
-        raise
-    return rows == [("ok",)]
+        return rows == [("ok",)] and _is_readable(db) and _has_tables(db, plan)
+    except Exception as error:
+        if isinstance(from_failure(error, plan.path), StoreUnwritable):
+            raise
+        return False
 
 
-def is_damage(error: sqlite3.Error) -> bool:
-    """Tell whether an error means damage, rather than a busy or unreachable file."""
-    return "_".join(getattr(error, "sqlite_errorname", "").split("_")[:2]) in CORRUPT
+def _is_readable(db: sqlite3.Connection) -> bool:
+    """Tell whether every row can be read: SQLite's checks accept text that is not valid UTF-8."""
+    try:
+        for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for _ in db.execute(f'SELECT * FROM "{name}"'):
+                pass
+    except UNREADABLE:
+        return False
+    return True
+
+
+def _has_tables(db: sqlite3.Connection, plan: Plan) -> bool:
+    """Tell whether the schema is what the migrations make, or will be once they have run."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as expected:
+        for owner in plan.owners:
+            for migration in owner.migrations[: version(db, owner.name)]:
+                migration(expected)
+        return _schema(expected) <= _schema(db)
+
+
+def _schema(db: sqlite3.Connection) -> set[tuple[str, ...]]:
+    return set(db.execute("SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"))
 
 
 def _text_indexes(db: sqlite3.Connection) -> list[str]:
@@ -124,7 +157,7 @@ def rows_left(
             ):
                 last, skips = int(row[0]), 0
                 yield row
-        except sqlite3.DatabaseError:
+        except UNREADABLE:
             last, skips = last + 1, skips + 1
         else:
             return
@@ -133,13 +166,25 @@ def rows_left(
 def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
     """Copy the readable rows of an ordinary table. Returns their number."""
     columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
-    marks = ",".join("?" * len(columns))
+    into = f"{table} VALUES ({','.join('?' * len(columns))})"
     saved = 0
-    with suppress(sqlite3.DatabaseError):
+    with suppress(*UNREADABLE):
         for row in damaged.execute(f"SELECT {','.join(columns)} FROM {table}"):
-            fresh.execute(f"INSERT OR IGNORE INTO {table} VALUES ({marks})", row)
-            saved += 1
+            saved += insert_row(fresh, partial(_insert, fresh, into, row))
     return saved
+
+
+def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
+    """Run `insert`, which returns a number of rows. If it fails, nothing is changed: a damaged row
+    may hold anything."""
+    fresh.execute("SAVEPOINT row")
+    try:
+        return insert()
+    except Exception:
+        fresh.execute("ROLLBACK TO row")
+        return 0
+    finally:
+        fresh.execute("RELEASE row")
 
 
 def _hold(damaged: sqlite3.Connection) -> None:
@@ -150,21 +195,101 @@ def _hold(damaged: sqlite3.Connection) -> None:
 
 
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
-    with closing(connect(path, plan.synchronous)) as fresh:
+    """Make a sound file at `path` with the rows that SQLite, or a reading page by page, finds.
+
+    If no row can be saved, those of the newest backup are taken.
+    """
+    damaged.text_factory = _lenient
+    with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:
         path.chmod(0o600)
-        saved = 0
+        created = {}
         for owner in plan.owners:
             before = _tables(fresh)
             migrate(fresh, owner, path)
-            created = _tables(fresh) - before
-            fresh.execute("BEGIN IMMEDIATE")
-            if owner.salvage:
-                saved += owner.salvage(damaged, fresh)
-            else:
-                saved += sum(copy_table(damaged, fresh, table) for table in sorted(created))
-            fresh.execute("COMMIT")
+            created[owner.name] = sorted(_tables(fresh) - before)
+        saved = sum(_copy_from(source, fresh, plan, created) for source in (damaged, pages))
+        if not saved and not _is_readable(damaged):
+            saved = _copy_backup(fresh, plan, created)
         fresh.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     return saved
+
+
+def _copy_from(
+    source: sqlite3.Connection,
+    fresh: sqlite3.Connection,
+    plan: Plan,
+    created: Mapping[str, Sequence[str]],
+) -> int:
+    """Copy the rows of every owner that the fresh file has not got yet."""
+    return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
+
+
+def _copy_owner(
+    source: sqlite3.Connection, fresh: sqlite3.Connection, owner: Owner, tables: Sequence[str]
+) -> int:
+    fresh.execute("BEGIN IMMEDIATE")
+    try:
+        if owner.salvage:
+            saved = owner.salvage(source, fresh)
+        else:
+            saved = sum(copy_table(source, fresh, table) for table in tables)
+    except Exception as error:
+        fresh.execute("ROLLBACK")
+        LOG.info("SQLite cannot read the rows of %s: %r", owner.name, error)
+        return 0
+    fresh.execute("COMMIT")
+    return saved
+
+
+def _copy_backup(
+    fresh: sqlite3.Connection, plan: Plan, created: Mapping[str, Sequence[str]]
+) -> int:
+    from upwell.ground.sqlite.backup import Backups
+
+    for backup in Backups(plan.path, plan.path.parent / "backups").list():
+        with closing(sqlite3.connect(backup, isolation_level=None)) as source:
+            if saved := _copy_from(source, fresh, plan, created):
+                LOG.error("%s had no readable row: %d taken from %s", plan.path, saved, backup)
+                return saved
+    return 0
+
+
+@contextmanager
+def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
+    """A sound database, in a file of its own, with the rows that are on intact pages."""
+    path = plan.path.with_name(plan.path.name + ".pages")
+    _remove(path)
+    try:
+        with closing(connect(path, "NORMAL")) as db:
+            path.chmod(0o600)
+            for owner in plan.owners:
+                migrate(db, owner, path)
+            db.execute("PRAGMA foreign_keys = OFF")
+            try:
+                in_transaction(db, lambda db: _read_pages(db, plan.path))
+            except Exception as error:
+                LOG.error("%s could not be read page by page: %r", plan.path, error)
+            yield db
+    finally:
+        _remove(path)
+
+
+def _read_pages(db: sqlite3.Connection, path: Path) -> None:
+    """Insert what is on the intact pages of the file at `path`, but for rows of text indexes."""
+    derived = tuple(f"{name}_" for name in _text_indexes(db))
+    for table, row in rows_by_table(path, tables_of(db)):
+        if not table.name.startswith((*derived, "sqlite_", "schema_version")):
+            names = ",".join(name for name, _, _ in table.columns[: len(row)])
+            marks = ",".join("?" * len(row))
+            insert_row(db, partial(_insert, db, f"{table.name} ({names}) VALUES ({marks})", row))
+
+
+def _insert(db: sqlite3.Connection, into: str, row: Sequence[object]) -> int:
+    return db.execute(f"INSERT OR IGNORE INTO {into}", row).rowcount
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _tables(db: sqlite3.Connection) -> set[str]:
@@ -175,6 +300,8 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 def _move_aside(path: Path) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
     aside = path.with_name(f"{path.name}.corrupt-{stamp}")
+    if aside.exists():
+        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{time.time_ns() % 10**9}")
     for suffix in ("-wal", "-shm", ""):
         part = Path(f"{path}{suffix}")
         if part.exists():

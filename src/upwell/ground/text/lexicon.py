@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.ground.errors import ConfigError
-from upwell.ground.files import read_whole
+from upwell.ground.files import read_regular_file
 
 FILE_NAME = "lexicon.toml"
 SHIPPED = Path(__file__).with_name(FILE_NAME)
@@ -89,7 +89,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise _fault(path, "is larger than 1 MB")
-        return tomllib.loads(read_whole(path).decode())
+        return tomllib.loads(read_regular_file(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise _fault(path, f"is not TOML: {error}", hint="fix that line") from error
     except OSError as error:

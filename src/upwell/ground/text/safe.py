@@ -9,9 +9,9 @@ _BOUNDARIES = ("\n\n", "\n", ". ", "。", "; ", ", ", " ")
 
 
 def safe_cut(text: str, limit: int) -> int:
-    """Return the greatest index ≤ `at` that is between two graphemes and not inside CRLF.
+    """Return the greatest index ≤ `limit` that is between two graphemes and not inside CRLF.
 
-    Looks back at most 64 characters; a longer run of combining marks is cut at `at`.
+    Looks back at most 64 characters; a longer run of combining marks is cut at `limit`.
     """
     if limit <= 0:
         return 0

@@ -37,7 +37,7 @@ NO_INTENT = Intent()
 
 
 class SkipReason(StrEnum):
-    """Why nothing was surfaced, in the order of the gates."""
+    """The reasons for surfacing nothing, in the order of the gates."""
 
     DISABLED = "disabled"
     PAUSED = "paused"
@@ -49,7 +49,9 @@ class SkipReason(StrEnum):
     RESPONSE_TOO_SHORT = "response_too_short"
     ROUTINE = "routine"
     UNSUITED = "unsuited"
+    UNWORTHY = "unworthy"
     ALREADY_KNOWN = "already_known"
+    STALE = "stale"
     PROGRESSIVE = "progressive"
     COOLDOWN = "cooldown"
     RATE = "rate"
@@ -61,7 +63,10 @@ class SkipReason(StrEnum):
     BELOW_MIN_SCORE = "below_min_score"
     REPEATED = "repeated"
     DEMOTED = "demoted"
+    JUDGED = "judged"
+    JUDGING = "judging"
     OVER_BUDGET = "over_budget"
+    NOT_DELIVERED = "not_delivered"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,8 @@ class Surfacing:
     fenced block at automatic doors and a digest at `ask`. `confidence`, `signals`: those of the
     best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
     `held_back`: hits that were found but withheld. `missing`: the places that could not be
-    searched, each as `name: reason`. `took_ms`: the time of the decision in milliseconds.
+    searched, each as `name: reason`. `situation`: in words, the situation that an episode is said
+    for. `took_ms`: the time of the decision in milliseconds.
     """
 
     id: str
@@ -104,6 +110,7 @@ class Surfacing:
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()
+    situation: str = ""
     took_ms: float = 0.0
 
     @property

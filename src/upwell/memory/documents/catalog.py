@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
-from upwell.ground.files import is_there
+from upwell.ground.files import file_exists
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import DEFAULT_TENANT, Hit, Memory, Query
 from upwell.memory.base import Store
@@ -56,7 +56,7 @@ class Catalog:
 
     @property
     def exists(self) -> bool:
-        return is_there(self._path)
+        return file_exists(self._path)
 
     async def store(self) -> SqliteStore | None:
         """Return the store of the index's memories, or None if no index exists."""
@@ -71,8 +71,8 @@ class Catalog:
         return await database.read(lambda db: self._sections.search(db, query, deadline))
 
     async def passages(self, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `found`, which other searches returned, to the passage that bears
-        on `query`."""
+        """Cut each section of `hits`, which other searches returned, to the passage that bears on
+        `query`."""
         database = await self._open()
         return await database.read(lambda db: self._sections.passages(db, query, hits))
 

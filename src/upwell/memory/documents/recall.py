@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable, StoreError, UpwellError, UsageError
-from upwell.ground.files import is_there
+from upwell.ground.files import file_exists
 from upwell.ground.project import is_seen
 from upwell.ground.secrets.redact import redact
 from upwell.ground.text.format import counted
@@ -111,7 +111,7 @@ class Documents:
                 others = await self.catalog.passages(query, others)
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
-        return replace(result, hits=tuple(_once([*passages, *others])[: query.limit]))
+        return replace(result, hits=tuple(_best_by_memory([*passages, *others])[: query.limit]))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return the section or note with this id.
@@ -225,7 +225,7 @@ class Documents:
 
     def _has_files(self) -> bool:
         notes = self._reader.notes
-        return self.catalog.exists or (notes is not None and is_there(notes.path))
+        return self.catalog.exists or (notes is not None and file_exists(notes.path))
 
     async def _check(self, project: str | None, progress: Progress | None) -> list[Problem]:
         """Compare the files with the index, and index the differences."""
@@ -241,7 +241,7 @@ class Documents:
         self._checked[project] = (began, self._clock.monotonic() - began)
         keys = {source.key for source in visible}
         every_key = {source.key for source in every}
-        await self.catalog.drop(_gone(known, look, keys, every_key))
+        await self.catalog.drop(_deleted(known, look, keys, every_key))
         await self._index(look.changed, known, progress)
         return look.problems
 
@@ -275,19 +275,21 @@ def _lines_of(path: str, source: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
 
 
-def _gone(known: Mapping[str, Known], look: Look, within: set[str], every: set[str]) -> list[str]:
+def _deleted(
+    known: Mapping[str, Known], look: Look, within: set[str], every: set[str]
+) -> list[str]:
     """Return the indexed files that no longer exist. Files of sources outside the scan may still
     exist; so may the notes of another project, which are a source only for processes that work
     there."""
     return [
         path
         for path, state in known.items()
-        if path not in look.there
-        and (state.key in within or (state.key not in every and not _is_there(path, state)))
+        if path not in look.present_paths
+        and (state.key in within or (state.key not in every and not _still_exists(path, state)))
     ]
 
 
-def _is_there(path: str, known: Known) -> bool:
+def _still_exists(path: str, known: Known) -> bool:
     return known.key.endswith(f"\n{Form.STM}") and os.path.exists(path)
 
 
@@ -309,7 +311,7 @@ def _is_joined(hit: Hit) -> bool:
     return any(hit.signals.get(signal, 0.0) > 0.0 for signal in ("path_join", "meaning"))
 
 
-def _once(hits: Sequence[Hit]) -> list[Hit]:
+def _best_by_memory(hits: Sequence[Hit]) -> list[Hit]:
     """Return the most probable hit for each memory, most probable first."""
     best: dict[str, Hit] = {}
     for hit in sorted(hits, key=lambda hit: -hit.score):

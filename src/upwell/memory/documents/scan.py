@@ -49,18 +49,18 @@ class Known:
 
 @dataclass(slots=True)
 class Look:
-    """The result of a scan: the new or `changed` files, the paths of all files that are `there`,
-    and the `problems`."""
+    """The result of a scan: the new or `changed` files, the `present_paths` of all files, and the
+    `problems`."""
 
     changed: list[FoundFile] = field(default_factory=list)
-    there: set[str] = field(default_factory=set)
+    present_paths: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
 
     def take(
         self, path: str, info: os.stat_result, source: Source, key: str, before: Known | None
     ) -> None:
         """Record a file. `before` is its state when it was last read."""
-        self.there.add(path)
+        self.present_paths.add(path)
         if (
             before is None
             or before.mtime_ns != info.st_mtime_ns
@@ -96,11 +96,11 @@ def scan(sources: Iterable[Source], every: Collection[str], known: Mapping[str, 
 
 
 def _scan_folder(source: Source, others: set[str], known: Mapping[str, Known], look: Look) -> None:
-    key, end = source.key, len(look.there) + MAX_FILES
+    key, end = source.key, len(look.present_paths) + MAX_FILES
     folders = [source.path]
     while folders:
         folder = folders.pop()
-        if len(look.there) >= end:
+        if len(look.present_paths) >= end:
             look.problems.append(Problem(folder, f"only the first {MAX_FILES} files are read"))
             return
         try:

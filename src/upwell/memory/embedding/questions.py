@@ -89,7 +89,7 @@ class Questions:
         if not self._has_numpy:
             return False
         try:
-            await aside(lambda: self.embedder.dim)
+            await on_daemon_thread(lambda: self.embedder.dim)
         except LlmError as error:
             self._fail(error)
             return False
@@ -98,7 +98,7 @@ class Questions:
     def _embed(self, text: str) -> "asyncio.Future[Vector] | None":
         if not self._has_numpy or self._running >= MAX_RUNNING or not self._breaker.allow():
             return None
-        future = aside(lambda: embedded(self.embedder, [text])[0])
+        future = on_daemon_thread(lambda: embedded(self.embedder, [text])[0])
         self._running += 1
         future.add_done_callback(lambda done: self._settle(text, done))
         self._vectors[text] = future
@@ -139,7 +139,7 @@ def embedded(embedder: "Embedder", texts: Sequence[str]) -> "Sequence[Vector]":
     return vectors
 
 
-def aside[T](work: Callable[[], T]) -> asyncio.Future[T]:
+def on_daemon_thread[T](work: Callable[[], T]) -> asyncio.Future[T]:
     """Run `work()` on a daemon thread, so that a hanging model never delays the end of the
     process. Every exception that `work` raises becomes an LlmError."""
     loop = asyncio.get_running_loop()

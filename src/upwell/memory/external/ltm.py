@@ -191,7 +191,7 @@ class LtmRecall:
         }
         self._last_failure: dict[bool, str] = {}
         self._quick_seconds = self._patience.race_seconds * RACE_SHARE
-        self._late_answers = LateAnswers(self._quick_seconds, self._came_late, clock)
+        self._late_answers = LateAnswers(self._quick_seconds, self._count_late, clock)
         self._cached: OrderedDict[str, Memory] = OrderedDict()
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
@@ -212,7 +212,7 @@ class LtmRecall:
             request.cancel()
             raise
         if not request.done():
-            raise self._go_on_without(request, query, seconds)
+            raise self._stop_waiting(request, query, seconds)
         try:
             hits = await self._read(request.result(), query, deadline)
         except RecallUnavailable as error:
@@ -243,7 +243,7 @@ class LtmRecall:
             return patient
         return 0.0 if self._late_answers.is_slow else min(patient, self._quick_seconds)
 
-    def _go_on_without(
+    def _stop_waiting(
         self, request: "asyncio.Task[Answers]", query: Query, seconds: float
     ) -> RecallUnavailable:
         """Stop waiting; the answer to an automatic door may still arrive."""
@@ -255,7 +255,7 @@ class LtmRecall:
         self._fail(error, query)
         return error
 
-    def _came_late(self, failure: str) -> None:
+    def _count_late(self, failure: str) -> None:
         """Record the outcome of an automatic door's request; `failure` is "" for an answer."""
         if failure:
             self._last_failure[False] = failure

@@ -20,7 +20,13 @@ from typing import Any, TypeGuard
 
 from upwell.ground.clock import Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.files import clear_halves, exclusively, read_whole, write_whole, writing
+from upwell.ground.files import (
+    exclusively,
+    read_regular_file,
+    remove_partial_files,
+    write_atomically,
+    writing,
+)
 from upwell.ground.text.format import counted
 from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Trust
@@ -63,9 +69,9 @@ class NotesFile:
         with writing(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with exclusively(self.path):
-                clear_halves(self.path)
+                remove_partial_files(self.path)
                 notes = change(self._load_or_move_aside())
-                write_whole(self.path, json.dumps(notes, indent=2) + "\n")
+                write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
         """Where an unreadable file was moved since the last call; None if that did not happen."""
@@ -159,12 +165,12 @@ class Origins:
     def _change(self, change: Callable[[dict[str, Any]], Mapping[str, Any]]) -> None:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with exclusively(self._path):
-            clear_halves(self._path)
-            write_whole(self._path, json.dumps(change(self._load()), indent=1) + "\n")
+            remove_partial_files(self._path)
+            write_atomically(self._path, json.dumps(change(self._load()), indent=1) + "\n")
 
     def _load(self) -> dict[str, Any]:
         try:
-            raws = json.loads(read_whole(self._path))
+            raws = json.loads(read_regular_file(self._path))
         except (OSError, ValueError):
             return {}
         return raws if isinstance(raws, dict) else {}

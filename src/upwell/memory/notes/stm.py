@@ -155,7 +155,7 @@ class ShortTerm:
         def clear(notes: list[Any]) -> list[Any]:
             cleared[:] = [raw for raw in notes if is_note(raw) and raw["id"] in old]
             # Write the trash first: a crash in between duplicates notes instead of losing them.
-            _throw_away(NotesFile(self.trash, self._clock), cleared, self._clock.now())
+            _move_to_trash(NotesFile(self.trash, self._clock), cleared, self._clock.now())
             return [raw for raw in notes if raw not in cleared]
 
         self.file.change(clear)
@@ -199,7 +199,7 @@ class ShortTerm:
                 self._origins.drop(ids)
 
 
-def _throw_away(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
+def _move_to_trash(trash: NotesFile, old: Sequence[Raw], now: float) -> None:
     cleared = [raw | {"cleared_at": _stamp(now)} for raw in old]
 
     def add(notes: list[Any]) -> list[Any]:

@@ -114,8 +114,8 @@ def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) 
 
 
 def _triggered(judged: Sequence[Judged], readings: Sequence[Reading]) -> list[Hit]:
-    """Turn the candidates with a trigger of the query into hits. How often memories of its kind are
-    useful is measured, and does not depend on the words of the query."""
+    """Turn the candidates with a trigger of the query into hits. The score is the measured
+    precision of that kind of trigger; the words of the query do not matter."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in judged]
 
 
@@ -141,14 +141,14 @@ def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> li
         if successor is None:
             placed.setdefault(hit.memory.id, hit)
             continue
-        first = hit_of.get(successor.id) or _standing_in(successor.candidate, hit)
+        first = hit_of.get(successor.id) or _in_place_of(successor.candidate, hit)
         if first is not None and successor.id not in placed:
             placed[successor.id] = replace(first, score=max(first.score, hit.score))
         placed[hit.memory.id] = replace(hit, signals={**hit.signals, SUPERSEDED: 1.0})
     return list(placed.values())
 
 
-def _standing_in(candidate: Candidate | None, hit: Hit) -> Hit | None:
+def _in_place_of(candidate: Candidate | None, hit: Hit) -> Hit | None:
     return None if candidate is None else replace(hit, memory=candidate.load())
 
 

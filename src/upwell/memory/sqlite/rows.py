@@ -69,7 +69,7 @@ def from_row(row: Sequence[Any]) -> Memory:
         source=row[8],
         lines=None if row[9] is None else (row[9], row[10]),
         provenance=Provenance(door=row[11], server=row[12], tool=row[13], session=row[14]),
-        trust=Trust(row[15]),
+        trust=_trust(row[15]),
         pinned=bool(row[16]),
         supersedes=row[17],
         expires_at=row[18],
@@ -83,7 +83,22 @@ def from_row(row: Sequence[Any]) -> Memory:
 
 
 def _names(column: str) -> tuple[str, ...]:
-    return () if column == "[]" else tuple(json.loads(column))
+    """Decode a list of names; a damaged one is empty, so that it does not cost the memory."""
+    if column == "[]":
+        return ()
+    try:
+        names = json.loads(column)
+    except (ValueError, TypeError):
+        return ()
+    return tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
+
+
+def _trust(column: str) -> Trust:
+    """Decode the trust; a damaged one is the least."""
+    try:
+        return Trust(column)
+    except ValueError:
+        return Trust.TOOL
 
 
 def text_of(value: str | bytes) -> str:

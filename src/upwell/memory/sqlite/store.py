@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import StoreError, UsageError
@@ -149,7 +150,7 @@ class SqliteStore:
         """Restore a memory from the trash. Returns False if the trash does not contain it or its
         id is in use."""
 
-        def bring_back(db: sqlite3.Connection) -> bool:
+        def restore_row(db: sqlite3.Connection) -> bool:
             row = db.execute(
                 "SELECT memory FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id)
             ).fetchone()
@@ -159,7 +160,7 @@ class SqliteStore:
             db.execute("DELETE FROM trash WHERE tenant = ? AND id = ?", (self._tenant, memory_id))
             return True
 
-        return await self._database.write(bring_back)
+        return await self._database.write(restore_row)
 
     async def purge(self, memory_id: str | None = None) -> int:
         """Delete permanently: one memory, in the trash or not, or, without an id, everything
@@ -325,11 +326,17 @@ def _size(db: sqlite3.Connection) -> int:
 
 def _salvage(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
     """Salvage a damaged file: read the remaining memories, index them again, and copy the trash."""
-    from upwell.ground.sqlite.salvage import copy_table, rows_left
+    from upwell.ground.sqlite.salvage import copy_table, insert_row, rows_left
+
+    def copy(row: Sequence[object]) -> int:
+        memory = from_row(row)
+        if number_of(fresh, memory.tenant, memory.id) is not None:
+            return 0
+        return len(insert(fresh, [memory]))
 
     saved = 0
     for row in rows_left(damaged, "memory", _columns_in(damaged), key="n"):
-        saved += len(insert(fresh, [from_row(row[1:])]))
+        saved += insert_row(fresh, partial(copy, row[1:]))
     copy_table(damaged, fresh, "trash")
     return saved
 

@@ -18,7 +18,13 @@ from upwell.ground.errors import LlmError
 from upwell.ground.sqlite.database import Database, Owner
 from upwell.ground.sqlite.file import recreate
 from upwell.ground.trace import LOG
-from upwell.memory.embedding.questions import MAX_FAILURES, Progress, Questions, aside, embedded
+from upwell.memory.embedding.questions import (
+    MAX_FAILURES,
+    Progress,
+    Questions,
+    embedded,
+    on_daemon_thread,
+)
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import text_of
 
@@ -114,7 +120,7 @@ class VectorTable:
 
         texts = [due.text for due in batch]
         try:
-            vectors = await aside(partial(embedded, self.questions.embedder, texts))
+            vectors = await on_daemon_thread(partial(embedded, self.questions.embedder, texts))
             return dict(zip(batch, map(packed, vectors), strict=True))
         except LlmError as error:
             LOG.warning("%d memories cannot be embedded: %s", len(batch), error)

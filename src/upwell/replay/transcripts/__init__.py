@@ -46,6 +46,11 @@ class Transcript:
         """The events of the file, in order."""
         return self.format.read(self.path)
 
+    def events_from(self, start: int) -> Iterator[Event]:
+        """The events from the byte `start` of the file on; none where the format cannot tell."""
+        read_from = self.format.read_from
+        return read_from(self.path, start) if read_from else iter(())
+
 
 def format_named(name: str) -> Format:
     """The format that `--host` names.
@@ -96,7 +101,7 @@ def transcripts_of_user(home: Path, cwd: Path, format: Format | None) -> list[Tr
 
 
 def _patterns_of(format: Format) -> list[str]:
-    """Where hosts record sessions in this format, relative to the user's home folder."""
+    """The file patterns of this format, relative to the user's home folder."""
     recorded = [host.transcripts for host in HOSTS.values() if host.transcripts]
     return [
         pattern

@@ -1,4 +1,4 @@
-"""The contract of a transcript format, and how every reader reads foreign values.
+"""The contract of a transcript format, and functions with which every reader reads foreign values.
 
 A transcript is foreign data: a reader takes the values that have the expected shape and ignores the
 rest. A file without anything of its format raises `Unreadable`.
@@ -20,7 +20,7 @@ from upwell.hosts.events import plain_args
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
 MAX_OUT_CHARS = 24_000
-"""Of a tool's answer; upwell reads only its beginning."""
+"""The characters of a tool's answer that are read."""
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
@@ -67,7 +67,7 @@ _SYNTHETIC = (
     "This session is being continued from a previous conversation",
     "Stop hook feedback",
 )
-"""How a message begins that the host writes in the user's name."""
+"""The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
     r"<(system-reminder|system_reminder|ide_\w+|user-prompt-submit-hook|hook_context)\b[^>]*>"
     r".*?</\1>",
@@ -84,12 +84,14 @@ class Format:
     """How a host records sessions; a `Host` refers to its format by `name`.
 
     `recognises` decides by the path and the first `HEAD_BYTES` bytes of a file. `read` yields the
-    events of a file in order; it raises `Unreadable` or `OSError`.
+    events of a file in order; it raises `Unreadable` or `OSError`. `read_from` yields those from a
+    byte on, where a file only grows by lines.
     """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
     read: Callable[[Path], Iterator[Event]]
+    read_from: Callable[[Path, int], Iterator[Event]] | None = None
 
 
 @dataclass(slots=True)
@@ -153,10 +155,13 @@ def closed(events: Iterable[Event]) -> Iterator[Event]:
 _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file of lines. Any other line is ignored, such as the incomplete last
-    line of a session in progress."""
+def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
+    line is ignored, such as the incomplete last line of a session in progress."""
     with path.open("rb") as file:
+        if start:
+            file.seek(start - 1)
+            file.readline()
         for line in file:
             try:
                 entry = orjson.loads(line)

@@ -251,8 +251,8 @@ def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
 
 
 def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
-    """A tool's answer and where it ends: the fence after a command, or the table after a search.
-    The history does not hold the content of files."""
+    """A tool's answer and the offset of its end: the fence after a command, or the table after a
+    search. The history does not hold the content of files."""
     pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
     match = pattern.match(words, call.end(), end) if pattern else None
     return (match[1].strip(), match.end()) if match else ("", call.end())

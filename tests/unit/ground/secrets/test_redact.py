@@ -1,4 +1,4 @@
-"""Secrets: what is masked, what is left alone, and at what cost.
+"""Secrets are masked, other text is unchanged, and the cost is bounded.
 
 Samples are put together from halves, so that scanners of this repository stay quiet.
 """
@@ -58,7 +58,7 @@ def test_a_very_long_token_is_masked_to_its_end() -> None:
     assert masked == "token [REDACTED:jwt] end"
 
 
-def test_only_the_secret_part_of_a_url_or_a_header_goes() -> None:
+def test_only_the_secret_part_of_a_url_or_a_header_is_masked() -> None:
     masked, rules = redact("postgres://app:" + "s3cretpw@db:5432/x")
     assert masked == "postgres://app:[REDACTED:url-password]@db:5432/x"
     assert rules == ("url-password",)
@@ -92,7 +92,7 @@ def test_masking_twice_changes_nothing_more() -> None:
         "\ud800 lone",
     ],
 )
-def test_ordinary_text_is_the_same(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert redact(text) == (text, ())
     assert not has_secret(text)
 
@@ -170,11 +170,11 @@ def test_a_placeholder_for_a_password_stays(text: str) -> None:
 
 
 def test_the_standard_library_has_almost_no_passwords() -> None:
-    """Less than one in a megabyte: what has a secret in it is not kept on the disk."""
+    """Less than one in a megabyte, because a text with a secret is not stored on disk."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
-    found = [rule for text in texts for rule in redact(text)[1]]
-    ours = [rule for rule in found if rule in ("assigned-secret", "quoted-password")]
+    collected = [rule for text in texts for rule in redact(text)[1]]
+    ours = [rule for rule in collected if rule in ("assigned-secret", "quoted-password")]
     assert len(texts) > 100
     assert len(ours) <= sum(map(len, texts)) / 1e6
 
@@ -227,5 +227,5 @@ def test_the_pages_of_this_repository_have_none() -> None:
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
     ours = {"password-option", "password-variable", "client-password"}
     assert len(pages) > 8
-    found = {page.name: ours & {*redact(page.read_text("utf-8"))[1]} for page in pages}
-    assert {page: rules for page, rules in found.items() if rules} == {}
+    collected = {page.name: ours & {*redact(page.read_text("utf-8"))[1]} for page in pages}
+    assert {page: rules for page, rules in collected.items() if rules} == {}

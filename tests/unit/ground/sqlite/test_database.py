@@ -106,7 +106,7 @@ async def test_owners_are_versioned_apart(tmp_path: Path) -> None:
     await database.aclose()
 
 
-async def test_another_connection_s_change_shows_in_the_data_version(tmp_path: Path) -> None:
+async def test_changes_of_another_connection_show_in_the_data_version(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     a = open_database(path, [V1], synchronous="FULL")
     b = open_database(path, [V1], synchronous="FULL")
@@ -208,10 +208,12 @@ def failing(name: str, text: str) -> sqlite3.Error:
         ("SQLITE_IOERR_WRITE", "disk I/O error", StoreUnwritable),
         ("SQLITE_READONLY_DBMOVED", "attempt to write a readonly database", StoreUnwritable),
         ("SQLITE_CANTOPEN", "unable to open database file", StoreUnwritable),
-        ("SQLITE_ERROR", "no such table: full", StoreError),
+        ("SQLITE_ERROR", "no such table: full", StoreCorrupt),
+        ("SQLITE_ERROR", "Could not decode to UTF-8 column 'text'", StoreCorrupt),
+        ("SQLITE_ERROR", 'near "full": syntax error', StoreError),
     ],
 )
-def test_what_errors_mean(name: str, text: str, kind: type[StoreError]) -> None:
+def test_errors_are_mapped(name: str, text: str, kind: type[StoreError]) -> None:
     mapped = from_sqlite(failing(name, text), Path("/x/m.db"))
     assert type(mapped) is kind
     assert "/x/m.db" in mapped.message

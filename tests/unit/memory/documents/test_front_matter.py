@@ -23,7 +23,7 @@ seven in the evening."""
         ("nothing of the kind", None, CHUNK),
     ],
 )
-def test_what_is_cited_and_shown_is_what_matches(query, lines, shown):
+def test_the_matching_lines_are_cited_and_shown(query, lines, shown):
     assert lines_for(CHUNK, [query]) == lines
     assert quoted(CHUNK, [query]) == shown
 

@@ -1,4 +1,4 @@
-"""Documents: found where they stand, followed when they change, skipped if they cannot be read."""
+"""Documents: found in place, followed when they change, skipped if they cannot be read."""
 
 import asyncio
 import os
@@ -25,7 +25,7 @@ TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
 
 
 class House:
-    """A home, a folder of work, and what is imported of it."""
+    """A home, a working folder, and its imports."""
 
     def __init__(self, folder: Path) -> None:
         self.home, self.work = folder / "home", folder / "work"
@@ -65,14 +65,14 @@ async def house(tmp_path: Path) -> AsyncIterator[House]:
     await made.database.aclose()
 
 
-async def test_nothing_imported_is_nothing_found_and_no_index(house: House):
+async def test_without_imports_there_is_no_hit_and_no_index(house: House):
     house.write("memory/a.md", "the kettle is red")
     assert await house.find("kettle") == []
     assert not (house.home / "index.db").exists()
     assert (await house.documents.ping()).ok
 
 
-async def test_a_chunk_cites_its_lines_and_says_where_it_is_from(house: House):
+async def test_a_chunk_cites_its_lines_and_its_file(house: House):
     house.write(
         "memory/decisions/pets.md", "---\ntags: [pets]\n---\n# Pets\n\n- a cat\n- a kettle\n"
     )
@@ -86,7 +86,7 @@ async def test_a_chunk_cites_its_lines_and_says_where_it_is_from(house: House):
     assert 0 <= hit.score <= 1
 
 
-async def test_headings_above_find_what_stands_below(house: House):
+async def test_words_of_a_heading_find_the_text_below(house: House):
     house.write("a.md", "# Kubernetes\n\n" + "## Upgrade\n\nDrain first.\n\n## Other\n\nNothing.\n")
     await house.take("a.md")
     assert "a.md:(9, 9)" in await house.cited("kubernetes")
@@ -157,12 +157,12 @@ async def test_a_project_sees_its_own_documents_and_the_global_ones(house: House
         await house.take(f"{name}/notes.md")
     house.write("all/notes.md", "a kettle for all\n")
     await house.take("all")
-    one = str(house.work / "one")
-    seen = {hit.memory.source for hit in await house.find("kettle", one)}
+    first = str(house.work / "one")
+    seen = {hit.memory.source for hit in await house.find("kettle", first)}
     assert seen == {"one/notes.md", "all/notes.md"}
     assert len(await house.find("kettle")) == 3
     with pytest.raises(UsageError):
-        await house.documents.lines("two/notes.md", one)
+        await house.documents.lines("two/notes.md", first)
 
 
 async def test_a_source_inside_another_owns_its_files(house: House):
@@ -177,7 +177,7 @@ async def test_a_source_inside_another_owns_its_files(house: House):
     assert len(await house.find("kettle", project)) == 1
 
 
-async def test_what_is_let_go_is_forgotten(house: House):
+async def test_a_removed_import_is_forgotten(house: House):
     house.write("a.md", "the kettle\n")
     await house.take("a.md")
     (hit,) = await house.find("kettle")
@@ -186,7 +186,7 @@ async def test_what_is_let_go_is_forgotten(house: House):
     assert await house.documents.get(hit.memory.id) is None
 
 
-async def test_a_file_can_be_read_by_who_sees_all_of_it(house: House):
+async def test_a_file_can_be_read_by_a_principal_that_sees_all_of_it(house: House):
     house.write("decisions/a.md", "the kettle is red\n")
     house.write("b.md", "")
     await house.take("decisions")
@@ -210,12 +210,12 @@ async def test_secrets_are_masked_in_the_index_and_lines_stay(house: House):
     assert TOKEN not in "".join(await house.documents.lines("a.md", None))
     await house.documents.aclose()
     house.documents = house.opened()
-    kept = b"".join(path.read_bytes() for path in house.home.glob("index.db*"))
-    assert TOKEN.encode() not in kept
-    assert b"MIIEpAIBAAKCAQEA" not in kept
+    stored = b"".join(path.read_bytes() for path in house.home.glob("index.db*"))
+    assert TOKEN.encode() not in stored
+    assert b"MIIEpAIBAAKCAQEA" not in stored
 
 
-async def test_what_cannot_be_read_is_named_and_the_rest_is_found(house: House):
+async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House):
     house.write("n/good.md", "the kettle\n")
     (house.work / "n" / "latin.md").write_bytes("caf\xe9 kettle".encode("latin-1"))
     (house.work / "n" / "big.md").write_bytes(b"kettle " * 1_600_000)
@@ -229,7 +229,7 @@ async def test_what_cannot_be_read_is_named_and_the_rest_is_found(house: House):
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
     state = await house.documents.refresh()
-    assert {Path(one.path).name: one.why for one in state.problems} == {
+    assert {Path(problem.path).name: problem.why for problem in state.problems} == {
         "latin.md": "not UTF-8 (byte 3)",
         "big.md": "over 10 MB",
         "link.md": "links are not followed",
@@ -241,12 +241,14 @@ async def test_what_cannot_be_read_is_named_and_the_rest_is_found(house: House):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read anything")
-async def test_an_unreadable_file_is_named(house: House):
+async def test_an_unreadable_file_is_reported(house: House):
     house.write("n/good.md", "the kettle\n")
     house.write("n/bad.md", "the kettle\n").chmod(0)
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
-    assert [one.why for one in (await house.documents.refresh()).problems] == ["permission denied"]
+    assert [problem.why for problem in (await house.documents.refresh()).problems] == [
+        "permission denied"
+    ]
     (house.work / "n" / "bad.md").chmod(0o600)
     assert len(await house.find("kettle")) == 2
 
@@ -321,7 +323,10 @@ async def test_an_automatic_door_does_not_wait_for_a_large_import(house: House):
     assert len(await house.find("part")) == 10
 
 
-async def test_an_automatic_door_sees_a_small_change_at_once(house: House):
+async def test_an_automatic_door_sees_a_small_change_at_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("upwell.memory.documents.recall.RACE_SECONDS", 20.0)
     house.write("a.md", "the kettle\n")
     await house.take("a.md")
     await house.find("kettle")
@@ -340,23 +345,25 @@ async def test_a_file_that_was_only_touched_is_not_read_into_the_index_again(hou
         os.utime(path, (1_000_000, 1_000_000))
     (after,) = await house.find("kettle")
     assert after.memory == before.memory
-    assert [one.why for one in (await house.documents.refresh()).problems] == ["not UTF-8 (byte 3)"]
+    assert [problem.why for problem in (await house.documents.refresh()).problems] == [
+        "not UTF-8 (byte 3)"
+    ]
 
 
-def test_what_cannot_be_opened_is_noted_once_and_tried_again(tmp_path: Path):
+def test_a_file_that_cannot_be_opened_is_reported_once_and_tried_again(tmp_path: Path):
     source = Source(str(tmp_path), "n")
-    found = FoundFile(str(tmp_path / "a.md"), 11, 1, source)
-    (first,) = Reader("default").read_all([found], {}, 10**18)
+    result = FoundFile(str(tmp_path / "a.md"), 11, 1, source)
+    (first,) = Reader("default").read_all([result], {}, 10**18)
     assert (first.problem, first.found.mtime_ns) == ("no such file or directory", 0)
-    known = {found.path: Known(11, 0, first.hash, source.key)}
-    assert Reader("default").read_all([found], known, 10**18) == []
+    known = {result.path: Known(11, 0, first.hash, source.key)}
+    assert Reader("default").read_all([result], known, 10**18) == []
     (tmp_path / "a.md").write_text("the kettle\n")
-    (again,) = Reader("default").read_all([found], known, 10**18)
+    (again,) = Reader("default").read_all([result], known, 10**18)
     assert [row.text for row in again.sections] == ["the kettle"]
 
 
 class CountedSources(SqliteSources):
-    """Says how often the list was asked for."""
+    """Counts the requests for the list."""
 
     asked = 0
 
@@ -365,7 +372,7 @@ class CountedSources(SqliteSources):
         return await super().all()
 
 
-async def test_with_nothing_imported_events_look_at_files_times_only(house: House):
+async def test_without_imports_events_only_check_modification_times(house: House):
     clock = ManualClock(1_000.0)
     sources = CountedSources(house.database)
     catalog = Catalog(house.home / "index.db", clock=clock)

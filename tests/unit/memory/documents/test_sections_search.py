@@ -1,4 +1,4 @@
-"""Searching documentation: what is found, what is quoted of it, and how sure the search is."""
+"""Searching documentation: the hits, the quoted passages, and their probabilities."""
 
 import random
 import sqlite3
@@ -68,9 +68,9 @@ class Shelf:
     def add(self, files: Mapping[str, str], project: str = "") -> None:
         for path, text in files.items():
             source = Source("/docs", "", project or None)
-            found = FoundFile(f"/docs/{path}", len(text), 1, source)
-            rows = tuple(rows_from(found.path, path, text))
-            reading = tables.Reading(found, "h", sections=rows, namespace="context")
+            result = FoundFile(f"/docs/{path}", len(text), 1, source)
+            rows = tuple(rows_from(result.path, path, text))
+            reading = tables.Reading(result, "h", sections=rows, namespace="context")
             no = tables._note(self.db, reading)
             tables.rows.insert(self.db, no, project, rows)
 
@@ -126,9 +126,9 @@ def test_governed_text_keeps_its_heading_its_lead_in_and_its_callout():
 def test_a_passage_is_short_and_made_of_whole_sentences():
     text = "# T\n\n" + "Alpha beta gamma is a sentence. " * 400 + "The zebra eats it. "
     shelf = Shelf({"b.md": text + "Other words follow here. " * 300})
-    found = shelf.first("zebra")
-    assert "The zebra eats it." in found
-    assert len(found) < 700
+    result = shelf.first("zebra")
+    assert "The zebra eats it." in result
+    assert len(result) < 700
 
 
 def test_a_hit_cites_its_lines():
@@ -197,7 +197,7 @@ def test_a_project_sees_its_own_sections_and_the_global_ones():
     assert sources(Scope(namespaces=("decisions",))) == set()
 
 
-def test_what_is_removed_leaves_nothing_behind():
+def test_a_removed_file_leaves_no_rows():
     shelf = Shelf({"a.md": GUIDE, "b.md": "# B\n\nSee [limits](a.md#resource-limits).\n"})
     for (no,) in shelf.db.execute("SELECT no FROM file").fetchall():
         tables.rows.remove(shelf.db, no)
@@ -228,7 +228,7 @@ def test_any_question_to_any_text_is_answered_without_an_error():
     [("CONTRIBUTING.md", True), ("docs/contributing.md", True), ("AGENTS.md", True),
      ("crates/x/CLAUDE.md", True), ("docs/style_guide.md", True), ("docs/proxies.md", False)],
 )  # fmt: skip
-def test_notes_are_known_by_their_names(path: str, expected: bool):
+def test_notes_are_recognised_by_their_file_names(path: str, expected: bool):
     assert is_note(path) is expected
 
 

@@ -1,4 +1,4 @@
-"""What another memory server answers too late comes with the next search about the same."""
+"""A late answer of another memory server comes with the next search about the same subject."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ FILE = "src/billing/settle.py"
 
 
 class Gated:
-    """Answers a call when it is let; `failing` ones fail then."""
+    """Answers a call once it is released; `failing` calls fail then."""
 
     def __init__(self) -> None:
         self.open = asyncio.Event()
@@ -39,15 +39,15 @@ class Gated:
         await self.open.wait()
         if self.failing:
             raise RecallUnavailable("the memory server is broken", source="ltm")
-        said = json.dumps({"results": [{"content": FACT, "score": 0.5}]})
-        return {"content": [{"type": "text", "text": said}]}
+        reply = json.dumps({"results": [{"content": FACT, "score": 0.5}]})
+        return {"content": [{"type": "text", "text": reply}]}
 
     async def aclose(self) -> None:
         return None
 
 
 class Slow:
-    """A recall over a gated server, and what searches of automatic doors get of it."""
+    """A recall over a gated server, and the hits that automatic doors get."""
 
     def __init__(self, failures: int = 3) -> None:
         self.server = Gated()
@@ -64,7 +64,7 @@ class Slow:
             await self.search(text, *(paths or (FILE,)), **more)
 
     async def answers(self, after_seconds: float = 1.0) -> None:
-        """The server answers what it was asked."""
+        """The server answers its pending calls."""
         self.clock.advance(after_seconds)
         self.server.open.set()
         for _ in range(20):
@@ -72,7 +72,7 @@ class Slow:
         self.server.open.clear()
 
 
-async def test_a_late_answer_is_there_for_the_next_search_about_the_file() -> None:
+async def test_a_late_answer_is_used_by_the_next_search_about_the_file() -> None:
     slow = Slow()
     await slow.misses("did not answer within 20 ms", "settle")
     await slow.answers()
@@ -82,7 +82,7 @@ async def test_a_late_answer_is_there_for_the_next_search_about_the_file() -> No
     assert slow.server.asked == 1
 
 
-async def test_it_is_given_once() -> None:
+async def test_a_late_answer_is_used_once() -> None:
     slow = Slow()
     await slow.misses("did not answer")
     await slow.answers()
@@ -101,7 +101,7 @@ async def test_it_is_given_once() -> None:
         (("x", ("a.py",)), ("x", ("b.py",)), False),
     ],
 )
-async def test_only_what_is_about_the_same_is_given(
+async def test_a_late_answer_is_used_only_for_the_same_subject(
     first: tuple[str, tuple[str, ...]], then: tuple[str, tuple[str, ...]], given: bool
 ) -> None:
     slow = Slow()
@@ -115,7 +115,7 @@ async def test_only_what_is_about_the_same_is_given(
             await slow.search(then[0], *then[1])
 
 
-async def test_after_a_minute_and_in_another_project_it_is_asked_anew() -> None:
+async def test_after_a_minute_or_in_another_project_the_server_is_asked_again() -> None:
     slow = Slow()
     await slow.misses("did not answer")
     await slow.answers()
@@ -125,7 +125,7 @@ async def test_after_a_minute_and_in_another_project_it_is_asked_anew() -> None:
     await slow.misses("is slow")
 
 
-async def test_one_that_is_slow_is_not_waited_for_until_it_is_quick_again() -> None:
+async def test_no_search_waits_for_a_slow_server_until_it_is_quick_again() -> None:
     slow = Slow(failures=1)
     await slow.misses("did not answer within 20 ms")
     await slow.answers()
@@ -138,7 +138,7 @@ async def test_one_that_is_slow_is_not_waited_for_until_it_is_quick_again() -> N
     assert hit.memory.text == FACT
 
 
-async def test_who_asks_waits_for_a_slow_one_too() -> None:
+async def test_an_explicit_search_waits_for_a_slow_server() -> None:
     slow = Slow()
     await slow.misses("did not answer")
     await slow.answers()
@@ -147,7 +147,7 @@ async def test_who_asks_waits_for_a_slow_one_too() -> None:
     assert hit.memory.text == FACT
 
 
-async def test_one_that_is_slow_and_then_fails_is_left_alone() -> None:
+async def test_a_slow_server_that_then_fails_is_skipped() -> None:
     slow = Slow(failures=1)
     await slow.misses("did not answer")
     await slow.answers()
@@ -157,7 +157,7 @@ async def test_one_that_is_slow_and_then_fails_is_left_alone() -> None:
     await slow.misses("is paused; last failure: .*is broken", "y", "third.py")
 
 
-async def test_closing_ends_what_is_still_awaited() -> None:
+async def test_closing_cancels_pending_requests() -> None:
     slow = Slow()
     await slow.misses("did not answer")
     await slow.recall.aclose()

@@ -27,7 +27,7 @@ def text(said: str, **more: object) -> dict[str, Any]:
 
 
 class Server:
-    """Has these tools, each with its arguments, and answers as it is told."""
+    """Has these tools, each with its arguments, and gives the configured answers."""
 
     def __init__(self, tools: Mapping[str, list[str]], answer: Answer) -> None:
         self.is_ready = True
@@ -154,7 +154,7 @@ PROFILES = {
 
 
 @pytest.mark.parametrize("name", PROFILES)
-async def test_every_known_server_is_known_by_its_tools_and_read(name: str) -> None:
+async def test_every_known_server_is_recognised_by_its_tools_and_read(name: str) -> None:
     tools, answer, source = PROFILES[name]
     server = Server(tools, lambda _: answer)
     best, *rest = await found(server)
@@ -183,12 +183,12 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("name", NOTHING)
-async def test_nothing_found_is_no_failure(name: str) -> None:
+async def test_an_empty_result_is_not_a_failure(name: str) -> None:
     tools, answer = NOTHING[name]
     assert await found(Server(tools, lambda _: answer)) == []
 
 
-async def test_unasked_its_score_is_one_signal_and_decides_nothing() -> None:
+async def test_at_automatic_doors_the_servers_score_is_only_one_signal() -> None:
     server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     unasked = replace(query(QUESTION), awaited=False)
     hits = (await LtmRecall(server, LtmOptions()).search(unasked, Deadline.after(30))).hits
@@ -196,13 +196,13 @@ async def test_unasked_its_score_is_one_signal_and_decides_nothing() -> None:
     assert [hit.score == 0 for hit in hits] == [False, True]
 
 
-async def test_whoever_asks_sees_its_score_where_our_words_show_nothing() -> None:
+async def test_an_explicit_search_shows_the_servers_score_where_our_words_show_nothing() -> None:
     hits = await found(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)))
     assert hits[0].score > 0.5
     assert hits[1].score == 0.0312
 
 
-async def test_a_server_that_looks_for_the_very_text_is_asked_word_by_word() -> None:
+async def test_a_server_with_literal_search_is_asked_word_by_word() -> None:
     server = Server({"search_nodes": ["query"]}, lambda _: text(json.dumps(GRAPH)))
     assert FACT in (await found(server, "what of the settlement and refunds?"))[0].memory.text
     assert [arguments["query"] for _, arguments in server.asked] == ["settlement", "refunds"]
@@ -224,7 +224,7 @@ async def test_any_server_can_be_described() -> None:
     assert hits[0].signals["ltm"] == 3
 
 
-async def test_a_server_without_a_tool_that_searches_is_named_with_its_tools() -> None:
+async def test_a_server_without_a_search_tool_is_reported_with_its_tools() -> None:
     with pytest.raises(RecallUnavailable, match="its tools: read_file, write_file"):
         await found(Server({"write_file": [], "read_file": []}, lambda _: text("")))
     recall = LtmRecall(Server({"read_file": []}, lambda _: text("")), LtmOptions())
@@ -252,12 +252,12 @@ async def test_rubbish_is_one_clear_error(name: str) -> None:
 
 async def test_secrets_of_another_server_are_masked() -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    said = text(json.dumps({"results": [{"content": f"The deploy token is {key}."}]}))
-    (hit,) = await found(Server({"mem_search": SEARCH}, lambda _: said), "deploy token")
+    reply = text(json.dumps({"results": [{"content": f"The deploy token is {key}."}]}))
+    (hit,) = await found(Server({"mem_search": SEARCH}, lambda _: reply), "deploy token")
     assert key not in hit.memory.text
 
 
-async def test_what_was_found_can_be_read_by_its_id() -> None:
+async def test_a_hit_can_be_read_by_its_id() -> None:
     recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)), LtmOptions())
     hits = (await recall.search(query(), Deadline.after(30))).hits
     assert hits[0].memory.id.startswith("ltm:")
@@ -265,7 +265,7 @@ async def test_what_was_found_can_be_read_by_its_id() -> None:
     assert await recall.get("ltm:0") is None
 
 
-async def test_it_is_seen_from_every_project() -> None:
+async def test_hits_are_visible_in_every_project() -> None:
     recall = LtmRecall(Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED)), LtmOptions())
     hits = (
         await recall.search(query(project="/src/shop", tenant="other"), Deadline.after(30))
@@ -282,7 +282,7 @@ class Hanging(Server):
         raise AssertionError
 
 
-async def test_one_that_hangs_is_left_alone_after_some_failures_and_tried_again() -> None:
+async def test_a_hanging_server_is_skipped_after_some_failures_and_tried_again() -> None:
     clock = ManualClock()
     server = Hanging({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     patience = Patience(race_seconds=0.03, max_failures=3, reset_seconds=60)
@@ -302,7 +302,7 @@ async def test_one_that_hangs_is_left_alone_after_some_failures_and_tried_again(
     assert len(server.asked) == 4
 
 
-async def test_who_waits_has_a_breaker_of_his_own() -> None:
+async def test_explicit_searches_have_a_breaker_of_their_own() -> None:
     slow = Hanging({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     recall = LtmRecall(slow, LtmOptions(), Patience(race_seconds=0.003, max_failures=1))
     with pytest.raises(RecallUnavailable):
@@ -312,7 +312,7 @@ async def test_who_waits_has_a_breaker_of_his_own() -> None:
     assert len(slow.asked) == 2
 
 
-async def test_an_automatic_door_does_not_wait_for_its_start_and_counts_no_failure() -> None:
+async def test_an_automatic_door_does_not_wait_for_the_servers_start() -> None:
     server = Server({"mem_search": SEARCH}, lambda _: text(STRUCTURED))
     recall = LtmRecall(server, LtmOptions(), Patience(max_failures=1, race_seconds=10))
     server.is_ready = False
@@ -322,7 +322,7 @@ async def test_an_automatic_door_does_not_wait_for_its_start_and_counts_no_failu
     assert (await recall.search(query(awaited=False), Deadline.after(30))).hits
 
 
-async def test_no_secret_is_told_to_the_server() -> None:
+async def test_no_secret_is_sent_to_the_server() -> None:
     key = "AKIA" + "Q3EGRDAZ5MFXN2WB"
     for name, tools in {"mem_search": ["query"], "search_nodes": ["query"]}.items():
         server = Server({name: tools}, lambda _: text("[]"))

@@ -1,4 +1,4 @@
-"""`qmd` as a place to recall from: over a stand-in that speaks as the program does."""
+"""`qmd` as a place to recall from: over a stand-in with the output of the program."""
 
 import json
 import sys
@@ -80,7 +80,7 @@ async def test_a_query_is_words_and_never_an_option(make: Make, root: Path, text
             assert args[-1].replace(" ", "").isalnum()
 
 
-async def test_by_meaning_the_text_goes_as_it_is_in_one_line(make: Make, root: Path) -> None:
+async def test_a_search_by_meaning_sends_the_text_in_one_line(make: Make, root: Path) -> None:
     hits = await found(make(mode="vsearch"), "settlement\n  midnight")
     assert hits
     assert ["vsearch", "--json", "-n", "40", "--", "settlement midnight"] in asked(root)
@@ -90,7 +90,7 @@ async def test_by_meaning_the_text_goes_as_it_is_in_one_line(make: Make, root: P
     ("awaited", "own", "expected"),
     [(False, {"score": 0.7}, 0.0), (True, {"score": 0.7}, 0.7), (True, {}, 0.2)],
 )
-async def test_a_passage_found_by_meaning_has_its_own_score_for_whoever_asks(
+async def test_a_passage_found_by_meaning_keeps_its_own_score_in_explicit_searches(
     make: Make,
     monkeypatch: pytest.MonkeyPatch,
     awaited: bool,
@@ -109,7 +109,7 @@ async def test_a_passage_found_by_meaning_has_its_own_score_for_whoever_asks(
     assert (hit.score, dict(hit.signals)) == (expected, {})
 
 
-async def test_it_runs_in_the_home_without_our_secrets(
+async def test_qmd_runs_in_the_home_without_our_secrets(
     make: Make, root: Path, tmp_path: Path
 ) -> None:
     await found(make(), "settlement")
@@ -136,7 +136,7 @@ async def test_a_passage_is_read_again_by_its_id(make: Make, root: Path) -> None
     ("how", "said"),
     [("crash", "malformed"), ("rubbish", "not JSON"), ("object", "not a list"), ("flood", "bytes")],
 )
-async def test_what_goes_wrong_is_said(make: Make, how: str, said: str) -> None:
+async def test_failures_are_reported(make: Make, how: str, said: str) -> None:
     with pytest.raises(RecallUnavailable, match=said):
         await found(make(how=how), "settlement")
     assert (await make(how="crash").ping()).ok is False

@@ -115,9 +115,7 @@ def test_a_day_is_a_day_in_utc_and_must_be_one(notes: ShortTerm, path: Path) -> 
             notes.search(date=wrong)
 
 
-def test_what_is_given_all_applies_and_nothing_given_is_an_error(
-    notes: ShortTerm, path: Path
-) -> None:
+def test_all_conditions_apply_and_none_is_an_error(notes: ShortTerm, path: Path) -> None:
     put(path, note(1, "apple", "2025-07-20T00:00:00Z"), note(2, "pear", "2025-07-20T00:00:00Z"))
     before = path.stat().st_mtime_ns
     assert [entry.id for entry in notes.search(id="n2")] == ["n2"]
@@ -130,7 +128,7 @@ def test_what_is_given_all_applies_and_nothing_given_is_an_error(
     assert path.stat().st_mtime_ns >= before
 
 
-def test_only_what_is_returned_counts_as_viewed(
+def test_only_returned_notes_count_as_viewed(
     notes: ShortTerm, path: Path, clock: ManualClock
 ) -> None:
     put(path, note(1, "apple", "2025-07-01T00:00:00Z"), note(2, "pear", "2025-07-01T00:00:00Z"))
@@ -142,9 +140,7 @@ def test_only_what_is_returned_counts_as_viewed(
     assert pear["viewed_at"] == "2025-07-01T00:00:00Z"
 
 
-def test_what_was_not_viewed_for_more_than_35_days_goes_to_the_trash(
-    notes: ShortTerm, path: Path
-) -> None:
+def test_a_note_not_viewed_for_35_days_moves_to_the_trash(notes: ShortTerm, path: Path) -> None:
     put(
         path,
         note(1, "34 days", "2025-01-01T00:00:00Z", "2025-06-16T12:00:00Z"),
@@ -161,7 +157,7 @@ def test_what_was_not_viewed_for_more_than_35_days_goes_to_the_trash(
     assert notes.clear() == 0
 
 
-def test_extra_keys_and_foreign_things_stay(notes: ShortTerm, path: Path) -> None:
+def test_extra_keys_and_foreign_members_stay(notes: ShortTerm, path: Path) -> None:
     foreign = {"id": "x", "content": "c", "created_at": "2025-07-20", "viewed_at": "", "mood": [1]}
     put(path, foreign, {"comment": "mine"}, 5)  # type: ignore[arg-type]
     notes.add("another")
@@ -199,7 +195,7 @@ def test_an_edit_by_hand_is_seen(notes: ShortTerm, path: Path) -> None:
     assert [entry.id for entry in notes.entries()] == ["n9"]
 
 
-def test_whoever_only_reads_moves_a_torn_file_aside_too(notes: ShortTerm, path: Path) -> None:
+def test_a_read_moves_a_torn_file_aside_too(notes: ShortTerm, path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.write_text("[{")
     assert notes.search(query="anything") == []
@@ -209,7 +205,7 @@ def test_whoever_only_reads_moves_a_torn_file_aside_too(notes: ShortTerm, path: 
     assert written(path) == []
 
 
-def test_what_is_no_file_is_an_error_and_never_waited_for(notes: ShortTerm, path: Path) -> None:
+def test_a_pipe_is_an_error_and_is_never_waited_for(notes: ShortTerm, path: Path) -> None:
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
     with pytest.raises(StoreError):
@@ -217,7 +213,7 @@ def test_what_is_no_file_is_an_error_and_never_waited_for(notes: ShortTerm, path
     assert not notes.file.ping().ok
 
 
-def test_a_folder_that_cannot_be_written_costs_the_viewing_and_not_the_answer(
+def test_a_read_only_folder_costs_the_viewing_time_and_not_the_answer(
     notes: ShortTerm, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes.add("apple")
@@ -226,14 +222,14 @@ def test_a_folder_that_cannot_be_written_costs_the_viewing_and_not_the_answer(
     def refuse(*_: object) -> None:
         raise OSError(30, "Read-only file system")
 
-    monkeypatch.setattr("upwell.memory.notes.file.write_whole", refuse)
+    monkeypatch.setattr("upwell.memory.notes.file.write_atomically", refuse)
     assert [entry.content for entry in notes.search(query="apple")] == ["apple"]
     with pytest.raises(StoreUnwritable):
         notes.add("pear")
     assert path.read_bytes() == before
 
 
-def test_a_note_is_seen_in_its_project_and_a_global_one_everywhere(
+def test_a_note_is_visible_in_its_project_and_a_global_one_everywhere(
     path: Path, tmp_path: Path
 ) -> None:
     notes = ShortTerm(path, origins=Origins(tmp_path / "origins.json"))
@@ -252,7 +248,7 @@ def test_a_note_is_seen_in_its_project_and_a_global_one_everywhere(
     assert list(json.loads((tmp_path / "origins.json").read_text())) == [everywhere.id]
 
 
-def test_in_a_projects_file_only_what_was_written_for_it_counts(path: Path) -> None:
+def test_in_a_projects_file_only_notes_written_here_count(path: Path) -> None:
     origins = Origins(path.with_name("origins.json"))
     elsewhere, _ = ShortTerm(path.with_name("x.json"), origins=origins, root="/other").add("kettle")
     put(
@@ -264,14 +260,14 @@ def test_in_a_projects_file_only_what_was_written_for_it_counts(path: Path) -> N
     assert is_untrusted(notes)
     assert notes.search(query="kettle") == [] == notes.memories()
     mine, _ = notes.add("kettle mine")
-    assert [one.id for one in notes.search(query="kettle")] == [mine.id]
-    assert [(one.id, one.project) for one in notes.memories()] == [(mine.id, "/repo")]
+    assert [entry.id for entry in notes.search(query="kettle")] == [mine.id]
+    assert [(entry.id, entry.project) for entry in notes.memories()] == [(mine.id, "/repo")]
     assert notes.clear() == 0
     assert not is_untrusted(notes)
     assert "2 of them come from elsewhere" in ping_of(notes).detail
 
 
-def test_what_was_put_aside_is_kept_for_thirty_days(
+def test_cleared_notes_are_kept_for_thirty_days(
     notes: ShortTerm, path: Path, clock: ManualClock
 ) -> None:
     notes.add("first")

@@ -1,4 +1,4 @@
-"""The SQLite store: reads of one moment, forced between the statements of a real connection."""
+"""The SQLite store: a read sees one snapshot, even with a deletion between its statements."""
 
 import sqlite3
 from pathlib import Path
@@ -36,19 +36,19 @@ async def test_a_deletion_during_get_is_before_or_after_it(tmp_path: Path, at: i
     store = SqliteStore(database)
     await store.add([Memory(text="The kettle boils", id="k")])
     await database.read(lambda db: db.set_trace_callback(Interruption(path, at)))
-    found = await store.get("k")
-    assert found is None or found.text == "The kettle boils"
+    match = await store.get("k")
+    assert match is None or match.text == "The kettle boils"
     await database.aclose()
 
 
-async def test_a_file_of_before_triggers_opens_with_its_memories(tmp_path: Path) -> None:
+async def test_a_file_from_before_triggers_opens_with_its_memories(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     make_file_without_triggers(path)
     database = open_database(path, [OWNER], synchronous="FULL")
     store = SqliteStore(database)
-    kept = await store.get("k")
-    assert kept is not None
-    assert (kept.text, kept.triggers, kept.occurrences) == ("The kettle boils", (), 1)
+    stored = await store.get("k")
+    assert stored is not None
+    assert (stored.text, stored.triggers, stored.occurrences) == ("The kettle boils", (), 1)
     await store.add([Memory(text="Lids", id="l", triggers=("error:1",))])
     query = Query(texts=("kettle",), triggers=("error:1",))
     hits = await StoreRecall(store).search(query, Deadline.after(30.0))
@@ -56,7 +56,7 @@ async def test_a_file_of_before_triggers_opens_with_its_memories(tmp_path: Path)
     await database.aclose()
 
 
-async def test_a_damaged_file_of_before_triggers_is_salvaged(tmp_path: Path) -> None:
+async def test_a_damaged_file_from_before_triggers_is_salvaged(tmp_path: Path) -> None:
     path = tmp_path / "memory.db"
     make_file_without_triggers(path)
     fresh = open_database(tmp_path / "fresh.db", [OWNER], synchronous="FULL")
@@ -65,9 +65,9 @@ async def test_a_damaged_file_of_before_triggers_is_salvaged(tmp_path: Path) -> 
     damaged = sqlite3.connect(path, check_same_thread=False)
     await fresh.write(lambda db: salvage(damaged, db))
     damaged.close()
-    kept = await SqliteStore(fresh).get("k")
-    assert kept is not None
-    assert kept.text == "The kettle boils"
+    stored = await SqliteStore(fresh).get("k")
+    assert stored is not None
+    assert stored.text == "The kettle boils"
     await fresh.aclose()
 
 

@@ -1,7 +1,8 @@
 """The sections that a question may see, opened for searching.
 
 An outline of all of them is read once; postings, terms of blocks and texts are read when they are
-needed and kept until the file changes. A fresh process so answers without reading everything.
+needed and kept until the file changes. A fresh process can therefore answer without reading
+everything.
 """
 
 import math

@@ -58,7 +58,7 @@ def rank(index: Index, reading: Reading) -> list[Ranked]:
         return []
     best = heapq.nlargest(2 * CLOSELY, scores, key=lambda number: (scores[number], -number))
     index.load_terms(best[:CLOSELY])
-    final = _closely(index, best, scores, by_term, reading.question.weights)
+    final = _rescored(index, best, scores, by_term, reading.question.weights)
     order = sorted(final, key=lambda number: (-final[number], number))
     return [
         Ranked(
@@ -97,13 +97,13 @@ def _by_terms(
     for term in sorted(strongest, key=lambda stem: (len(index.postings(stem).frequencies), stem)):
         if among is None and len(scores) >= ENOUGH:
             among = frozenset(heapq.nlargest(ENOUGH, scores, key=scores.__getitem__))
-        by_section = by_term[term] = _given(index, term, reading, among)
+        by_section = by_term[term] = _contributions(index, term, reading, among)
         for number, score in by_section.items():
             scores[number] += score
     return by_term, scores
 
 
-def _given(
+def _contributions(
     index: Index, term: str, reading: Reading, among: frozenset[int] | None
 ) -> dict[int, float]:
     """Return a term's contribution to each section (of `among`, once enough are known): its own
@@ -133,7 +133,7 @@ def _given(
     return scores
 
 
-def _closely(
+def _rescored(
     index: Index,
     best: Sequence[int],
     scores: Mapping[int, float],

@@ -72,8 +72,8 @@ class SectionSearch:
             return hits(index, query, self._tenant)
 
     def passages(self, db: sqlite3.Connection, query: Query, hits: Sequence[Hit]) -> list[Hit]:
-        """Cut each section of `found`, which other searches returned, to the passage that bears
-        on the query. Hits that are not sections stay unchanged."""
+        """Cut each section of `hits`, which other searches returned, to the passage that bears on
+        the query. Hits that are not sections stay unchanged."""
         with snapshot(db):
             index = self._index(db, query.scope.project, query.scope.namespaces)
             reading = read(index, question_of(query))

@@ -1,0 +1,140 @@
+"""Places: where files, names of the code and tickets are, as past sessions found them.
+
+Places are derived like an index and are found by their triggers alone. They live in the TTL store,
+apart from the memories that people keep: each expires unless another session finds it again.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from upwell.ground.clock import Deadline
+from upwell.ground.errors import RecallUnavailable, StoreError
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.memory import Found, Hit, Memory, Provenance, Query, Trust
+from upwell.ground.types.rpc import Ping
+from upwell.memory.ranking.judge import TRIGGER
+from upwell.memory.ranking.precision import precision_of
+from upwell.memory.records import content_hash
+
+PLACE = "place"
+"""The signal of a hit that says where something is."""
+TTL_SECONDS = 90 * 86_400.0
+MAX_BYTES = 32_000_000
+MAX_CANDIDATES = 3
+"""How many places are kept for one trigger, the latest first. Two that both exist are one too many
+to say."""
+BATCH = 200
+_ID = "place:"
+
+
+class Places:
+    """`Recall` over the places of past sessions."""
+
+    name = "places"
+
+    def __init__(self, ttl_store: TtlStore) -> None:
+        self._ttl_store = ttl_store
+
+    async def keep(self, memories: Iterable[Memory]) -> None:
+        """Keep where these memories say that something is, under each of their triggers.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        by_key: dict[str, list[Memory]] = {}
+        for memory in memories:
+            for trigger in memory.triggers:
+                by_key.setdefault(_key(memory.project, trigger), []).append(memory)
+        keys = list(by_key)
+        for start in range(0, len(keys), BATCH):
+            batch = {key: by_key[key] for key in keys[start : start + BATCH]}
+            await self._keep(batch)
+
+    async def search(self, query: Query, deadline: Deadline) -> Found:
+        """Find the places for the triggers of `query`, in its own project.
+
+        Raises:
+            RecallUnavailable: the store failed.
+        """
+        project = query.scope.project
+        if not query.triggers or project is None:
+            return Found()
+        keys = {_key(project, trigger): trigger for trigger in query.triggers}
+        try:
+            items = await self._ttl_store.get(Kind.PLACE, list(keys))
+        except StoreError as error:
+            raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
+        hits = [
+            _hit(memory, trigger)
+            for key, trigger in keys.items()
+            if key in items
+            for memory in _decoded(key, items[key].value)
+        ]
+        return Found(tuple(hits[: query.limit]))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """The place with an id that `search` returned; None if it has expired.
+
+        Raises:
+            StoreError: the store failed.
+        """
+        key = memory_id.removeprefix(_ID).partition(".")[0]
+        if not memory_id.startswith(_ID):
+            return None
+        item = (await self._ttl_store.get(Kind.PLACE, [key])).get(key)
+        places = _decoded(key, item.value) if item else []
+        return next((place for place in places if place.id == memory_id), None)
+
+    async def ping(self) -> Ping:
+        return await self._ttl_store.ping()
+
+    async def _keep(self, by_key: Mapping[str, Sequence[Memory]]) -> None:
+        known = await self._ttl_store.get(Kind.PLACE, list(by_key))
+        values = {}
+        for key, memories in by_key.items():
+            item = known.get(key)
+            places = {place.text: place for place in (_decoded(key, item.value) if item else [])}
+            places |= {memory.text: memory for memory in memories}
+            latest = sorted(places.values(), key=lambda place: -(place.updated_at or 0.0))
+            values[key] = orjson.dumps([_row(place) for place in latest[:MAX_CANDIDATES]])
+        await self._ttl_store.put(Kind.PLACE, values, ttl_seconds=TTL_SECONDS)
+
+
+def _key(project: str | None, trigger: str) -> str:
+    identity = f"{project or ''}\0{trigger}".encode("utf-8", "replace")
+    return hashlib.sha256(identity).hexdigest()[:24]
+
+
+def _row(place: Memory) -> list[object]:
+    session = place.provenance.session
+    paths, symbols = place.paths, place.symbols
+    return [place.text, paths, symbols, place.triggers, place.project, place.updated_at, session]
+
+
+def _decoded(key: str, value: bytes) -> list[Memory]:
+    return [_memory(f"{_ID}{key}.{number}", row) for number, row in enumerate(orjson.loads(value))]
+
+
+def _memory(memory_id: str, row: Sequence[Any]) -> Memory:
+    text, paths, symbols, triggers, project, at, session = row
+    return Memory(
+        id=memory_id,
+        text=text,
+        paths=tuple(paths),
+        symbols=tuple(symbols),
+        triggers=tuple(triggers),
+        project=project,
+        provenance=Provenance(door="capture", tool=PLACE, session=session),
+        trust=Trust.USER,
+        content_hash=content_hash(text),
+        created_at=at,
+        updated_at=at,
+    )
+
+
+def _hit(memory: Memory, trigger: str) -> Hit:
+    signals = {TRIGGER: 1.0, PLACE: 1.0}
+    return Hit(memory=memory, score=precision_of(trigger), signals=signals, trigger=trigger)

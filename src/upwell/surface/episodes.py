@@ -1,0 +1,136 @@
+"""Episodes beside a cue: the triggers of the moment, and whether a conclusion still holds there.
+
+An episode is a memory with triggers. It is said by itself only where one of them is met exactly, in
+its own project, while its files exist and still hold the identifiers that it names.
+"""
+
+import asyncio
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.failures import failure_of
+from upwell.episodes.triggers import triggers_of
+from upwell.ground.trace import LOG
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.memory import Hit, Memory
+from upwell.memory.places import PLACE
+
+CHECK_SECONDS = 0.1
+"""A slow disk costs the episode, not the call."""
+MAX_CHECKED_PATHS = 8
+MAX_CHECKED_BYTES = 1_000_000
+MAX_SHOWN_CHARS = 160
+SITUATIONS: Mapping[str, str] = {
+    "file": "the missing file",
+    "below": "the missing file",
+    "symbol": "a search in vain for",
+    "ticket": "the ticket",
+}
+"""The kinds of triggers in words."""
+
+
+def triggers_in(cue: Cue) -> tuple[str, ...]:
+    """The triggers of an automatic cue."""
+    return triggers_of(event_of(cue)) if cue.door in AUTOMATIC_DOORS else ()
+
+
+def situation_of(cue: Cue, trigger: str) -> str:
+    """The situation of a cue that has this trigger, as a person would name it."""
+    kind, _, value = trigger.partition(":")
+    failure = failure_of(event_of(cue)) if kind == "fails" else None
+    if failure is not None:
+        step = failure.step.text[:MAX_SHOWN_CHARS]
+        return f'the error "{failure.message[:MAX_SHOWN_CHARS]}" of `{step}`'
+    return f"{SITUATIONS.get(kind, kind)} {value[:MAX_SHOWN_CHARS]}"
+
+
+def event_of(cue: Cue) -> Event:
+    """The event that a cue reports, as past sessions record it."""
+    answer = cue.answer
+    return Event(
+        session=cue.session,
+        i=0,
+        t=cue.at or 0.0,
+        kind=Kind.PROMPT if cue.tool is None else Kind.TOOL,
+        text=cue.text,
+        tool=cue.tool or "",
+        args=cue.args,
+        out=answer.text if answer else "",
+        failed=bool(answer and answer.failed),
+        cwd=cue.cwd,
+    )
+
+
+async def applicable(
+    hits: Sequence[Hit], triggers: Sequence[str], project: str | None
+) -> tuple[list[Hit], str]:
+    """`hits` with at most one episode, in front, and what the others lack.
+
+    The episode is that of the first of `triggers` for which one holds in `project` now: of the
+    conclusions the newest, since a later session knows better, and a place if it is the only one.
+    Episodes that cannot be checked in time are left out.
+    """
+    episodes = [hit for hit in hits if hit.trigger]
+    if not episodes:
+        return list(hits), ""
+    lacks: dict[str, str] = {}
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            lacks = await asyncio.to_thread(_lacks, [hit.memory for hit in episodes], project)
+    except TimeoutError:
+        LOG.info("the files of an episode were not checked in time")
+    others = [hit for hit in hits if not hit.trigger]
+    for trigger in triggers:
+        of_trigger = [hit for hit in episodes if hit.trigger == trigger]
+        if chosen := _chosen(of_trigger, lacks):
+            return [chosen, *others], ""
+    return others, next(filter(None, lacks.values()), "not one place, but several")
+
+
+def _chosen(hits: Sequence[Hit], lacks: Mapping[str, str]) -> Hit | None:
+    conclusions = [hit for hit in hits if PLACE not in hit.signals]
+    newest = max(conclusions, key=lambda hit: _age(hit.memory), default=None)
+    if newest is not None and lacks.get(newest.memory.id) == "":
+        return newest
+    places = [hit for hit in hits if PLACE in hit.signals and lacks.get(hit.memory.id) == ""]
+    return places[0] if len(places) == 1 else None
+
+
+def _age(memory: Memory) -> float:
+    return memory.updated_at or memory.created_at or 0.0
+
+
+def _lacks(memories: Iterable[Memory], project: str | None) -> dict[str, str]:
+    return {memory.id: lack_of(memory, project) for memory in memories}
+
+
+def lack_of(memory: Memory, project: str | None) -> str:
+    """The reason why an episode does not hold in `project` now; "" if it does."""
+    if memory.project is None:
+        return ""
+    if memory.project != project:
+        return "learned in another project"
+    paths = [Path(memory.project, path) for path in memory.paths[:MAX_CHECKED_PATHS]]
+    for path in paths:
+        if not path.exists():
+            return f"{path.name} is gone"
+    contents = [_content(path) for path in paths] if memory.symbols else []
+    for name in memory.symbols[:MAX_CHECKED_PATHS]:
+        if contents and not any(name.encode() in content for content in contents):
+            return f"{name} is gone"
+    return ""
+
+
+def _content(path: Path) -> bytes:
+    """The beginning of a regular file; b"" for anything else."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(MAX_CHECKED_BYTES)
+    except OSError:
+        pass
+    return b""

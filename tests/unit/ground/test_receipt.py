@@ -1,0 +1,20 @@
+"""The fate of an answer reaches whoever asks, once."""
+
+from upwell.ground.receipt import Receipt, settled
+
+
+def test_everybody_who_asked_is_told_once() -> None:
+    receipt, told = Receipt(), list[bool]()
+    assert not receipt.is_awaited
+    receipt.when_settled(told.append)
+    receipt.when_settled(told.append)
+    assert receipt.is_awaited
+    receipt.settle(False)
+    receipt.settle(True)
+    assert told == [False, False]
+
+
+def test_whoever_asks_later_is_told_at_once() -> None:
+    told = list[bool]()
+    settled().when_settled(told.append)
+    assert told == [True]
