@@ -74,7 +74,9 @@ def test_the_same_request_called_in_another_way(failed: str, error: str, worked:
         ("timeout 9 kiln run", "zsh: command not found: timeout", "kiln run"),
     ],
 )
-def test_a_command_for_another_purpose_gives_no_episode(failed: str, error: str, worked: str) -> None:
+def test_a_command_for_another_purpose_gives_no_episode(
+    failed: str, error: str, worked: str
+) -> None:
     assert learned((failed, error, True), (worked, "fine", False)) == []
 
 
