@@ -62,7 +62,7 @@ def agent_findings(text: str) -> Iterator[Finding]:
 
 
 def gives_reasons(text: str) -> bool:
-    """Does the text explain why something is as it is?"""
+    """Does the text give a reason?"""
     return bool(_REASON.search(text))
 
 

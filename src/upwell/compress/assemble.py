@@ -285,8 +285,8 @@ class _Gaps:
         return _omissions(self._text, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return what stands in the result for `text[start:end]`: nothing for blank lines, and the
-        text itself where the mark would not be shorter."""
+        """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
+        itself where the mark would not be shorter."""
         missing = self._text[start:end]
         if not missing.strip():
             return missing if len(missing) <= 4 else "\n"

@@ -35,7 +35,7 @@ _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route readme package tsconfig makefile"
     " dockerfile skill claude agents gemini changelog license conftest error loading".split()
 )
-"""Names that stand in many folders, each with a meaning of its own."""
+"""Names that occur in many folders, each time with another meaning."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 

@@ -49,7 +49,7 @@ class Moment(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a memory came to be, which decides where it helps."""
+    """The origin of a memory, which decides where it helps."""
 
     NOTE = "note"
     """Written on purpose, by the user or by an agent."""
@@ -152,7 +152,7 @@ def file_of(cue: Cue) -> str:
 
 
 def kind_of(memory: Memory) -> Kind:
-    """How `memory` came to be."""
+    """The origin of `memory`."""
     if memory.triggers:
         return Kind.EPISODE
     if memory.source.startswith("git:"):

@@ -68,7 +68,7 @@ class _Question:
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `reader` is what it may read of memory, `ttl_store` the home's log and journal, `state` the
+    `reader` gives read access to memory, `ttl_store` the home's log and journal, `state` the
     short-lived state of sessions, `chat` the model behind `intent.use_llm`, `learning` the
     thresholds and demotions that feedback moved.
     """

@@ -95,7 +95,7 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def _own_lack(memory: Memory, kind: Kind) -> str:
-    """What the text lacks, whatever the prompt."""
+    """The reason against the text, for any prompt."""
     if kind is Kind.COMMIT:
         return "" if gives_reason(memory.text) else NO_REASON
     if is_paper(memory.source):

@@ -1,4 +1,4 @@
-"""Tools whose scores promise too much, too little or what they keep, over weeks of feedback."""
+"""Tools whose scores are too high, too low or right, over weeks of feedback."""
 
 import random
 

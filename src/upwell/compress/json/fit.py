@@ -222,7 +222,7 @@ def _weigh_short(text: str) -> float:
 
 
 Emphasis = Literal["values", "fields", "schema"]
-"""What to select first without a question: nothing in particular, a value of each top-level key, or
+"""The first selection without a question: nothing in particular, a value of each top-level key, or
 one value of each key path."""
 
 _TIER = 100.0

@@ -2,8 +2,8 @@
 
 The scores of such a place order its hits but do not show whether one is relevant (DESIGN 4.4). The
 texts are therefore loaded into a temporary store and searched there. Texts without any of our
-signals come last: with the score 0, which automatic doors never show, or with the place's own score
-for somebody who asks, since the place may have found them by meaning.
+signals come last: with the score 0, which automatic doors never show, or, in explicit searches,
+with the place's own score, since the place may have found them by meaning.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from upwell.memory.sqlite.candidates import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""The score, for somebody who asks, of a text that the place found but did not score."""
+"""The score, in explicit searches, of a text that the place found but did not score."""
 
 
 def rescored(
