@@ -50,11 +50,11 @@ def rescored(
         for memory in memories
         if memory.id not in hit_ids and _is_seen(memory, query)
     ]
-    found = [*hits, *others]
+    all_hits = [*hits, *others]
     if query.awaited and own_scores is not None:
-        found = [_with_own_score(hit, own_scores) for hit in found]
-        found.sort(key=lambda hit: -hit.score)
-    return found[: query.limit]
+        all_hits = [_with_own_score(hit, own_scores) for hit in all_hits]
+        all_hits.sort(key=lambda hit: -hit.score)
+    return all_hits[: query.limit]
 
 
 def _with_own_score(hit: Hit, own_scores: Mapping[str, float]) -> Hit:
