@@ -104,7 +104,7 @@ def _own_lack(memory: Memory, kind: Kind) -> str:
 
 
 def _prompt_lack(text: str) -> str:
-    """What the prompt lacks to be a question that documentation could answer."""
+    """The reason that documentation cannot answer the prompt; "" for none."""
     if len(text.split()) > MAX_WORDS:
         return LONG
     if _POINTER.search(text):
