@@ -1,7 +1,7 @@
 """Moments: could anything help the agent now, and which kinds of memory could?
 
 In real sessions a useful memory exists for one event in twenty. It answers the user's words, or it
-carries an exact thing at a step that went wrong. A moment therefore names the situation of a cue,
+carries an exact fact at a step that went wrong. A moment therefore names the situation of a cue,
 and each moment admits only the kinds of memory that help in it.
 """
 
@@ -39,9 +39,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call on one file, which somebody may have written a note about."""
+    """A call on one file, about which a note may exist."""
     NAME = "name"
-    """A search for a name of the code, which somebody may have written a note about."""
+    """A search for a name in the code, about which a note may exist."""
     TRIGGER = "trigger"
     """Any other event with a trigger, which an earlier session may have met."""
     ROUTINE = "routine"
@@ -121,7 +121,7 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
 
 
 def is_question(text: str) -> bool:
-    """Is a prompt put as a question?"""
+    """Is a prompt phrased as a question?"""
     return "?" in text or bool(_INTERROGATIVE.match(text))
 
 
