@@ -32,7 +32,7 @@ _RISKY = re.compile(
 _PASSING = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
-"""What holds for one session only, or must not be repeated."""
+"""Words of commands that hold for one session only, or must not be repeated."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 

@@ -17,7 +17,7 @@ class EpisodeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What a session found out, in one or two complete sentences.
+    """A conclusion of a session, in one or two complete sentences.
 
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
     speaks (`triggers_of`). `paths` and `identifiers` must still exist when it is said; paths are

@@ -14,7 +14,7 @@ from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
-"""The parts of an answer that are read: errors stand at its beginning or at its end."""
+"""The parts of an answer that are read: errors are at its beginning or at its end."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500

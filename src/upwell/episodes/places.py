@@ -1,4 +1,5 @@
-"""Where things are: files that sessions worked with, and names of the code that searches found."""
+"""The places of things: files that sessions worked with, and names in the code that searches
+found."""
 
 from collections.abc import Iterator
 

@@ -35,7 +35,7 @@ _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
     " loading readme.md skill.md claude.md agents.md gemini.md changelog.md license.md".split()
 )
-"""Names that stand in many folders, each with a meaning of its own."""
+"""Names that occur in many folders, each time with another meaning."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 
