@@ -103,8 +103,8 @@ def test_weights_of_an_intent_replace_its_own_and_no_other(home):
     assert load(home.parent / "other", {}, {}).shown()["surface.namespace_weights"].value[
         "howto"
     ] == {"patterns": 1.5, "learnings": 1.3}
-    given = {"UPWELL_SURFACE__NAMESPACE_WEIGHTS": '{"general": {"a": 3}}'}
-    assert load(home, environment=given).surface.namespace_weights["general"] == {"a": 3.0}
+    fields = {"UPWELL_SURFACE__NAMESPACE_WEIGHTS": '{"general": {"a": 3}}'}
+    assert load(home, environment=fields).surface.namespace_weights["general"] == {"a": 3.0}
 
 
 def test_weights_of_a_tool_add_to_the_common_ones(home):
@@ -164,16 +164,16 @@ WRONG_KINDS = {
 
 @pytest.mark.parametrize("case", WRONG_KINDS)
 def test_a_value_of_the_wrong_type_is_described_in_words_with_its_line(home, case):
-    line, said = WRONG_KINDS[case]
+    line, reply = WRONG_KINDS[case]
     with pytest.raises(ConfigError) as caught:
         written(home, f"# a remark\n\n{line}\n")
-    assert said in caught.value.message
+    assert reply in caught.value.message
     assert "config.toml:3 is " in caught.value.message
     assert not {"str", "int", "float", "bool"} & set(caught.value.message.split())
 
 
 def test_a_variable_of_the_wrong_type_is_quoted_as_written(home):
-    for name, text, said in (
+    for name, text, reply in (
         ("SURFACE__MIN_SCORE", "high", "'high': must be a number, like 0.5"),
         ("MEMORY_CONTEXT__ENABLED", "maybe", "'maybe': must be true or false"),
         ("CACHE__TOOLS", "a", """in a variable as JSON: '["a", "b"]'"""),
@@ -181,8 +181,29 @@ def test_a_variable_of_the_wrong_type_is_quoted_as_written(home):
     ):
         with pytest.raises(ConfigError) as caught:
             load(home, environment={f"UPWELL_{name}": text})
-        assert said in str(caught.value)
+        assert reply in str(caught.value)
         assert f"UPWELL_{name}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("question,failed", ("question", "failed")),
+        ("question", ("question",)),
+        (" question , name ", ("question", "name")),
+        ('["question", "failed"]', ("question", "failed")),
+        ("all", "all"),
+    ],
+)
+def test_moments_may_be_listed_in_a_variable(home, text, expected):
+    config = load(home, environment={"UPWELL_SURFACE__MOMENTS": text})
+    assert config.surface.moments == expected
+
+
+def test_an_unknown_moment_in_a_list_is_named_with_the_nearest(home):
+    with pytest.raises(ConfigError, match=r"'fail'.* not a known value") as caught:
+        load(home, environment={"UPWELL_SURFACE__MOMENTS": "question,fail"})
+    assert "'failed'" in str(caught.value)
 
 
 def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
@@ -200,7 +221,12 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 
 @pytest.mark.parametrize("key", sorted(NOT_PER_TOOL))
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
-    values = {"exclude_tools": "[]", "templates": "{ a = 'b' }", "moments": "'all'"}
+    values = {
+        "exclude_tools": "[]",
+        "templates": "{ a = 'b' }",
+        "moments": "'all'",
+        "judge": "true",
+    }
     value = values.get(key, "1")
     for table in ('[tool."fs__*".surface]', '[server.fs]\ncommand = "x"\n[server.fs.surface]'):
         with pytest.raises(ConfigError, match=rf"surface\.{key} .*cannot differ by tool") as caught:

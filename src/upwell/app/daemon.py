@@ -1,4 +1,5 @@
-"""The service of the warm daemon: an app that takes up changes, and hooks over HTTP."""
+"""The service of the warm daemon: an app that applies configuration changes, and hooks over
+HTTP."""
 
 import asyncio
 import contextlib
@@ -58,7 +59,7 @@ class Warm:
         """Load everything.
 
         Raises:
-            ConfigError: the configuration is invalid.
+            ConfigError: the configuration cannot be read.
         """
         self._app = await build(Settings(tolerant=True))
         self._door = self._app.hooks()
@@ -80,7 +81,7 @@ class Warm:
         )
 
     async def refresh(self) -> None:
-        """Take up a changed configuration."""
+        """Apply a changed configuration."""
         now = stamp(self.app.config.home.config_file)
         if now == self._stamp:
             return
@@ -89,6 +90,10 @@ class Warm:
             fresh = await build(Settings(tolerant=True))
         except (ConfigError, StoreError) as error:
             LOG.warning("the changed configuration is invalid; the old one stays: %s", error)
+            return
+        if fresh.mistakes:
+            LOG.warning("the changed configuration has mistakes; the old one stays")
+            await fresh.aclose()
             return
         old_app, old_door = self.app, self.door
         self._app, self._door = fresh, fresh.hooks()

@@ -15,7 +15,7 @@ from upwell.gateway.upstreams.connection import Connecting, connect
 from upwell.ground import ttl_store as ttl_stores
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import Embedder
-from upwell.ground.errors import StoreError
+from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.files import create_once, read_regular_file
 from upwell.ground.home import Home
 from upwell.ground.llm import OpenAIChat
@@ -133,7 +133,7 @@ def open_memory(
     )
     documents = Documents(catalog, sources, notes=notes, clock=clock, watches=watches)
     qmd = open_qmd(config)
-    ltm = _open_ltm(config)
+    ltm = _open_ltm(config, tolerant=tolerant)
     searched = [StoreRecall(store), FallBack(qmd, documents) if qmd else documents]
     recalls = Recalls([*searched, *([ltm] if ltm else [])])
     places = Places(ttl_store)
@@ -149,8 +149,9 @@ def open_memory(
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
-def _open_ltm(config: Config) -> "LtmRecall | None":
-    """The memory server of `ltm.*`; without any of these keys, none, and nothing is imported.
+def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
+    """The memory server of `ltm.*`; without any of these keys, none, and nothing is imported. A
+    tolerant app does without a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -159,7 +160,13 @@ def _open_ltm(config: Config) -> "LtmRecall | None":
         return None
     from upwell.app.ltm import open_ltm
 
-    return open_ltm(config)
+    try:
+        return open_ltm(config)
+    except ConfigError as error:
+        if not tolerant:
+            raise
+        LOG.error("running without the memory server of ltm.*: %s", error)
+        return None
 
 
 def open_qmd(config: Config) -> QmdRecall | None:
@@ -176,11 +183,13 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     folder = Path(project, PROJECT_FOLDER) if project else None
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
-    theirs = open_at(folder / notes.path.name, root=project)
-    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
-        return theirs
-    LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
-    notes.ignored = theirs.path
+    project_notes = open_at(folder / notes.path.name, root=project)
+    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(
+        project_notes
+    ):
+        return project_notes
+    LOG.warning("%s was not written by this home's upwell and is not used", project_notes.path)
+    notes.ignored = project_notes.path
     return notes
 
 

@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute, Route
 
 from upwell import __version__
 from upwell.app.dashboard import shown_of
-from upwell.app.running import housekeeping
+from upwell.app.running import housekeeping, tell_mistakes
 from upwell.app.wiring import Settings, build
 from upwell.gateway.front.http import PATH
 from upwell.gateway.server import Gateway
@@ -34,6 +34,7 @@ async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None
     """
     host, port = address_of(address)
     app = await build(Settings(tolerant=True, cwd=cwd))
+    tell_mistakes(app, say)
     export_spans(app.config.environment)
     gateway = app.gateway()
     front = gateway.http()

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +20,7 @@ from upwell.app.files import (
 )
 from upwell.app.reload import follow_config
 from upwell.app.wiring import App, Settings, build
-from upwell.config import Config, load, read
+from upwell.config import Config, load, read, read_valid
 from upwell.gateway.calls.fit import Cut, Fitter
 from upwell.gateway.calls.worker_pool import work
 from upwell.gateway.front.handshake import Hello
@@ -45,13 +45,23 @@ WARM_AFTER_SECONDS = 3.0
 SHOWN_PROBLEMS = 3
 
 
-async def serve(lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello) -> None:
-    """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects."""
+async def serve(
+    lines: AsyncIterator[Line], sink: Sink, cwd: str, hello: Hello, say: Callable[[str], None]
+) -> None:
+    """Run the gateway for the agent at the other end of `lines` and `sink` until it disconnects.
+    `say` receives the mistakes in the configuration."""
     app = await build(Settings(tolerant=True, cwd=cwd))
+    tell_mistakes(app, say)
     export_spans(app.config.environment)
     gateway = app.gateway(own_parent())
     async with housekeeping(app, gateway):
         await gateway.serve(lines, sink, hello)
+
+
+def tell_mistakes(app: App, say: Callable[[str], None]) -> None:
+    """Report each setting that a gateway runs without."""
+    for mistake in app.mistakes:
+        say(f"upwell: running without a setting: {mistake}")
 
 
 @asynccontextmanager
@@ -92,7 +102,7 @@ async def run_housekeeping(app: App) -> None:
 
 async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
     """Fit the results that a gateway hands over, in a worker process."""
-    config = load()
+    config, _ = read_valid()
     log_to(config.home.logs)
     files, private = Files(), private_ttl_store()
     shortened: list[Cut] = []
@@ -165,38 +175,47 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
         await app.aclose()
 
 
-async def examine(cwd: str | None = None) -> dict[str, Ping]:
-    """`upwell doctor`: the health of every part, even when one keeps the others from starting."""
+async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
+    """`upwell doctor`: the health of each part as soon as it is known, even when one keeps the
+    others from starting."""
     try:
-        config, mistakes = read()
+        config, mistakes = config_mistakes()
         config.home.prepare()
     except UpwellError as error:
-        return {"home": Ping(ok=False, detail=error.message, hint=error.hint)}
-    if mistakes:
-        return {
-            f"config {number}": Ping(ok=False, detail=mistake.message, hint=mistake.hint)
-            for number, mistake in enumerate(mistakes, 1)
-        }
-    app = await build(Settings(tolerant=True, cwd=cwd))
+        yield "home", Ping(ok=False, detail=error.message, hint=error.hint)
+        return
+    for number, mistake in enumerate(mistakes, 1):
+        yield f"config {number}", Ping(ok=False, detail=mistake.message, hint=mistake.hint)
+    if not mistakes:
+        yield "config", Ping(ok=True, detail=str(config.home.config_file))
     try:
-        parts = {
-            "config": Ping(ok=True, detail=str(config.home.config_file)),
-            **await app.pings(),
-            **({"damage": report} if (report := damage(config.home)) else {}),
-            "documents": await _documents(app),
-            "hooks": await asyncio.to_thread(_hooks, config.home),
-        }
+        app = await build(Settings(tolerant=True, cwd=cwd))
+    except ConfigError:
+        return  # The file cannot be read at all, as the first row says.
+    try:
+        for part, ping in (await app.pings()).items():
+            if part != "documents":
+                yield part, ping
+        if report := damage(config.home):
+            yield "damage", report
+        yield "documents", await _documents(app)
+        yield "hooks", await asyncio.to_thread(_hooks, config.home)
     finally:
         await app.aclose()
-    servers = [server for server in config.servers if server.enabled]
-    states = await asyncio.gather(
-        *(probe(server, config.gateway, connecting(config)) for server in servers)
-    )
-    named = zip(servers, states, strict=True)
-    return {
-        **parts,
-        **{f"server {server.name}": _with_login(config, server, state) for server, state in named},
-    }
+    async for part, ping in _servers(config):
+        yield part, ping
+
+
+async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
+    """The health of every server, the quickest first."""
+
+    async def examined(server: ServerOptions) -> tuple[str, Ping]:
+        state = await probe(server, config.gateway, connecting(config))
+        return f"server {server.name}", _with_login(config, server, state)
+
+    probes = [examined(server) for server in config.servers if server.enabled]
+    for done in asyncio.as_completed(probes):
+        yield await done
 
 
 def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:

@@ -1,11 +1,11 @@
-"""The parts list: every part of upwell, and what it is connected to."""
+"""The parts list: every part of upwell, and its connections."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import (
     Chore,
@@ -25,7 +25,7 @@ from upwell.app.shortening import Shortening
 from upwell.app.turn_end import end_turn
 from upwell.compress.base import Options as CompressOptions
 from upwell.compress.base import Tools
-from upwell.config import Config, load
+from upwell.config import Config, load, read_valid
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
@@ -35,7 +35,7 @@ from upwell.gateway.server import Gateway, OwnServer, StartRecords, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
-from upwell.ground.errors import StoreError
+from upwell.ground.errors import ConfigError, StoreError
 from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
@@ -52,6 +52,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack
 from upwell.memory.topics import Topics
+from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
@@ -62,14 +63,18 @@ from upwell.tools.followup import read_more_tool, search_original_tool, select_t
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
+if TYPE_CHECKING:
+    from upwell.app.sessions import Accepts, SessionLearning
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What to build from. `home` None: the user's. `flags` are dotted keys and win over the
-    home's file and the environment. `tolerant`: a memory that cannot be opened is left out instead
-    of failing, as the gateway needs it. `cwd` decides the project of cues that have none. `clock`
-    is a simulated one where the past is replayed; `watches` False leaves imported files alone until
-    `documents.refresh`."""
+    """The input of `build`. `home` None: the user's. `flags` are dotted keys and win over the
+    home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
+    are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
+    that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
+    imported files alone until `documents.refresh`. `waits_for_judge`: no event goes on without its
+    verdict."""
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +83,7 @@ class Settings:
     cwd: str | None = None
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
+    waits_for_judge: bool = False
 
 
 class App:
@@ -94,6 +100,8 @@ class App:
         tools: Tools,
     ) -> None:
         self.config = config
+        self.mistakes: Sequence[ConfigError] = ()
+        """The mistakes in the configuration; a tolerant app does without those settings."""
         self._cwd = settings.cwd
         self._files = files
         self._ttl_store = ttl_store
@@ -101,7 +109,7 @@ class App:
         self._tools = tools
         self.pause = Pause(config.home.pause_file)
         self._add_memory(memory)
-        self._add_surfacing(memory, settings.clock)
+        self._add_surfacing(memory, settings)
         self._add_compression()
 
     def _add_memory(self, memory: Memories) -> None:
@@ -111,18 +119,24 @@ class App:
         self.imports = memory.imports
         self.embeddings = Embeddings(memory.library.vector_indexes)
         self.topics = Topics(self._files.indexed)
+        self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
 
-    def _add_surfacing(self, memory: Memories, clock: Clock) -> None:
-        config = self.config
+    def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
+        config, clock, options = self.config, settings.clock, self.config.surfacing()
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
         self.surfacer = Surfacer(
             self.memory.reader,
             self._ttl_store,
-            replace(config.surfacing(), of_cue=self._surface_of, is_paused=self.pause.holds),
+            replace(
+                options,
+                of_cue=self._surface_of,
+                is_paused=self.pause.holds,
+                judge=replace(options.judge, waits=settings.waits_for_judge),
+            ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             learning=self.learning,
             clock=clock,
@@ -185,7 +199,7 @@ class App:
         """The original with this key.
 
         Raises:
-            KeyUnknown: it expired, was evicted, or never was.
+            KeyUnknown: it expired, was evicted, or never existed.
         """
         return await self._originals.get(key)
 
@@ -259,15 +273,32 @@ class App:
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
         sessions = HostSessions(self._ttl_store)
+        learns = self.session_learning() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, self.config),
+            turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
             ),
+        )
+
+    def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
+        """Keeps what sessions found out; by default the configuration decides which proposals it
+        accepts."""
+        # The readers of transcripts take a while to load, and most processes need none.
+        from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
+        from upwell.capture.inbox import inbox_at
+
+        asks = self.config.capture.accept == "nothing"
+        return SessionLearning(
+            self.memory,
+            self._places,
+            inbox_at(self.config.home.inbox_file),
+            self._ttl_store,
+            accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
@@ -288,6 +319,7 @@ class App:
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
         ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
         meaning = await self.embeddings.ping()
+        judged = self.config.surface.judge
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(ping_of, self.notes),
@@ -295,6 +327,7 @@ class App:
             **qmd,
             **ltm,
             **({"meaning": meaning} if meaning else {}),
+            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
             "ttl_store": await self._ttl_store.ping(),
             "pause": Ping(
                 ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"
@@ -351,13 +384,16 @@ async def build(settings: Settings | None = None) -> App:
     """Build the app of a home.
 
     Raises:
-        ConfigError: the configuration has a mistake.
+        ConfigError: the configuration has a mistake; in a tolerant app, it cannot be read at all.
         StoreError: a file cannot be used (a disposable one is replaced by memory instead).
     """
     settings = settings or Settings()
-    config = load(settings.home, settings.flags, settings.environment)
+    sources = (settings.home, settings.flags, settings.environment)
+    config, mistakes = read_valid(*sources) if settings.tolerant else (load(*sources), [])
     config.home.prepare()
     log_to(config.home.logs)
+    for mistake in mistakes:
+        LOG.error("running without a setting: %s", mistake)
     files = Files()
     clock = settings.clock
     ttl_store = open_ttl_store(config, files, clock)
@@ -374,5 +410,6 @@ async def build(settings: Settings | None = None) -> App:
     )
     tools = tools_of(config, embedder)
     app = App(config, settings, files, ttl_store, private_ttl_store(), memory, tools)
+    app.mistakes = tuple(mistakes)
     await app.learning.learned.load_learned()
     return app

@@ -1,13 +1,16 @@
 """config show|check · cache clear · backup · doctor"""
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, row, say, say_json
 from upwell.cli.session import folder, run
 from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.ground.types.rpc import Ping
 
 config = typer.Typer(help="Show or check the configuration.", no_args_is_help=True)
 
@@ -84,28 +87,34 @@ def doctor(as_json: Json = False) -> None:
 
     from upwell.app import examine
 
-    findings = run(examine(folder()))
+    async def findings() -> dict[str, "Ping"]:
+        pings = {}
+        async for part, ping in examine(folder()):
+            pings[part] = ping
+            if not as_json:
+                _show_part(part, ping)
+        return pings
+
+    parts = run(findings())
+    is_well = all(ping.ok for ping in parts.values())
     if as_json:
         say_json(
             {
-                "ok": all(ping.ok for ping in findings.values()),
+                "ok": is_well,
                 "parts": {
                     part: {"ok": ping.ok, "detail": ping.detail, "hint": ping.hint}
-                    for part, ping in findings.items()
+                    for part, ping in parts.items()
                 },
             }
         )
-    else:
-        rows = [
-            {"part": part, "state": "ok" if ping.ok else "FAILED", "detail": ping.detail}
-            for part, ping in findings.items()
-        ]
-        table(("part", "state", "detail"), rows, "No parts.")
-        for part, ping in findings.items():
-            if not ping.ok and ping.hint:
-                note(f"upwell: {part}: {ping.hint}")
-    if not all(ping.ok for ping in findings.values()):
+    if not is_well:
         raise typer.Exit(1)
+
+
+def _show_part(part: str, ping: "Ping") -> None:
+    row(((part, 14), ("ok" if ping.ok else "FAILED", 6), (ping.detail, 0)))
+    if not ping.ok and ping.hint:
+        note(f"upwell: {part}: {ping.hint}")
 
 
 def _as_toml(value: Any) -> str:

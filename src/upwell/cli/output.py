@@ -52,6 +52,16 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
     Console().print(drawn)
 
 
+def row(cells: Sequence[tuple[str, int]]) -> None:
+    """One row of a table that is printed as it comes: each text padded to a width on a terminal,
+    tab-separated in a pipe."""
+    if sys.stdout.isatty():
+        say("  ".join(text.ljust(width) for text, width in cells))
+    else:
+        say("\t".join(" ".join(text.split()) for text, _ in cells))
+    sys.stdout.flush()
+
+
 def _cell(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 

@@ -37,10 +37,15 @@ async def _serve(cwd: str) -> int:
     from upwell.app import serve
 
     try:
-        await serve(lines, sink, cwd, hello)
+        await serve(lines, sink, cwd, hello, _complain)
     except UpwellError as error:
-        sys.stderr.write(f"upwell: {' '.join(str(error).split())}\n")
-        sys.stderr.flush()
+        _complain(f"upwell: {error}")
         await answer_with_error(lines, sink, error)
         return 1
     return 0
+
+
+def _complain(text: str) -> None:
+    """Write one line on stderr. `cli/output.py` is not imported: the agent waits."""
+    sys.stderr.write(" ".join(text.split()) + "\n")
+    sys.stderr.flush()

@@ -25,6 +25,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
     SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
+    SkipReason.UNWORTHY: "no match would change the next step",
     SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
     SkipReason.STALE: "what an earlier session found out no longer holds",
     SkipReason.PROGRESSIVE: "a memory in front would shift the offsets of a progressive read",
@@ -38,6 +39,8 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.BELOW_MIN_SCORE: "the best match is too unlikely to be relevant",
     SkipReason.REPEATED: "every relevant memory was delivered before",
     SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
+    SkipReason.JUDGED: "the judge found no candidate worth telling",
+    SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
@@ -145,6 +148,8 @@ def in_words(signals: Mapping[str, float]) -> str:
 
 def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     get = signals.get
+    if get("judged"):
+        yield f"chosen by the judge ({get('judge_tokens', 0.0):,.0f} tokens)"
     if get("path_join", 0.0) > 0.0:
         yield _path_in_words(signals)
     if get("symbol_join", 0.0) > 0.0:

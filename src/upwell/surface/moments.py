@@ -1,7 +1,7 @@
 """Moments: could anything help the agent now, and which kinds of memory could?
 
 In real sessions a useful memory exists for one event in twenty. It answers the user's words, or it
-carries an exact thing at a step that went wrong. A moment therefore names the situation of a cue,
+carries an exact fact at a step that went wrong. A moment therefore names the situation of a cue,
 and each moment admits only the kinds of memory that help in it.
 """
 
@@ -39,9 +39,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call on one file, which somebody may have written a note about."""
+    """A call on one file, about which a note may exist."""
     NAME = "name"
-    """A search for a name of the code, which somebody may have written a note about."""
+    """A search for a name in the code, about which a note may exist."""
     TRIGGER = "trigger"
     """Any other event with a trigger, which an earlier session may have met."""
     ROUTINE = "routine"
@@ -49,7 +49,7 @@ class Moment(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a memory came to be, which decides where it helps."""
+    """The origin of a memory, which decides where it helps."""
 
     NOTE = "note"
     """Written on purpose, by the user or by an agent."""
@@ -74,9 +74,6 @@ _ADMITTED: Mapping[Moment, frozenset[Kind]] = {
     Moment.TRIGGER: frozenset({Kind.EPISODE}),
     Moment.ROUTINE: frozenset(),
 }
-
-_LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.6, Kind.COMMIT: 0.8}
-"""Text that was not written for the agent must be more probable (ours, from replayed sessions)."""
 
 _CORRECTION = re.compile(
     r"^\W{0,3}(?:no[,. ]|wrong\b|stop\b|don'?t\b|do not\b|never\b|always\b|instead\b|not what\b|"
@@ -123,10 +120,15 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
     return Moment.FILE if file_of(cue) else Moment.ROUTINE
 
 
+def is_question(text: str) -> bool:
+    """Is a prompt phrased as a question?"""
+    return "?" in text or bool(_INTERROGATIVE.match(text))
+
+
 def _of_prompt(text: str, prompts_before: int) -> Moment:
     if len(text) > MAX_QUESTION_CHARS:
         return Moment.ROUTINE
-    if "?" in text or _INTERROGATIVE.match(text) or _CORRECTION.match(text):
+    if is_question(text) or _CORRECTION.match(text):
         return Moment.QUESTION
     return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 
@@ -150,7 +152,7 @@ def file_of(cue: Cue) -> str:
 
 
 def kind_of(memory: Memory) -> Kind:
-    """How `memory` came to be."""
+    """The origin of `memory`."""
     if memory.triggers:
         return Kind.EPISODE
     if memory.source.startswith("git:"):
@@ -167,7 +169,6 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
         hit
         for hit in hits
         if (kind := kind_of(hit.memory)) in admitted
-        and hit.score >= _LEAST_SCORES.get(kind, 0.0)
         and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 

@@ -23,6 +23,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
 from upwell.memory.base import MemoryReader
+from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
@@ -79,14 +80,14 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        return [memory for memory in memories if memory is not None]
+        # An episode comes back by itself where its situation does.
+        return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
 """Outcomes beside which nothing at all is said: an owed opening waits."""
 HEADING = "Of this project, lately:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
-COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
 RESUMED = "resume"
@@ -135,8 +136,8 @@ class SessionStart:
         why there are none.
 
         Standing rules open every session, except a resumed one that already has them. A session
-        whose context was lost gets back what it was told. Other notes come with the request that
-        they bear on; they open a session, once, only where every moment may speak.
+        whose context was lost gets its memories again. Other notes come with the request that they
+        bear on; they open a session, once, only where every moment may speak.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -242,6 +243,7 @@ class SessionStart:
             for memory in await self.reader.latest(Scope(project=project), limit=LOOKED_AT)
             if memory.project in (None, project)
             and not memory.pinned
+            and not memory.triggers
             and memory.trust is not Trust.TOOL
             and not self.learning.is_demoted(memory.id)
         ]

@@ -35,16 +35,16 @@ class Broken:
 
 
 class SlowRecall(FakeRecall):
-    """Finds one memory, and takes its time."""
+    """Finds one memory, slowly."""
 
     def __init__(self):
         memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")
         super().__init__([Hit(memory=memory, score=0.9)])
 
     async def search(self, query, deadline):
-        found = await super().search(query, deadline)
+        result = await super().search(query, deadline)
         await asyncio.sleep(0.2)
-        return found
+        return result
 
 
 class Stuck:

@@ -1,4 +1,4 @@
-"""Tools whose scores promise too much, too little or what they keep, over weeks of feedback."""
+"""Tools whose scores are too high, too low or right, over weeks of feedback."""
 
 import random
 
@@ -16,9 +16,9 @@ def odds(p, by):
 
 
 def lived(bias, *, rated, seeds=range(4), calls=300):
-    """Surfaced beyond the first half: (said, relevant) at 0.5, and at what was learned; and the
-    threshold at the end, as means over `seeds`. Relevant is a memory of score `p` with `p` moved by
-    `bias` log-odds; one in three of the relevant leaves a trace."""
+    """The surfacings of the second half as (said, relevant), at 0.5 and at the learned threshold,
+    and the final threshold, as means over `seeds`. A memory of score `p` is relevant with
+    probability `p`, moved by `bias` log-odds; one relevant memory in three leaves a trace."""
     plain, tuned, ends = [0, 0], [0, 0], []
     for seed in seeds:
         dice, samples, shift = random.Random(seed), [], 0.0
@@ -27,9 +27,9 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
             relevant = dice.random() < odds(p, bias)
             threshold = shifted(0.5, shift)
             if call > calls // 2:
-                for found, least in ((plain, 0.5), (tuned, threshold)):
-                    found[0] += p >= least
-                    found[1] += relevant and p >= least
+                for result, least in ((plain, 0.5), (tuned, threshold)):
+                    result[0] += p >= least
+                    result[1] += relevant and p >= least
             if p < threshold:
                 continue
             verdict = Use.USED if relevant and dice.random() < 1 / 3 else Use.IGNORED

@@ -49,6 +49,7 @@ class SkipReason(StrEnum):
     RESPONSE_TOO_SHORT = "response_too_short"
     ROUTINE = "routine"
     UNSUITED = "unsuited"
+    UNWORTHY = "unworthy"
     ALREADY_KNOWN = "already_known"
     STALE = "stale"
     PROGRESSIVE = "progressive"
@@ -62,6 +63,8 @@ class SkipReason(StrEnum):
     BELOW_MIN_SCORE = "below_min_score"
     REPEATED = "repeated"
     DEMOTED = "demoted"
+    JUDGED = "judged"
+    JUDGING = "judging"
     OVER_BUDGET = "over_budget"
     NOT_DELIVERED = "not_delivered"
 

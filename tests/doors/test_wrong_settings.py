@@ -1,0 +1,72 @@
+"""A mistake in the configuration costs its own setting; all else starts and reports it once."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Upwell
+from tests.doors.conftest import Gateway, script, write_config
+from tests.doors.hook_events import HOSTS
+from tests.doors.hooked import House
+from tests.doors.reading import everything
+
+PIERS = "oak elm ash fir yew bay fig nut gum box plum pear lime kiwi date".split()
+WRONG = {"surface": {"max_cuont": 3, "race_ms": 5_000}, "ltm": {"transport": "streamable_http"}}
+
+
+def test_the_gateway_runs_with_every_valid_setting(
+    gateway: Gateway, home: Path, tmp_path: Path
+) -> None:
+    servers = {
+        "up": script("upstream"),
+        "off": {"command": "true", "enabled": "flase"},
+    }
+    write_config(home, servers, **WRONG)
+    peer = gateway()
+    peer.wait_for_tools("up__echo")
+    assert everything(peer.call("up__echo", text="on")) == "on"
+    lines = (tmp_path / "serve-0.stderr").read_text().splitlines()
+    told = [line for line in lines if line.startswith("upwell: running without a setting: ")]
+    assert len(told) == len(lines) == 2
+    assert any("surface.max_cuont" in line for line in told)
+    assert any("server.off.enabled" in line for line in told)
+
+
+def test_doctor_examines_the_rest(upwell: Upwell, home: Path) -> None:
+    write_config(home, {"up": script("upstream")}, **WRONG)
+    done = upwell("doctor")
+    assert done.code == 1
+    parts = [line.split("\t")[0] for line in done.out.splitlines()]
+    assert {"config 1", "config 2", "memory", "hooks", "server up"} <= set(parts)
+
+
+def test_hooks_answer_with_every_valid_setting(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.keep(
+        [
+            {"id": "ferry", "text": "The ferry timetable is published on Mondays by Ilse Brandt"},
+            *({"id": word, "text": f"The tide gauge of pier {word} is blue"} for word in PIERS),
+        ]
+    )
+    (house.home / "config.toml").write_text("[surface]\nmax_cuont = 3\n[hook]\nprompt_ms = 'x'\n")
+    try:
+        house.start()
+        prompt = HOSTS["claude"].prompt
+        assert prompt is not None
+        event = prompt(str(house.project), "Who publishes the ferry timetable on Mondays?")
+        assert "ferry timetable" in str(house.hook("claude", event=event).json)
+        log = (house.home / "log" / "upwell.log").read_text()
+        assert log.count("running without a setting") == 2
+    finally:
+        house.stop()
+
+
+@pytest.mark.parametrize("text", ["[surface\n", "\xff"])
+def test_a_file_that_cannot_be_read_stops_the_gateway_with_the_reason(
+    gateway: Gateway, home: Path, text: str
+) -> None:
+    write_config(home, {})
+    (home / "config.toml").write_bytes(text.encode("latin-1"))
+    peer = gateway()
+    answer = peer.ask("tools/list", {})
+    assert "is not TOML" in answer["error"]["message"]
