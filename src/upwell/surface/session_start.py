@@ -64,8 +64,8 @@ class Compaction:
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
-        """The memories that the session of the cue may need again: those that it used, then the latest that
-        it neither used nor ignored."""
+        """The memories that the session of the cue may need again: those that it used, then the
+        latest that it neither used nor ignored."""
         session = cue.session
         await self.before(session)
         item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
