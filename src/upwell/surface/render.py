@@ -177,8 +177,8 @@ def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 
 
 def _without_heading(hit: Hit) -> Hit:
-    """A passage of a document without the headings in front of it, unless they turn its meaning
-    round (`Do not:`): a digest has the words of the file."""
+    """A passage of a document without the headings in front of it, unless they reverse its meaning
+    (`Do not:`): a digest has the words of the file."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit
