@@ -5,29 +5,33 @@ Ranking does not depend on the budget, so a larger budget selects a superset of 
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
+from upwell.compress.coverage import by_names
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
-from upwell.compress.units.base import LINES, Units
+from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
-from upwell.ground.types.compression import Omission
+from upwell.ground.types.compression import Omission, Passage
 
 
 def order(
     relevances: Mapping[int, float],
-    saliences: Sequence[float],
+    notable: Sequence[int],
     costs: Sequence[float],
     share: float,
     limit: float,
 ) -> list[int]:
     """Order unit numbers by when to select them.
 
-    `relevances` maps units to how well they answer the question; `saliences` and `costs` (in
-    characters) hold a number for every unit. Two lists are merged as if each were spent on in
-    parallel: the relevant units get `share` (0..1) of the budget, the salient ones the rest. Units
-    whose turn comes after `limit` characters are left out.
+    `relevances` maps units to how well they answer the question; `notable` lists units that
+    matter without a question, best first; `costs` (in characters) holds a number for every unit.
+    Two lists are merged as if each were spent on in parallel: the relevant units get `share` (0..1)
+    of the budget, the notable ones the rest. Units whose turn comes after `limit` characters are
+    left out.
     """
     turns: dict[int, float] = {}
     if relevances and share > 0.0:
@@ -35,8 +39,7 @@ def order(
         _schedule(turns, ordered, costs, share, limit)
     else:
         share = 0.0
-    rest = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
-    _schedule(turns, rest, costs, 1.0 - share, limit)
+    _schedule(turns, notable, costs, 1.0 - share, limit)
     return sorted(turns, key=lambda unit: (turns[unit], unit))
 
 
@@ -63,6 +66,7 @@ def _schedule(
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size of a mark between lines and inside a line, in characters, and its tokens."""
+_RAISED_SHARE = 0.2
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
@@ -71,29 +75,30 @@ _UNDER = 0.35
 
 
 def assemble(
-    text: str,
+    passage: Passage,
     units: Units,
     question: Question,
     remaining: RemainingBudget,
-    key: str = "",
     meaning: Meaning | None = None,
 ) -> Fitted:
     """Select the units that matter most within `remaining`.
 
-    Every gap is marked. The last line counts the omissions and names `key`, under which the
-    original can be read.
+    Every gap is marked. The last line counts the omissions and names the passage's key, under
+    which the original can be read.
     """
+    text = passage.text
     relevances, coverage = relevance(units, text, question) if question else ({}, 0.0)
     if meaning is not None:
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
     limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
-    ordered = order(relevances, units.salience, costs, 0.5 + 0.4 * coverage, limit)
-    note = _note(_whole(text, units), key)
+    notable = _notable(units, text, costs, limit)
+    ordered = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
+    note = _note(_everything(passage), passage.key)
     allowance = remaining.without(note)
     bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
-    result = _write(units, text, _all(bought), key)
+    result = _write(passage, units, _all(bought))
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(result.text):
             break
@@ -103,11 +108,29 @@ def assemble(
         if len(more) == len(bought):
             break
         bought = more
-        result = _write(units, text, _all(bought), key)
+        result = _write(passage, units, _all(bought))
     while bought and not remaining.holds(result.text):
         del bought[-max(1, len(bought) // 20) :]
-        result = _write(units, text, _all(bought), key)
+        result = _write(passage, units, _all(bought))
     return result if bought else _without_marks(units, text, ordered, remaining)
+
+
+def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
+    """Order the units that matter without a question: by salience, or by the names they bring.
+
+    With names, units that a strategy raised (headings) get a fifth of the budget first.
+    """
+    by_salience = sorted(range(len(units)), key=units.salience.__getitem__, reverse=True)
+    if not units.by_names:
+        return by_salience
+    raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
+    named = by_names(units, text, limit)
+    if not raised:
+        return named
+    turns: dict[int, float] = {}
+    _schedule(turns, raised, costs, _RAISED_SHARE, limit)
+    _schedule(turns, named, costs, 1.0 - _RAISED_SHARE, limit)
+    return sorted(turns, key=lambda unit: (turns[unit], unit))
 
 
 def _all(bought: list[list[int]]) -> set[int]:
@@ -203,107 +226,141 @@ def _buy(
         if unit in selected:
             continue
         batch = [need for need in dict.fromkeys((*units.needs[unit], unit)) if need not in selected]
-        for member in batch:
+        for place, member in enumerate(batch):
             start, end = starts[member], ends[member]
             gap_change = (member - 1 not in selected) + (member + 1 not in selected) - 1
             whole_lines = text[end - 1] == "\n" and (start == 0 or text[start - 1] == "\n")
             chars += end - start + gap_change * (_GAP_CHARS if whole_lines else _CUT_CHARS)
             if counts_tokens:
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
+            if chars > remaining.chars or tokens > remaining.tokens:
+                # What governs the unit still fits; a larger budget has it too.
+                return [*bought, batch[:place]] if place else bought
             selected.add(member)
-        if chars > remaining.chars or tokens > remaining.tokens:
-            break
         bought.append(batch)
     return bought
 
 
-def _write(units: Units, text: str, selected: set[int], key: str) -> Fitted:
-    starts, ends = units.starts, units.ends
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A gap as it is written (`mark`), and the whole lines and the other characters missing."""
+
+    mark: str
+    lines: int = 0
+    chars: int = 0
+
+
+def _write(passage: Passage, units: Units, selected: set[int]) -> Fitted:
+    text = passage.text
+    gaps = _Gaps(passage)
     parts: list[str] = []
-    gaps: list[tuple[int, int]] = []
-    next_unit = 0
+    at = 0
     for unit in sorted(selected):
-        if unit > next_unit:
-            gaps.append((next_unit, unit))
-            parts.append(_gap(text, units, next_unit, unit))
-        parts.append(text[starts[unit] : ends[unit]])
-        next_unit = unit + 1
-    if next_unit < len(units):
-        gaps.append((next_unit, len(units)))
-        parts.append(_gap(text, units, next_unit, len(units)))
+        start = units.starts[unit]
+        if start > at:
+            parts.append(gaps.mark(at, start))
+        at = units.ends[unit]
+        parts.append(text[start:at])
+    if at < len(text):
+        parts.append(gaps.mark(at, len(text)))
     body = "".join(parts)
-    if not gaps:
+    omitted = gaps.omissions()
+    if not omitted:
         return Fitted(body, ())
-    omission = _omission(text, units, gaps)
     end = "" if body.endswith("\n") or not body else "\n"
-    return Fitted(body + end + _note(omission, key), (omission,))
+    return Fitted(body + end + _note(omitted, passage.key), omitted)
 
 
-def _whole(text: str, units: Units) -> Omission:
-    """Return the omission of everything. No other omission has a longer note."""
-    characters = Omission(what="characters", count=len(text), total=len(text))
-    return max(
-        _omission(text, units, [(0, len(units))]),
-        characters,
-        key=lambda omission: len(str(omission)),
-    )
+class _Gaps:
+    """Marks the gaps of a text in their order, and counts what is missing."""
+
+    def __init__(self, passage: Passage) -> None:
+        self._text = passage.text
+        self._first_line = passage.first_line
+        self._row = self._at = 0
+        self._lines = self._chars = 0
+
+    def omissions(self) -> tuple[Omission, ...]:
+        """Return the sums of the marks: of the whole lines, and of the characters within lines."""
+        return _omissions(self._text, self._lines, self._chars)
+
+    def mark(self, start: int, end: int) -> str:
+        """Return what stands in the result for `text[start:end]`: nothing for blank lines, and the
+        text itself where the mark would not be shorter."""
+        missing = self._text[start:end]
+        if not missing.strip():
+            return missing if len(missing) <= 4 else "\n"
+        marks = list(self._marks(start, end))
+        written = "".join([gap.mark for gap in marks])
+        if len(missing) <= len(written):
+            return missing
+        self._lines += sum(gap.lines for gap in marks)
+        self._chars += sum(gap.chars for gap in marks)
+        return written
+
+    def _marks(self, start: int, end: int) -> Iterator[_Gap]:
+        """Yield the rest of the line in which the gap begins, whole lines, and the beginning of the
+        line in which it ends."""
+        text = self._text
+        if start and text[start - 1] != "\n":
+            line_end = text.find("\n", start, end) + 1 or end
+            yield self._within_line(start, line_end)
+            start = line_end
+        last_start = end if end == len(text) or text[end - 1] == "\n" else (
+            max(start, text.rfind("\n", start, end) + 1)
+        )  # fmt: skip
+        if start < last_start:
+            yield self._whole_lines(start, last_start)
+        if last_start < end:
+            yield self._within_line(last_start, end)
+
+    def _within_line(self, start: int, end: int) -> _Gap:
+        broken = "\n" if self._text[end - 1] == "\n" else ""
+        count = end - start - len(broken)
+        return _Gap(f" […{count} chars] {broken}", chars=count) if count else _Gap(broken)
+
+    def _whole_lines(self, start: int, end: int) -> _Gap:
+        text = self._text
+        count = text.count("\n", start, end) + (text[end - 1] != "\n")
+        if self._first_line is None:
+            return _Gap(f"[…{count}]\n", lines=count)
+        self._row += text.count("\n", self._at, start)
+        self._at = start
+        following = f"→{self._first_line + self._row + count}" if end < len(text) else ""
+        return _Gap(f"[…{count}{following}]\n", lines=count)
 
 
-def _omission(text: str, units: Units, gaps: Sequence[tuple[int, int]]) -> Omission:
-    """Count what is missing in `gaps`, which are ranges of units.
-
-    Counts units that have a name of their own (rows, matches), else lines that are missing as a
-    whole, else characters.
-    """
-    if units.noun != LINES:
-        missing = sum(after - first for first, after in gaps)
-        return Omission(what=units.noun, count=missing, total=len(units))
-    spans = [(units.starts[first], units.ends[after - 1]) for first, after in gaps]
-    lines = sum(_whole_lines(text, start, end) for start, end in spans)
-    if lines:
-        return Omission(what=LINES, count=lines, total=_whole_lines(text, 0, len(text)))
-    missing = sum(end - start for start, end in spans)
-    return Omission(what="characters", count=missing, total=len(text))
+def _omissions(text: str, lines: int, chars: int) -> tuple[Omission, ...]:
+    total = text.count("\n") + (not text.endswith("\n"))
+    found = [
+        Omission(what="lines", count=lines, total=total),
+        Omission(what="characters", count=chars, total=len(text)),
+    ]
+    return tuple([omission for omission in found if omission.count])
 
 
-def _whole_lines(text: str, start: int, end: int) -> int:
-    """Count the lines that lie entirely within a range of `text`."""
-    if start and text[start - 1] != "\n":
-        start = text.find("\n", start, end) + 1 or end
-    unended = end == len(text) and start < end and text[end - 1] != "\n"
-    return text.count("\n", start, end) + unended
+def _everything(passage: Passage) -> tuple[Omission, ...]:
+    """Return the omissions with the longest note."""
+    text = passage.text
+    return _omissions(text, text.count("\n") + 1, len(text))
 
 
-def _gap(text: str, units: Units, first: int, after: int) -> str:
-    """Return the mark for the missing units `first` … `after - 1`; blank lines need none."""
-    start, end = units.starts[first], units.ends[after - 1]
-    missing = text[start:end]
-    if not missing.strip():
-        return missing if len(missing) <= 4 else "\n"
-    breaks = missing.count("\n")
-    begins_line = start == 0 or text[start - 1] == "\n"
-    if breaks and (begins_line or after == len(units)):
-        lead = "" if begins_line else "\n"
-        return f"{lead}[…{breaks}]\n"
-    return f" […{len(missing)} chars] " + ("\n" if missing.endswith("\n") else "")
-
-
-def _note(omission: Omission, key: str) -> str:
-    source = f'; all of it: key="{key}"' if key else ""
-    return f"[{omission.count:,} of {omission.total:,} {omission.what} left out{source}]"
+def _note(omitted: Sequence[Omission], key: str) -> str:
+    where = f'; all of it: key="{key}"' if key else ""
+    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
+    return f"[{' and '.join(counts)} left out{where}]"
 
 
 def _without_marks(
     units: Units, text: str, ordered: list[int], remaining: RemainingBudget
 ) -> Fitted:
     """Write the beginning of the most important unit, for a budget too small for any mark."""
-    body, is_whole = "", 0
+    body = ""
     if ordered:
-        original = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
-        body = _piece(original, remaining)
-        is_whole = int(body == original)
-    gaps = [(0, ordered[0]), (ordered[0] + 1, len(units))] if is_whole else [(0, len(units))]
-    return Fitted(body, (_omission(text, units, [gap for gap in gaps if gap[0] < gap[1]]),))
+        whole = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
+        body = _piece(whole, remaining)
+    missing = len(text) - len(body.removesuffix("…"))
+    return Fitted(body, (Omission(what="characters", count=missing, total=len(text)),))
 
 
 def _piece(text: str, remaining: RemainingBudget) -> str:

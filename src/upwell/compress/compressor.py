@@ -11,6 +11,7 @@ from upwell.compress import STRATEGIES, load
 from upwell.compress.base import NO_TOOLS, Fitted, Options, RemainingBudget, Tools, outcome, whole
 from upwell.compress.clean import Cleaned, clean
 from upwell.compress.normalise.lossless import normalise
+from upwell.compress.normalise.numbered import plain_start, without_numbers
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count
@@ -49,11 +50,9 @@ class Compressor:
             remaining.holds(passage.text) and name not in ("selective", "progressive")
         ):
             return whole(passage)
-        if passage.kind == Kind.TEXT:
-            passage = replace(passage, kind=detect(passage.text, passage.name))
         if name in _AS_RECEIVED:
-            return self._try_ladder(passage, budget, name)
-        cleaned = clean(passage)
+            return self._try_ladder(_with_kind(passage), budget, name)
+        cleaned = clean(_with_kind(without_numbers(passage)))
         result = self._fitted(cleaned.passage, budget, name)
         return _against_input(passage, _with_omissions(result, cleaned))
 
@@ -96,6 +95,15 @@ class Compressor:
             tried.append(Attempt(strategy=rung, outcome=f"delivers {share:.0%}, below the floor"))
         assert best is not None
         return replace(best, tried=tuple(tried))
+
+
+def _with_kind(passage: Passage) -> Passage:
+    """Detect the kind of a passage. Marks in code name the missing lines."""
+    if passage.kind == Kind.TEXT:
+        passage = replace(passage, kind=detect(plain_start(passage), passage.name))
+    if passage.kind == Kind.CODE and passage.first_line is None:
+        passage = replace(passage, first_line=1)
+    return passage
 
 
 def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:

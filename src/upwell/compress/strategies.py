@@ -15,7 +15,7 @@ from upwell.compress.json.tree import ARRAY, OBJECT, Node
 from upwell.compress.json.write import Style
 from upwell.compress.relevance import ask, meaning_of
 from upwell.compress.units import split
-from upwell.compress.units.base import Units
+from upwell.compress.units.base import FIRST, Units
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import CompressionError, LlmError
 from upwell.ground.text.kind import detect_plain
@@ -64,7 +64,7 @@ def fit_text(
     """Fit a passage that is not JSON into `remaining`. `units` default to those of its kind."""
     split_units = split(passage.text, passage.kind, passage.name) if units is None else units
     meaning = meaning_of(passage.query, tools.embedder)
-    return assemble(passage.text, split_units, ask(passage.query), remaining, passage.key, meaning)
+    return assemble(passage, split_units, ask(passage.query), remaining, meaning)
 
 
 class PassThrough:
@@ -105,8 +105,8 @@ class Truncate:
         return outcome(passage, fit_text(passage, remaining, self._tools), self.name)
 
 
-_STRUCTURE = 100.0
-_FIRST_LINE = 50.0
+_STRUCTURE = 2.0 * FIRST
+_FIRST_LINE = FIRST
 
 
 def lift_structure(units: Units, *, first_lines: bool = False) -> None:
@@ -129,7 +129,7 @@ def lift_structure(units: Units, *, first_lines: bool = False) -> None:
 
 
 class Hybrid:
-    """`hybrid`: headings of Markdown and signatures of code first, then the parts that matter."""
+    """`hybrid`: headings of Markdown first, then the parts that matter, and code by its names."""
 
     name = "hybrid"
 
@@ -146,7 +146,8 @@ class Hybrid:
         if passage.kind in JSON_KINDS:
             raise CompressionError("JSON has no headings", strategy=self.name)
         units = split(passage.text, passage.kind, passage.name)
-        lift_structure(units)
+        if passage.kind != Kind.CODE:
+            lift_structure(units)
         return outcome(passage, fit_text(passage, remaining, self._tools, units), self.name)
 
 
@@ -168,6 +169,7 @@ class Skeleton:
         if passage.kind in JSON_KINDS:
             return compress_json(passage, budget, "values", self._tools, self.name)
         units = split(passage.text, passage.kind, passage.name)
+        units.by_names = False
         lift_structure(units, first_lines=True)
         return outcome(passage, fit_text(passage, remaining, self._tools, units), self.name)
 

@@ -36,7 +36,7 @@ async def is_held(front: HttpSessions, held: HttpSession) -> bool:
     return await front.find(held.session.id, held.session.principal) is held
 
 
-async def test_of_too_many_the_quietest_of_the_same_principal_goes(
+async def test_at_the_limit_the_principals_longest_idle_session_ends(
     front: HttpSessions, clock: ManualClock
 ) -> None:
     mine = await front.open(OWNER)
@@ -50,7 +50,7 @@ async def test_of_too_many_the_quietest_of_the_same_principal_goes(
     assert held == [True, True, False, True]
 
 
-async def test_who_is_busy_is_not_put_out(front: HttpSessions) -> None:
+async def test_a_busy_session_is_not_ended(front: HttpSessions) -> None:
     for held in (await front.open(ADA), await front.open(ADA)):
         held.running[b"1"] = None  # type: ignore[assignment]
     with pytest.raises(BadRequest):
@@ -58,7 +58,7 @@ async def test_who_is_busy_is_not_put_out(front: HttpSessions) -> None:
     assert await is_held(front, await front.open(OWNER))
 
 
-async def test_what_was_quiet_for_an_hour_goes_for_anybody(
+async def test_a_session_idle_for_an_hour_makes_room_for_anybody(
     front: HttpSessions, clock: ManualClock
 ) -> None:
     old = await front.open(ADA)

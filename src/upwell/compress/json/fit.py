@@ -266,7 +266,8 @@ def fit(
         meaning.add_to(relevances, saliences, lambda unit: described(doc, text, unit))
     costs = [end - start + 8.0 for start, end in zip(doc.starts, doc.ends, strict=True)]
     limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
-    ranked = order(relevances, saliences, costs, 0.5 + 0.4 * coverage, limit)
+    notable = sorted(range(len(saliences)), key=saliences.__getitem__, reverse=True)
+    ranked = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
     ordered = with_identities(doc, ranked, relevances)
     ordered = [unit for unit in ordered if unit not in tables.implied or unit in relevances]
     basket = Basket(doc, text, style, remaining, tables)

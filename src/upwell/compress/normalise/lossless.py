@@ -27,6 +27,8 @@ def to_markdown(html: str) -> str:
 
 _RUNS = frozenset({Kind.LOG, Kind.TEST_OUTPUT, Kind.STACK_TRACE})
 """Kinds whose repeated lines can be folded."""
+_LISTS = frozenset({Kind.GREP, Kind.TEXT, Kind.CODE})
+"""Kinds that may be lists of paths or search results."""
 _TABLES_SAVE = 2.5
 """Tables are tried only if the document is at most this many times the budget. A table rarely takes
 less than two fifths of its document (measured: 0.68 on average; the best three files 0.27, 0.35 and
@@ -56,6 +58,13 @@ def normalise(passage: Passage, remaining: RemainingBudget, strategy: str) -> No
         from upwell.compress.normalise.logs import fold
 
         plain = fold(plain)
+    if passage.kind in _LISTS and passage.first_line in (None, 1):
+        from upwell.compress.normalise.places import fold as fold_places
+
+        folded = fold_places(plain, matches=not passage.query)
+        if folded is not plain:
+            listed = replace(passage, first_line=None)
+            return _replaced(listed, folded, remaining, strategy, Kind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 
-from upwell.compress.units import changes, code, markdown, records, runs
+from upwell.compress.units import changes, markdown, outline, records, runs
 from upwell.compress.units.base import Units, split_lines
 from upwell.ground.types.compression import Kind
 
 SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.MARKDOWN: markdown.split,
     Kind.API_DOCS: markdown.split,
-    Kind.CODE: code.split,
+    Kind.CODE: outline.split,
     Kind.CSV: records.split_csv,
     Kind.DIFF: changes.split_diff,
     Kind.GIT_LOG: changes.split_log,
@@ -17,7 +17,7 @@ SPLITTERS: dict[Kind, Callable[[str, str], Units]] = {
     Kind.LOG: runs.split_log,
     Kind.STACK_TRACE: runs.split_trace,
     Kind.TEST_OUTPUT: runs.split_tests,
-    Kind.TEXT: split_lines,
+    Kind.TEXT: outline.split_text,
 }
 
 

@@ -14,7 +14,10 @@ from itertools import repeat
 from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
-LINES = "lines"
+BLANK = -4.0
+"""The salience of units that are never selected for themselves."""
+FIRST = 50.0
+"""The salience of units that are selected before all others."""
 LONG_LINE = 480
 PIECE = 240
 """A line longer than `LONG_LINE` characters is split into pieces of about `PIECE`."""
@@ -27,11 +30,12 @@ class Units:
     `salience[i]`: its importance when there is no question.
     `needs[i]`: the units without which it makes no sense (its heading, its file, both ends of its
     fence), outermost first.
-    `noun`: what to call the units when counting omissions.
+    `by_names`: whether the units are ordered by the names that they bring (`coverage.py`); a
+    salience above zero then doubles the worth of a unit's names.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
-    noun: str = LINES
+    by_names: bool = False
     reach: int = 2
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
@@ -106,6 +110,17 @@ _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
 """What a unit loses with each doubling of its length, since short units use the budget better. It
 is rounded to whole steps, so that lines of about one length stay adjacent and need no marks."""
+
+
+class Trouble:
+    """The places in a text that mention trouble; found once for the text."""
+
+    def __init__(self, text: str) -> None:
+        self._places = _places(lowered(text), _TROUBLE)
+
+    def within(self, start: int, end: int) -> bool:
+        """Tell whether `text[start:end]` mentions trouble."""
+        return self._places[bisect_left(self._places, start)] < end
 
 
 class Marks:

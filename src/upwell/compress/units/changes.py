@@ -2,7 +2,7 @@
 
 import re
 
-from upwell.compress.units.base import Marks, Units, lines
+from upwell.compress.units.base import BLANK, Marks, Units, lines
 from upwell.compress.units.base import split_lines as split_plain
 
 _FILE = re.compile(r"diff --git |Index: |diff -")
@@ -18,20 +18,37 @@ _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? change
 
 def split_diff(text: str, name: str = "") -> Units:
     """Split a diff into lines. Changed lines rank before context; each needs its file and hunk."""
-    units = Units()
-    diff = _Changes(text, units, Marks(text))
+    units = Units(by_names=True)
+    diff = _Changes(text, units)
     for start, end in lines(text):
         diff.add(start, end, ())
+    _pair(units, text)
     return units
+
+
+def _pair(units: Units, text: str) -> None:
+    """Let each removed line and the added line in its place need each other."""
+    removed: list[int] = []
+    place = 0
+    for unit, start in enumerate(units.starts):
+        sign = text[start]
+        if sign == "-" and not place:
+            removed.append(unit)
+        elif sign == "+" and place < len(removed):
+            partner = removed[place]
+            units.needs[unit] = (*units.needs[unit], partner)
+            units.needs[partner] = (*units.needs[partner], unit)
+            place += 1
+        elif sign != "+":
+            removed, place = [unit] if sign == "-" else [], 0
 
 
 class _Changes:
     """Adds the lines of a diff to `units`, one after the other."""
 
-    def __init__(self, text: str, units: Units, marks: Marks) -> None:
+    def __init__(self, text: str, units: Units) -> None:
         self._text = text
         self._units = units
-        self._marks = marks
         self._file: tuple[int, ...] = ()
         self._hunk: tuple[int, ...] = ()
         self._in_header = False
@@ -50,13 +67,12 @@ class _Changes:
             if line.startswith("+++ ") and not self._is_named():
                 self._file = (*self._file, units.add(start, end, 2.0, self._file))
             else:
-                units.add(start, end, -1.5, self._file)
+                units.add(start, end, BLANK, self._file)
         elif _HUNK.match(line):
             self._in_header = False
             self._hunk = (units.add(start, end, 0.5, self._file),)
         else:
-            worth = _line_worth(line, self._marks.worth(start, end))
-            units.add(start, end, worth, (*self._file, *self._hunk))
+            units.add(start, end, _line_worth(line), (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
         """Tell whether the line that began the file already names it."""
@@ -64,10 +80,10 @@ class _Changes:
         return self.begins(self._text[start : start + 12])
 
 
-def _line_worth(line: str, worth: float) -> float:
+def _line_worth(line: str) -> float:
     if len(line.strip()) < 3:
-        return -4.0
-    return worth + (0.5 if line[0] in "+-" else -1.5)
+        return BLANK
+    return 0.5 if line[0] in "+-" else -1.0
 
 
 def split_log(text: str, name: str = "") -> Units:
@@ -92,7 +108,7 @@ def split_log(text: str, name: str = "") -> Units:
             head, subject = (units.add(start, end, 0.5),), True
             diff = None
         elif diff is not None or line.startswith("diff --git "):
-            diff = diff or _Changes(text, units, marks)
+            diff = diff or _Changes(text, units)
             diff.add(start, end, head)
         elif not line.strip():
             units.add(start, end, -6.0)

@@ -2,16 +2,18 @@
 
 import re
 
-from upwell.compress.units.base import Marks, Units, lines, pieces
+from upwell.compress.normalise.places import FILE, FOLDER
+from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
 
-_PLACE = re.compile(r"((?:[A-Za-z]:)?[^\s:]+?)[:\-](\d+)[:\-]|((?:[^\s:]+/)+[^\s:]+):")
+_MEMBER = re.compile(r"[ \t]|\d+[:-]")
+"""The beginning of an entry of a folder or a match in a file (`normalise/places.py`)."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 
 
 def split_csv(text: str, name: str = "") -> Units:
     """Split CSV into rows, each of which needs the header. A quoted cell may span lines."""
-    units = Units(noun="rows", reach=0)
+    units = Units(reach=0)
     marks = Marks(text)
     header: tuple[int, ...] = ()
     for start, end in _rows(text):
@@ -52,19 +54,18 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split into matches. The first match of a file ranks before its others, to show every file."""
-    units = Units(noun="matches", reach=1)
-    marks = Marks(text)
-    counts: dict[str, int] = {}
+    """Split into matches. Where they are folded, each needs its folder or file."""
+    units = Units(reach=1, by_names=True)
+    trouble = Trouble(text)
+    head: tuple[int, ...] = ()
     for start, end in lines(text):
-        line = text[start:end]
-        if not line.strip() or line.startswith("--"):
-            units.add(start, end, -6.0)
+        row = text[start:end]
+        if not row.strip() or row.startswith("--"):
+            units.add(start, end, BLANK)
             continue
-        match = _PLACE.match(line)
-        file = (match.group(1) or match.group(3)) if match else ""
-        counts[file] = count = counts.get(file, 0) + 1
-        units.add(
-            start, end, marks.worth(start, end) + (1.5 if count == 1 else -0.2 * min(count, 10))
-        )
+        salience = 1.0 if trouble.within(start, end) else 0.0
+        if row.rstrip().endswith((FOLDER, FILE)) and not _MEMBER.match(row):
+            head = (units.add(start, end, BLANK),)
+        else:
+            units.add(start, end, salience, head if _MEMBER.match(row) else ())
     return units

@@ -45,11 +45,6 @@ def language_of(name: str) -> str:
     return ""
 
 
-def language_in(text: str) -> str:
-    """Return the most likely programming language of `text`, or "" if it is not code."""
-    return likeness(text[:LANGUAGE_CHARS])[0]
-
-
 @lru_cache(maxsize=8)
 def likeness(sample: str) -> tuple[str, float]:
     """Return the most likely language of `sample`, and the number of its literals a line."""

@@ -1,0 +1,77 @@
+"""Write lists of paths and search results with each folder or file once. Nothing is lost.
+
+    src/harbor/crane.py            src/harbor/
+    src/harbor/quay.py      →       crane.py
+                                    quay.py
+
+    src/crane.py:12:import os      src/crane.py:
+    src/crane.py:40:os.nice()  →   12:import os
+                                   40:os.nice()
+
+A line that ends with `/` is a folder, and the lines below it that begin with a blank are its
+entries. A line that ends with `:` is a file, and the numbered lines below it are its matches.
+"""
+
+import re
+
+_MATCH = re.compile(
+    r"((?:[A-Za-z]:)?[^\s:]++):(?=\d++:)|((?:[A-Za-z]:)?[^\s:]+?\.[A-Za-z]\w{0,8})-(?=\d++-)"
+)
+_ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
+_LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
+"""A line of another kind that would look like one of ours."""
+_MOST = 0.6
+FOLDER, FILE = "/", ":"
+
+
+def fold(text: str, *, matches: bool = True) -> str:
+    """Fold a list of paths, and with `matches` search results; else return the same text.
+
+    Unfolded, each match can be quoted with its file and line. That serves an agent with a question.
+    """
+    rows = text.split("\n")
+    filled = sum(1 for row in rows if row.strip())
+    for pattern, render in _FORMS:
+        heads = [pattern.match(row) for row in rows]
+        if sum(1 for head in heads if head) <= _MOST * filled:
+            continue
+        if pattern is _MATCH and not matches:
+            return text
+        others = [row for row, head in zip(rows, heads, strict=True) if head is None]
+        if not any(_LIKE_MEMBER.match(row) or row.endswith((FOLDER, FILE)) for row in others):
+            folded = "\n".join(render(rows, heads))
+            return folded if len(folded) < len(text) else text
+    return text
+
+
+def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
+    folded: list[str] = []
+    current = ""
+    for row, head in zip(rows, heads, strict=True):
+        if head is None:
+            folded.append(row)
+            current = "" if row.strip("- ") else current
+            continue
+        if (head[1] or head[2]) != current:
+            current = head[1] or head[2]
+            folded.append(current + FILE)
+        folded.append(row[head.end() :])
+    return folded
+
+
+def _entries(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:
+    folded: list[str] = []
+    current = ""
+    for row, head in zip(rows, heads, strict=True):
+        if head is None:
+            folded.append(row)
+            current = ""
+            continue
+        if head[1] != current:
+            current = head[1]
+            folded.append(current)
+        folded.append(" " + row[head.end() :])
+    return folded
+
+
+_FORMS = ((_MATCH, _matches), (_ENTRY, _entries))

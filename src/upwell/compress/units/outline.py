@@ -1,0 +1,91 @@
+"""Split source code and the output of commands into lines that need the lines that govern them.
+
+Indentation tells what governs a line: the nearest lines above it with less and less indentation,
+such as the `if`, the signature and the class around a statement. That needs no grammar, reads every
+language alike, and takes time linear in the length of the text.
+"""
+
+import re
+from collections.abc import Container
+
+from upwell.compress.units.base import (
+    BLANK,
+    Trouble,
+    Units,
+    lift_edges,
+    lines,
+    split_lines,
+)
+
+_MODIFIER = (
+    r"(?:export|default|public|private|protected|internal|static|final|abstract|async|unsafe|pub"
+    r"|declare|override|virtual|inline|extern|open|sealed|data)"
+)
+_STATEMENT = (
+    r"(?:if|else|for|foreach|while|switch|do|catch|try|return|case|with|new|throw|await|yield|elif"
+    r"|except|finally|match|select|when|unless|until|delete|assert|synchronized|sizeof|typeof)\b"
+)
+_KEYWORD = (
+    r"(?:def|class|func|function|fn|type|interface|struct|enum|union|typedef|trait|impl|mod|module"
+    r"|namespace|record|protocol|object|fun|template)\b|(?:const|let|var|val|#define)[ \t]++\w"
+)
+_DEFINES = re.compile(
+    rf"^[ \t]*+(?:(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})"
+    r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
+    rf"|(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{[ \t]*+$)",
+    re.M,
+)
+"""A line that defines something in most languages: by its keyword, as a constant, or with
+parentheses before the brace of a body. Headings too."""
+_CLOSING = "})]"
+_MAX_GOVERNING = 6
+_PROSE_CHARS = 120
+"""The lines of prose are longer than this on average."""
+
+
+def split(text: str, name: str = "") -> Units:
+    """Split code into lines, each with the lines that govern it. Definitions count double."""
+    return _outline(text, {match.start() for match in _DEFINES.finditer(text)})
+
+
+def _outline(text: str, lifted: Container[int]) -> Units:
+    """Split into lines; the names of those that begin at an offset in `lifted` count double."""
+    units = Units(by_names=True)
+    around: list[tuple[int, int, tuple[int, ...]]] = []
+    for number, (start, end) in enumerate(lines(text)):
+        row = text[start:end]
+        bare = row.lstrip()
+        if not bare:
+            units.add(start, end, BLANK)
+            continue
+        depth = len(row) - len(bare)
+        needs: tuple[int, ...] | None = None
+        while around and around[-1][0] >= depth:
+            before, _, above = around.pop()
+            needs = above if before == depth else None
+        if needs is None:
+            needs = _below(around[-1]) if around else ()
+        units.add(start, end, 1.0 if start in lifted else 0.0, needs)
+        if bare[0] not in _CLOSING:
+            around.append((depth, number, needs))
+    return units
+
+
+def _below(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return what governs a line below `line`: at most six lines, the outermost and the nearest."""
+    _, number, above = line
+    if len(above) >= _MAX_GOVERNING:
+        above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])
+    return (*above, number)
+
+
+def split_text(text: str, name: str = "") -> Units:
+    """Split a text of no particular kind: prose by what stands out, other text by its names."""
+    if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
+        return split_lines(text, name)
+    trouble = Trouble(text)
+    lifted = {start for start, end in lines(text) if trouble.within(start, end)}
+    lifted.update([match.start() for match in _DEFINES.finditer(text)])
+    units = _outline(text, lifted)
+    lift_edges(units)
+    return units

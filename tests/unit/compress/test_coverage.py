@@ -1,0 +1,48 @@
+"""Units are ordered by the names that they bring."""
+
+from upwell.compress.coverage import by_names
+from upwell.compress.units.base import BLANK, Units
+
+
+def units_of(text: str, lifted: frozenset[str] = frozenset()) -> Units:
+    units = Units(by_names=True)
+    at = 0
+    for row in text.splitlines(keepends=True):
+        salience = BLANK if not row.strip() else float(row.strip() in lifted)
+        units.add(at, at + len(row), salience)
+        at += len(row)
+    return units
+
+
+def ordered(text: str, lifted: frozenset[str] = frozenset()) -> list[str]:
+    rows = text.split("\n")
+    return [rows[unit] for unit in by_names(units_of(text, lifted), text, 1e9)]
+
+
+def test_a_line_without_a_new_name_comes_last() -> None:
+    text = "set harbor_gate crane_one\n" * 3 + "set quay_wall lamp_post\n"
+    order = ordered(text)
+    assert set(order[:2]) == {"set harbor_gate crane_one", "set quay_wall lamp_post"}
+
+
+def test_identifiers_come_before_plain_words() -> None:
+    rows = [f"plain words about {word} follow" for word in "ships cranes lamps ropes".split()]
+    rows[2] = "call open_harbor_gate then lift_cranes"
+    assert rows[2] in ordered("\n".join(rows * 3))[:2]
+
+
+def test_lifted_lines_come_first() -> None:
+    rows = [f"name_{n} = value_{n} of kind_{n}" for n in range(60)]
+    assert ordered("\n".join(rows), frozenset({rows[50]}))[0] == rows[50]
+
+
+def test_the_order_does_not_depend_on_the_limit() -> None:
+    text = "\n".join(f"line_{n} uses part_{n % 7} and tool_{n % 11}" for n in range(200))
+    units = units_of(text)
+    whole = by_names(units, text, 1e9)
+    assert by_names(units, text, 800) == whole[: len(by_names(units, text, 800))]
+
+
+def test_blank_lines_are_not_ordered() -> None:
+    text = "first_name here\n\n\nsecond_name here\n"
+    assert sorted(by_names(units_of(text), text, 1e9)) == [0, 3]
