@@ -17,6 +17,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from upwell.capture.options import CaptureOptions
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, window_in
@@ -56,6 +57,7 @@ SECTIONS: Mapping[str, type] = {
     "embed": EmbedOptions,
     "learn": LearnOptions,
     "hook": HookOptions,
+    "capture": CaptureOptions,
 }
 PER_TOOL = ("compress", "surface")
 MAX_TOOLS_CACHED = 512
@@ -92,6 +94,7 @@ class Config:
     learn: LearnOptions = field(default_factory=LearnOptions)
     lexicon: Lexicon = field(default_factory=shipped)
     hook: HookOptions = field(default_factory=HookOptions)
+    capture: CaptureOptions = field(default_factory=CaptureOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)

@@ -13,13 +13,13 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from upwell.app.sessions import SessionLearning, every_proposal
 from upwell.app.wiring import App, Settings, build
-from upwell.capture.entries import Call, CallResult, Entry, Message
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
-from upwell.capture.transcript import proposals_of as proposals_in_session
+from upwell.capture.sessions import findings_in
 from upwell.config import load
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Event
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
 from upwell.ground.types.cue import Cue
@@ -65,7 +65,8 @@ async def replaying(
         )
         app = await build(settings)
         try:
-            product = _AppProduct(app, config.environment)
+            learning = app.session_learning(accepts=every_proposal)
+            product = _AppProduct(app, learning, config.environment)
             yield Replay(product, clock, projects, choices, notes), projects
         finally:
             await app.aclose()
@@ -76,6 +77,7 @@ class _AppProduct:
     """An app as the `Product` that a replay drives."""
 
     app: App
+    learning: SessionLearning
     environment: Mapping[str, str]
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
@@ -105,37 +107,14 @@ class _AppProduct:
     def commits(self, root: str) -> list[Memory]:
         return _accepted(proposals_of(root, COMMITS, self.environment))
 
-    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
-        if root is None:
-            return []
-        last = events[-1]
-        proposals = proposals_in_session(
-            list(_entries(events)),
-            source=f"session:{last.session[:40]}",
-            project=root,
-            session=last.session,
-            at=last.t,
-        )
-        return _accepted(proposals)
+    async def learn(self, events: Sequence[Event], project: str) -> None:
+        findings = findings_in(events, project, f"session:{events[0].session[:40]}")
+        await self.learning.keep(findings)
 
 
 def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
     """The memories of the proposals, as if the user accepted each."""
     return [proposal.memory() for proposal in proposals]
-
-
-def _entries(events: Iterable[Event]) -> Iterator[Entry]:
-    """A session as capture reads it. Of a tool's answer, capture reads only whether the call
-    failed."""
-    for event in events:
-        if event.kind is Kind.PROMPT:
-            yield Message(at=event.t, role="user", text=event.text)
-        elif event.kind is Kind.SAY:
-            yield Message(at=event.t, role="assistant", text=event.text)
-        elif event.kind is Kind.TOOL:
-            call = str(event.i)
-            yield Call(at=event.t, id=call, tool=event.tool, args=event.args)
-            yield CallResult(at=event.t, id=call, failed=event.failed)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import (
     Chore,
@@ -63,6 +63,9 @@ from upwell.tools.followup import read_more_tool, search_original_tool, select_t
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
+if TYPE_CHECKING:
+    from upwell.app.sessions import Accepts, SessionLearning
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -114,6 +117,7 @@ class App:
         self.imports = memory.imports
         self.embeddings = Embeddings(memory.library.vector_indexes)
         self.topics = Topics(self._files.indexed)
+        self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
 
@@ -266,15 +270,32 @@ class App:
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
         sessions = HostSessions(self._ttl_store)
+        learns = self.session_learning() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, self.config),
+            turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
             ),
+        )
+
+    def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
+        """Keeps what sessions found out; by default the configuration decides which proposals it
+        accepts."""
+        # The readers of transcripts take a while to load, and most processes need none.
+        from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
+        from upwell.capture.inbox import inbox_at
+
+        asks = self.config.capture.accept == "nothing"
+        return SessionLearning(
+            self.memory,
+            self._places,
+            inbox_at(self.config.home.inbox_file),
+            self._ttl_store,
+            accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
