@@ -20,7 +20,7 @@ from tests.doors.reading import complaint, everything
 from tests.doors.test_soak import rss_mb
 
 BUSY_SECONDS = 0.3
-"""What a busy machine may add to anything, once."""
+"""The delay that a busy machine may add to any figure, once."""
 
 
 def plain_call(peer: Peer, tool: str = "good__echo", times: int = 20) -> float:

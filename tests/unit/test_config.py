@@ -221,7 +221,12 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 
 @pytest.mark.parametrize("key", sorted(NOT_PER_TOOL))
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
-    values = {"exclude_tools": "[]", "templates": "{ a = 'b' }", "moments": "'all'"}
+    values = {
+        "exclude_tools": "[]",
+        "templates": "{ a = 'b' }",
+        "moments": "'all'",
+        "judge": "true",
+    }
     value = values.get(key, "1")
     for table in ('[tool."fs__*".surface]', '[server.fs]\ncommand = "x"\n[server.fs.surface]'):
         with pytest.raises(ConfigError, match=rf"surface\.{key} .*cannot differ by tool") as caught:

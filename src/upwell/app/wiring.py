@@ -53,6 +53,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack
 from upwell.memory.topics import Topics
+from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
@@ -73,7 +74,8 @@ class Settings:
     home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
     are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
     that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
-    imported files alone until `documents.refresh`."""
+    imported files alone until `documents.refresh`. `waits_for_judge`: no event goes on without its
+    verdict."""
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Settings:
     cwd: str | None = None
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
+    waits_for_judge: bool = False
 
 
 class App:
@@ -107,7 +110,7 @@ class App:
         self._tools = tools
         self.pause = Pause(config.home.pause_file)
         self._add_memory(memory)
-        self._add_surfacing(memory, settings.clock)
+        self._add_surfacing(memory, settings)
         self._add_compression()
 
     def _add_memory(self, memory: Memories) -> None:
@@ -121,8 +124,8 @@ class App:
         self._qmd = memory.qmd
         self._ltm = memory.ltm
 
-    def _add_surfacing(self, memory: Memories, clock: Clock) -> None:
-        config = self.config
+    def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
+        config, clock, options = self.config, settings.clock, self.config.surfacing()
         # One for surfacing, pending calls and HTTP sessions, so that replicas may share it.
         self._session_state = LocalSessionState(clock=clock)
         self.learning = open_learning(
@@ -131,7 +134,12 @@ class App:
         self.surfacer = Surfacer(
             self.memory.reader,
             self._ttl_store,
-            replace(config.surfacing(), of_cue=self._surface_of, is_paused=self.pause.holds),
+            replace(
+                options,
+                of_cue=self._surface_of,
+                is_paused=self.pause.holds,
+                judge=replace(options.judge, waits=settings.waits_for_judge),
+            ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
             state=self._session_state,
             learning=self.learning,
@@ -316,6 +324,7 @@ class App:
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
         ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
         meaning = await self.embeddings.ping()
+        judged = self.config.surface.judge
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(ping_of, self.notes),
@@ -323,6 +332,7 @@ class App:
             **qmd,
             **ltm,
             **({"meaning": meaning} if meaning else {}),
+            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
             "ttl_store": await self._ttl_store.ping(),
             "pause": Ping(
                 ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"

@@ -1,5 +1,5 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touch, so that an agent that reads a file learns why it is as it is."""
+touch, so that an agent that reads a file learns the reason for its present form."""
 
 import re
 import secrets

@@ -11,7 +11,7 @@ from upwell.ground.names import OWN_SERVER
 from upwell.ground.types.cue import ToolAnswer
 
 STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
-"""Why a session begins. The hosts use the first two words; the third is ours."""
+"""Reasons for the start of a session. The hosts use the first two words; the third is ours."""
 MAX_SESSION_CHARS = 200
 MAX_TEXT_CHARS = 20_000
 MAX_ANSWER_CHARS = 40_000

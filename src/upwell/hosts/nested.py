@@ -114,7 +114,8 @@ class NestedEvents:
         return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
 
     def _reason(self, payload: Mapping[str, Any]) -> str:
-        """Why the session begins. One that was resumed without its context begins anew."""
+        """The reason for the session's start. A session that was resumed without its context counts
+        as new."""
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 

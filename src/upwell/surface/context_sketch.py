@@ -167,7 +167,7 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
 
 
 def _phrases(text: str, names: Iterable[str]) -> Iterator[str]:
-    """What a conclusion may be recognised by: lines, commands in them, and the ends of paths."""
+    """The marks of a conclusion: lines, commands in them, and the ends of paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))

@@ -72,7 +72,7 @@ class Journal:
                 await self._write(pending)
 
     async def find(self, key: str) -> dict[str, Any] | None:
-        """The decision of this surfacing; None when there is none, or none any more.
+        """The decision of this surfacing; None if it does not exist or has expired.
 
         Raises:
             StoreError: the store cannot be read.

@@ -135,7 +135,7 @@ class HttpLink:
         self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
         self._reason = ""
-        """Why the link has ended; "" while it is open."""
+        """The reason for the link's end; "" while it is open."""
         self.locked_out = False
         self.mirrors = Mirrors(address.shown)
         if address.sse:
@@ -185,7 +185,7 @@ class HttpLink:
         await self._client.aclose()
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """Why the link has ended, for an error message."""
+        """The reason for the link's end, for an error message."""
         return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
@@ -377,7 +377,7 @@ def open_link(
 
 
 def _unreachable(shown: str, error: Exception) -> str:
-    """Why a server cannot be reached, without credentials."""
+    """The reason that a server cannot be reached, without credentials."""
     if isinstance(error, LoginNeeded):
         return str(error)
     return f"{shown} cannot be reached: {_description(error)}"

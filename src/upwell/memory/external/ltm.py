@@ -1,8 +1,8 @@
 """Recall over another memory server that speaks MCP (seed 000).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. Somebody who
-asks gets the server's own score where that is higher; it is also one of the signals.
+scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. An explicit
+search gets the server's own score where that is higher; it is also one of the signals.
 
 The server may hang, crash or send rubbish. A search waits for part of its deadline, and a breaker
 skips the server for a while after several failures in a row. An answer that arrives too late for an

@@ -3,8 +3,8 @@
 `qmd search` is BM25 over all words of a query; `vsearch` and `query` need qmd's models. qmd runs
 without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count for
-somebody who asks.
+queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count in
+explicit searches.
 """
 
 import asyncio
