@@ -81,8 +81,8 @@ class ContextSketch:
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly
         word for word? An episode is, if its conclusion was met before the call of `cue`."""
-        if memory.triggers and (conclusion := _conclusion(memory.text, cue)):
-            return self._has_met(conclusion)
+        if memory.triggers and "`" in memory.text:
+            return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
             return True
         if self.new_share(memory.text) >= MIN_NEW_SHARE:
@@ -90,11 +90,15 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in exact_names(memory.text))
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """Does the context hold the command of a conclusion, or all the names in it?"""
+        """Does the context hold the command of a conclusion, or all the names in it? A conclusion
+        without either adds nothing."""
         commands = [span for span in conclusion if " " in span]
         if commands:
             return any(hash(command) in self.terms() for command in commands)
-        return all(self.terms() & {hash(name), hash(_tail(name))} for name in conclusion)
+        return all(
+            self.terms() & {hash(name), hash(name.strip(_EDGES)), hash(_tail(name))}
+            for name in conclusion
+        )
 
     def _add_text(self, text: str) -> None:
         if text in self._pending:

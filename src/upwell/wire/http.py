@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.secrets.mask import masked_address
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
@@ -79,7 +80,7 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
             return answer_line(identity, Reply(error=error))
     except NotJson:
         LOG.debug("HTTP %d without a JSON-RPC error", status)
-    text = " ".join(body.decode(errors="replace").split())[:200]
+    text = redacted_start(" ".join(body.decode(errors="replace").split()), 200)
     error = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {text}")
     return answer_line(identity, Reply(error=error))
 
