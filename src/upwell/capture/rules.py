@@ -41,7 +41,7 @@ def standing_rules(message: str) -> Iterator[str]:
 
 
 def gives_reasons(text: str) -> bool:
-    """Does the text explain why something is as it is?"""
+    """Does the text give a reason?"""
     return bool(_REASON.search(text))
 
 

@@ -24,8 +24,8 @@ PLACE = "place"
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""How many places are kept for one trigger, the latest first. Two that both exist are one too many
-to say."""
+"""The most places stored for one trigger, the latest first. If two of them exist, neither is
+said."""
 BATCH = 200
 _ID = "place:"
 

@@ -129,7 +129,7 @@ PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third was never useful."""
 LEAST_SHARE_ASKED = 0.2
-"""Whoever asks gets no hit with less than this share of the best score (ours)."""
+"""Explicit requests get no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
 

@@ -136,8 +136,8 @@ class SessionStart:
         why there are none.
 
         Standing rules open every session, except a resumed one that already has them. A session
-        whose context was lost gets back what it was told. Other notes come with the request that
-        they bear on; they open a session, once, only where every moment may speak.
+        whose context was lost gets its memories again. Other notes come with the request that they
+        bear on; they open a session, once, only where every moment may speak.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")

@@ -1,6 +1,6 @@
 """Take the line numbers off a file that a tool numbered, and remember where they began.
 
-The code can then be recognised, quoted and edited as it is; marks name the lines that are missing.
+The code can then be recognised, quoted and edited directly; marks name the lines that are missing.
 """
 
 import re
@@ -16,7 +16,7 @@ _MOST = 0.8
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one without a gap. Other lines may stand before and after. Where
+    The numbers must count up by one without a gap. Other lines may come before and after. Where
     they do not begin with 1, the first line keeps its number.
     """
     head = passage.text.lstrip("\n")[:400]
@@ -24,23 +24,23 @@ def without_numbers(passage: Passage) -> Passage:
         return passage
     rows = passage.text.split("\n")
     matches = [_ROW.match(row) for row in rows]
-    numbered = [place for place, match in enumerate(matches) if match]
+    numbered = [index for index, match in enumerate(matches) if match]
     if len(numbered) < max(_LEAST_ROWS, _MOST * len(rows)):
         return passage
     first, last = numbered[0], numbered[-1]
     if last - first + 1 != len(numbered):
         return passage
     offset = 0
-    for place in numbered:
-        match = matches[place]
+    for index in numbered:
+        match = matches[index]
         assert match is not None
         number = int(match[1])
-        if place == first:
+        if index == first:
             offset = number - first
-        elif number != place + offset:
+        elif number != index + offset:
             return passage
-        if place > first or number == 1:
-            rows[place] = rows[place][match.end() :]
+        if index > first or number == 1:
+            rows[index] = rows[index][match.end() :]
     return replace(passage, text="\n".join(rows), first_line=offset)
 
 

@@ -13,6 +13,7 @@ from upwell.gateway.upstreams.inbound import CallTimeout
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import Message
@@ -46,7 +47,7 @@ class ListenStream:
         try:
             reply = await self._connection.ask("subscriptions/listen", params)
             if reply.error:
-                LOG.info("an upstream refuses to notify: %s", reply.error[:200])
+                LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
         except UpstreamError as error:
             LOG.debug("listening to an upstream ended: %s", error)
 
