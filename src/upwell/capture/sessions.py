@@ -17,8 +17,6 @@ MAX_PROPOSALS = 20
 WHY_RULE = "standing rule"
 WHY: dict[EpisodeKind, str] = {
     EpisodeKind.COMMAND: "command that worked",
-    EpisodeKind.CORRECTION: "correction by the user",
-    EpisodeKind.RULE: WHY_RULE,
 }
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds that point at something, and hold as long as it exists. A person has nothing to decide."""
