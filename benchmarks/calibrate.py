@@ -232,10 +232,10 @@ def main() -> None:
     }
     report(observed, names)
     for turn, order in ((False, fitted.note_order), (True, fitted.turn_order)):
-        found = logistic(*rows(observed, names[turn], turn))
+        result = logistic(*rows(observed, names[turn], turn))
         print(
             "turn" if turn else "note",
-            dict(zip(["intercept", *names[turn]], found.round(3), strict=True)),
+            dict(zip(["intercept", *names[turn]], result.round(3), strict=True)),
         )
         print(
             "order", dict(zip(order, ordering(observed, list(order), turn).round(2), strict=True))

@@ -198,26 +198,29 @@ def plot(scores: dict[tuple[str, str], Score], path: Path) -> None:
         "headroom": "#75a",
         "head": "#888",
     }
-    at = {"5%": 60, "10%": 180, "25%": 300}
-    parts = ['<svg xmlns="http://www.w3.org/2000/svg" width="420" height="300" font-size="11">']
+    budgets = {"5%": 60, "10%": 180, "25%": 300}
+    parts = [
+        '<svg xmlns="http://www.w3.org/2000/svg" width="450" height="330" font-size="11">',
+        '<text x="20" y="18">facts kept (solid: question known; dashed: unknown)</text>',
+        '<text x="110" y="302">budget, as a share of the original</text>',
+    ]
     for share in (0, 25, 50, 75, 100):
         y = 260 - 2.3 * share
-        parts.append(
-            f'<path d="M50 {y}H320" stroke="#ddd"/><text x="20" y="{y + 4}">{share}%</text>'
-        )
-    parts += [f'<text x="{x - 8}" y="280">{budget}</text>' for budget, x in at.items()]
-    for place, name in enumerate(dict.fromkeys(name for name, _ in scores)):
+        line = f'<path d="M50 {y:.1f}H320" stroke="#ddd"/>'
+        parts.append(f'{line}<text x="20" y="{y + 4:.1f}">{share}%</text>')
+    parts += [f'<text x="{x - 8}" y="280">{budget}</text>' for budget, x in budgets.items()]
+    for index, name in enumerate(dict.fromkeys(name for name, _ in scores)):
         for column, dash in ((0, "4 3"), (1, "0")):
             points = " ".join(
                 f"{x},{260 - 2.3 * total(scores[name, budget], column):.1f}"
-                for budget, x in at.items()
+                for budget, x in budgets.items()
                 if (name, budget) in scores
             )
             parts.append(
                 f'<polyline points="{points}" fill="none" stroke="{colours[name]}" '
                 f'stroke-dasharray="{dash}" stroke-width="2"/>'
             )
-        y = 40 + 16 * place
+        y = 40 + 16 * index
         parts.append(f'<text x="330" y="{y}" fill="{colours[name]}">{name}</text>')
     path.write_text("\n".join([*parts, "</svg>"]), encoding="utf-8")
 

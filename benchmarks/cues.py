@@ -49,8 +49,8 @@ def query_of(cue: dict[str, Any], *, project: str | None = None, limit: int = 10
             words += path_words(value.removeprefix(home).replace("*", ""))[-4:]
             continue
         bare = _NOISE.sub(" ", value)
-        found = paths_in(bare)
-        for path in found:
+        result = paths_in(bare)
+        for path in result:
             paths.setdefault(path)
             bare = bare.replace(path, " ")
             words += path_words(path)[-4:]

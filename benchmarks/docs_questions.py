@@ -86,8 +86,8 @@ class Answer:
     def is_useful(self, most: int) -> bool:
         """Does one of the passages that are said answer? The second is said if it scores nearly
         as well."""
-        said = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
-        return any(map(self.hits, said))
+        reply = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
+        return any(map(self.hits, reply))
 
 
 @dataclass(slots=True)
@@ -142,8 +142,19 @@ def _answer(cue: Mapping[str, Any], hits: Sequence[Hit]) -> Answer:
         lines = (hit.memory.source, *hit.memory.lines)
         answer.found.append((lines, hit.signals[SHARE]))
     if hits:
-        answer.score, answer.signals = hits[0].score, hits[0].signals
+        answer.signals = hits[0].signals
+        answer.score = _unasked(answer)
     return answer
+
+
+def _unasked(answer: Answer) -> float:
+    """The score of an automatic door; the search itself waits for an answer, and scores higher."""
+    return JUDGES[_judge_of(answer)].probability(answer.signals)
+
+
+def _judge_of(answer: Answer) -> str:
+    kind = "tools" if answer.cue["door"] == "tool" else "prompts"
+    return "notes" if is_note(answer.found[0][0][0]) else kind
 
 
 def fit(names: Sequence[str], examples: Sequence[tuple[Mapping[str, float], bool]]) -> list[float]:
@@ -213,8 +224,7 @@ def coefficients(kind: str, answers: Sequence[Answer]) -> list[float]:
 def _judged(answer: Answer, fitted: Mapping[str, tuple[list[str], list[float]]]) -> Answer:
     if not answer.signals:
         return answer
-    kind = "tools" if answer.cue["door"] == "tool" else "prompts"
-    names, weights = fitted["notes" if is_note(answer.found[0][0][0]) else kind]
+    names, weights = fitted[_judge_of(answer)]
     line = sum(w * answer.signals[name] for w, name in zip(weights, names, strict=False))
     return replace(answer, score=_sigmoid(line + weights[-1]))
 
@@ -240,8 +250,8 @@ def plain(folder: Path, cues: Sequence[Mapping[str, Any]]) -> Iterator[Answer]:
             (" OR ".join(words) or '""',),
         ).fetchall()
         kind = next(kind for kind, classes in KINDS.items() if cue["class"] in classes)
-        found = [((path, first, last), score / rows[0][3]) for path, first, last, score in rows]
-        yield Answer(cue, kind, found, rows[0][3] if rows else 0.0)
+        collected = [((path, first, last), score / rows[0][3]) for path, first, last, score in rows]
+        yield Answer(cue, kind, collected, rows[0][3] if rows else 0.0)
 
 
 def _pieces(name: str, text: str) -> Iterator[tuple[str, int, int, str]]:
@@ -288,8 +298,8 @@ async def main() -> None:
     peers: list[Answer] = []
     speeds: list[Speed] = []
     for store, asked in sorted(cues.items()):
-        found, speed = await ask_store((options.stores / store).resolve(), asked)
-        answers += found
+        result, speed = await ask_store((options.stores / store).resolve(), asked)
+        answers += result
         speeds.append(speed)
         peers += plain(options.stores / store, asked)
     print("| | R@1 | R@5 | R@10 | false | answered | useful@1 | useful@2 |")

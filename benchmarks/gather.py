@@ -42,8 +42,8 @@ def gather(repository: Path, programs: bool = True) -> list[Document]:
     sources: list[Iterator[Document]] = [_packages()]
     if programs:
         sources.append(_programs(repository))
-    found = [document for source in sources for document in source]
-    made = [with_needles(document) for document in found]
+    collected = [document for source in sources for document in source]
+    made = [with_needles(document) for document in collected]
     return [document for document in made if len(document.needles) >= 3]
 
 
@@ -186,7 +186,7 @@ def _code_needles(text: str) -> Iterator[Needle]:
         re.M,
     )
     comment = re.compile(r"(?:#|//|/\*+|\*) +([A-Za-z][^\n]{50,110})$", re.M)
-    found = [
+    collected = [
         *(
             Needle(f"What parameters does {m[1]} take?", m[2].strip())
             for m in _spread(list(signature.finditer(text)), 6)
@@ -200,8 +200,10 @@ def _code_needles(text: str) -> Iterator[Needle]:
         spaced = match[1].split()
         if len(spaced) > 8:
             answer = " ".join(spaced[-3:])
-            found.append(Needle(f"What does the comment say about {' '.join(spaced[:5])}?", answer))
-    selected = [needle for needle in found if _rare(text, needle.answer)]
+            collected.append(
+                Needle(f"What does the comment say about {' '.join(spaced[:5])}?", answer)
+            )
+    selected = [needle for needle in collected if _rare(text, needle.answer)]
     yield from _spread(selected, PER_FILE)
 
 

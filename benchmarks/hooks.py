@@ -101,8 +101,8 @@ class Home:
         return (int(fields[11]) + int(fields[12])) * 1000 / TICK
 
     def stop(self) -> None:
-        until = time.monotonic() + 20
-        while time.monotonic() < until and os.path.exists(self.place.starting):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and os.path.exists(self.place.starting):
             time.sleep(0.05)
         if daemon := daemon_at(str(self.root)):
             end(daemon)
@@ -128,11 +128,11 @@ def over_http(connection: http.client.HTTPConnection, token: str, event: bytes) 
 
 
 def in_turns(cases: Mapping[str, Callable[[int], Run]], runs: int) -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {name: [] for name in cases}
+    collected: dict[str, list[Run]] = {name: [] for name in cases}
     for number in range(runs):
         for name, case in cases.items():
-            found[name].append(case(number))
-    return found
+            collected[name].append(case(number))
+    return collected
 
 
 def shown(name: str, runs: list[Run], base: float) -> str:
@@ -151,9 +151,9 @@ def shown(name: str, runs: list[Run], base: float) -> str:
 def cold(home: Home, number: int) -> Run:
     """The first prompt of a home: the hook starts the daemon and waits for its answer."""
     home.stop()
-    found = run([*CLIENT, "claude"], home.prompt(number), home.environment)
+    result = run([*CLIENT, "claude"], home.prompt(number), home.environment)
     home.stop()
-    return found
+    return result
 
 
 def main() -> None:
@@ -174,8 +174,8 @@ def main() -> None:
 def measure(home: Home, runs: int, peer: Path | None) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", PORT, timeout=10)
     token_file = home.root / "token"
-    until = time.monotonic() + 20
-    while not token_file.exists() and time.monotonic() < until:
+    deadline = time.monotonic() + 20
+    while not token_file.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     token = token_file.read_text().strip()
     connection.connect()
@@ -196,13 +196,13 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
         cases["memtomem-stm: mms hook"] = lambda n: run([mms, "hook"], home.read(n), env)
     in_turns({name: case for name, case in cases.items() if name != "memtomem-stm"}, 1)
     before = home.daemon_cpu_ms()
-    found = in_turns({name: shifted(case) for name, case in cases.items()}, runs)
+    result = in_turns({name: shifted(case) for name, case in cases.items()}, runs)
     used = (home.daemon_cpu_ms() - before) / (4 * runs)
-    found["prompt, cold (starts the daemon)"] = [cold(home, 200 + n) for n in range(min(10, runs))]
-    base = statistics.median(one[0] for one in found["python -c pass"])
+    result["prompt, cold (starts the daemon)"] = [cold(home, 200 + n) for n in range(min(10, runs))]
+    base = statistics.median(one[0] for one in result["python -c pass"])
     print("| case | CPU ms p50 | × python | wall min | wall p50 | wall p95 | said something |")
     print("|---|---|---|---|---|---|---|")
-    for name, measured in found.items():
+    for name, measured in result.items():
         print(shown(name, measured, base))
     home.upwell("daemon", "start")
     state = daemon_at(str(home.root))

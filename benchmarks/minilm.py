@@ -117,12 +117,12 @@ def _safetensors(path: Path) -> dict[str, Any]:
     raw = path.read_bytes()
     (size,) = struct.unpack("<Q", raw[:8])
     head = json.loads(raw[8 : 8 + size])
-    found = {}
+    collected = {}
     for name, entry in head.items():
         if name == "__metadata__":
             continue
         first, after = entry["data_offsets"]
         kind = {"F32": np.float32, "F16": np.float16, "I64": np.int64}[entry["dtype"]]
         data = np.frombuffer(raw[8 + size + first : 8 + size + after], dtype=kind)
-        found[name] = data.reshape(entry["shape"]).astype(np.float32)
-    return found
+        collected[name] = data.reshape(entry["shape"]).astype(np.float32)
+    return collected

@@ -145,8 +145,8 @@ async def ways(
 def by_rank(lists: Sequence[Sequence[str]], k: int = 60) -> list[str]:
     """Reciprocal rank fusion (Cormack et al. 2009)."""
     scores: dict[str, float] = defaultdict(float)
-    for found in lists:
-        for place, one in enumerate(found, 1):
+    for entry in lists:
+        for place, one in enumerate(entry, 1):
             scores[one] += 1.0 / (k + place)
     return sorted(scores, key=lambda one: -scores[one])
 
@@ -168,10 +168,10 @@ async def conversations(data: Path, model: Embedder | None) -> None:
                     continue
                 query = Query(texts=(question["question"],), scope=Scope(), limit=10)
                 for name, search in searches.items():
-                    found = await search(query)
-                    figures[name].take(found, gold)
+                    result = await search(query)
+                    figures[name].take(result, gold)
                     if name.startswith("upwell"):
-                        figures[f"{name}, category {question['category']}"].take(found, gold)
+                        figures[f"{name}, category {question['category']}"].take(result, gold)
     show(figures, spent)
 
 
@@ -191,11 +191,11 @@ async def coding(data: Path, model: Embedder | None) -> None:
                     continue
                 query = query_of(cue)
                 for name, search in searches.items():
-                    found = await search(query)
-                    figures[name].take(found, set(cue["gold"]))
+                    result = await search(query)
+                    figures[name].take(result, set(cue["gold"]))
                     if name.startswith("upwell"):
                         kind = cue.get("from", "prompt")
-                        figures[f"{name}, {kind}"].take(found, set(cue["gold"]))
+                        figures[f"{name}, {kind}"].take(result, set(cue["gold"]))
     show(figures, spent)
 
 

@@ -180,14 +180,14 @@ def peers(
     fused, cosine = [], []
     for kind, cue, gold in cues:
         text = words_of(cue)
-        found = [plain_search(db, text)]
+        collected = [plain_search(db, text)]
         if vectors is not None:
             near = vectors.nearest(text, 10)
-            found.append([one for one, _ in near])
+            collected.append([one for one, _ in near])
             useful = bool(gold & {one for one, _ in near[:3]})
             cosine.append(Answer(kind, False, useful, near[0][1]))
         scores: dict[str, float] = defaultdict(float)
-        for ranking in found:
+        for ranking in collected:
             for rank, one in enumerate(ranking, 1):
                 scores[one] += 1.0 / (RRF_K + rank)
         best = sorted(scores, key=lambda one: -scores[one])[:3]

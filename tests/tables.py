@@ -22,8 +22,8 @@ def expand(value: Any) -> Any:
 
 
 def _is_mark(item: Any) -> bool:
-    said = list(item) if isinstance(item, dict) else [item]
-    return len(said) == 1 and isinstance(said[0], str) and said[0].startswith("…")
+    reply = list(item) if isinstance(item, dict) else [item]
+    return len(reply) == 1 and isinstance(reply[0], str) and reply[0].startswith("…")
 
 
 def _record(row: Any, columns: list[str], same: dict[str, Any]) -> dict[str, Any]:
@@ -31,8 +31,8 @@ def _record(row: Any, columns: list[str], same: dict[str, Any]) -> dict[str, Any
     if len(cells) and isinstance(cells[-1], dict) and cells[-1]:
         cells, rest = cells[:-1], cells[-1]
     built: dict[str, Any] = {}
-    told = dict(zip(columns, cells, strict=False))
-    for path, cell in {**same, **told}.items():
+    answer = dict(zip(columns, cells, strict=False))
+    for path, cell in {**same, **answer}.items():
         if cell != NONE:
             built = _merged(built, _nested(path.split("."), cell))
     return _merged(built, expand(rest))

@@ -128,9 +128,9 @@ def test_a_hook_event_follows_the_page(
         [*TRACED, str(records[0]), "daemon", "run"], env=patient, stdout=subprocess.DEVNULL
     )
     try:
-        until = time.monotonic() + DAEMON_SECONDS
-        while not ((found := daemon_at(str(home))) and found.answers):
-            assert time.monotonic() < until, "no daemon"
+        deadline = time.monotonic() + DAEMON_SECONDS
+        while not ((result := daemon_at(str(home))) and result.answers):
+            assert time.monotonic() < deadline, "no daemon"
             time.sleep(0.05)
         event = {
             "hook_event_name": "UserPromptSubmit",

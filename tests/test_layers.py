@@ -41,17 +41,17 @@ def floor(name: str) -> int:
 
 
 def imports(path: Path) -> set[str]:
-    found: set[str] = set()
+    result: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name.startswith("upwell")}
+            result |= {alias.name for alias in node.names if alias.name.startswith("upwell")}
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import; name the module in full"
             if node.module == "upwell":
-                found |= {f"upwell.{alias.name}" for alias in node.names}
+                result |= {f"upwell.{alias.name}" for alias in node.names}
             elif node.module and node.module.startswith("upwell."):
-                found.add(node.module)
-    return found
+                result.add(node.module)
+    return result
 
 
 def violations(root: Path) -> list[str]:
@@ -117,11 +117,11 @@ def module_paths(root: Path) -> dict[str, Path]:
 
 def circles_in(needed: Mapping[str, Collection[str]]) -> list[str]:
     """The circles of a graph of imports, each as `a → b → a`."""
-    found, done = [], set()
+    result, done = [], set()
 
     def walk(name: str, way: list[str]) -> None:
         if name in way:
-            found.append(" → ".join([*way[way.index(name) :], name]))
+            result.append(" → ".join([*way[way.index(name) :], name]))
         elif name not in done:
             for other in sorted(needed[name]):
                 walk(other, [*way, name])
@@ -129,7 +129,7 @@ def circles_in(needed: Mapping[str, Collection[str]]) -> list[str]:
 
     for name in sorted(needed):
         walk(name, [])
-    return found
+    return result
 
 
 def test_no_circle_inside_a_package() -> None:

@@ -91,7 +91,7 @@ def rows() -> list[tuple[str, str, str]]:
         for line in PAGE.splitlines()
         if re.match(r"\| \d{3}", line)
     ]
-    return [(seeds, name, place) for seeds, name, place in cells]
+    return [(seeds, name, pointer) for seeds, name, pointer in cells]
 
 
 def code_in(cell: str) -> list[str]:
@@ -144,11 +144,11 @@ def exists(code: str) -> bool:
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row[0]} {row[1][:40]}")
 def test_every_row_leads_somewhere(row: tuple[str, str, str]) -> None:
-    _, name, place = row
+    _, name, pointer = row
     assert name
-    assert place
-    pointers = code_in(place)
-    assert pointers or place == "the same variable", f"{name}: no pointer into the code"
+    assert pointer
+    pointers = code_in(pointer)
+    assert pointers or pointer == "the same variable", f"{name}: no pointer into the code"
     assert [code for code in pointers if not exists(code)] == []
 
 
@@ -170,7 +170,7 @@ def test_constants_have_the_values_of_the_seeds() -> None:
 
 @pytest.mark.parametrize("key", DEFAULTS)
 def test_every_constant_has_a_row(key: str) -> None:
-    assert any(key in code_in(place) for _, _, place in rows()), key
+    assert any(key in code_in(pointer) for _, _, pointer in rows()), key
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ def oversized(source: str) -> list[str]:
 
 def test_functions_stay_small() -> None:
     wrong = {
-        str(path): found
+        str(path): result
         for path in product_files()
-        if (found := oversized(path.read_text(encoding="utf-8")))
+        if (result := oversized(path.read_text(encoding="utf-8")))
     }
     assert wrong == {}
 

@@ -43,7 +43,7 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
     def filesystem() -> list[str]:
         return [*install.server("filesystem"), str(files)]
 
-    found: dict[str, Measure] = {
+    collected: dict[str, Measure] = {
         "small": lambda one, folder: measures.small(one, folder, sizes),
         "official": lambda one, folder: measures.official(one, folder, sizes),
         "large": lambda one, folder: measures.large(one, folder, sizes),
@@ -58,7 +58,7 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
         "endurance": lambda one, folder: measures.endurance(one, folder, calls),
         "flood": lambda one, folder: measures.flood(one, folder) if one.name == "upwell" else {},
     }
-    measured = found[kind]
+    measured = collected[kind]
     if kind == "http":
         return measured
     return lambda one, folder: measured(one, folder) if one.stdio is not None else {}
@@ -68,7 +68,7 @@ def measure(
     those: list[Contender], kinds: list[str], sizes: Sizes, rounds: int, calls: int
 ) -> dict[str, dict[str, float]]:
     """Medians over the rounds, by contender. The first round fills caches and is not counted."""
-    found: dict[str, dict[str, list[float]]] = {one.name: {} for one in those}
+    collected: dict[str, dict[str, list[float]]] = {one.name: {} for one in those}
     with tempfile.TemporaryDirectory(prefix="upwell-bench-") as scratch:
         files = Path(scratch) / "files"
         files.mkdir()
@@ -80,10 +80,10 @@ def measure(
                     print(f"{kind} {number} {one.name}: {figures}", file=sys.stderr)
                     if number or kind in ONCE:
                         for key, value in figures.items():
-                            found[one.name].setdefault(key, []).append(value)
+                            collected[one.name].setdefault(key, []).append(value)
     return {
         name: {key: statistics.median(values) for key, values in figures.items()}
-        for name, figures in found.items()
+        for name, figures in collected.items()
     }
 
 

@@ -150,8 +150,8 @@ def large(one: Contender, folder: Path, sizes: Sizes) -> Figures:
 def fitted(one: Contender, folder: Path, sizes: Sizes) -> Figures:
     """A result of 1 MB, shortened to its budget."""
     with connected(one, SERVER, folder, "words") as peer:
-        found = _long(one, peer, MB, max(1, sizes.large_calls // 2), whole=False)
-        return {f"fitted_1_mb_{key}": value for key, value in found.items()}
+        result = _long(one, peer, MB, max(1, sizes.large_calls // 2), whole=False)
+        return {f"fitted_1_mb_{key}": value for key, value in result.items()}
 
 
 def _long(one: Contender, peer: Peer, size: int, calls: int, *, whole: bool) -> Figures:

@@ -48,31 +48,31 @@ class Goal:
 def goals(table: Table) -> list[Goal]:
     """Each goal whose figures were measured."""
     plain, ours = table["direct"], table["upwell"]
-    found: list[Goal] = []
+    collected: list[Goal] = []
     if "call_cpu_ms" in ours:
         added = ours["call_cpu_ms"] - plain["call_cpu_ms"]
-        found.append(Goal("CPU added to a small call on stdio ≤ 2 ms", added, 2.0))
-        found.append(Goal("RSS ≤ 80 MB", ours["rss_mb"], 80.0))
+        collected.append(Goal("CPU added to a small call on stdio ≤ 2 ms", added, 2.0))
+        collected.append(Goal("RSS ≤ 80 MB", ours["rss_mb"], 80.0))
     if "official_at_once_per_s" in ours:
         share = ours["official_at_once_per_s"] / plain["official_at_once_per_s"]
-        what = "throughput of 32 in flight, the SDK's server behind ≥ 0.6 × direct"
-        found.append(Goal(what, share, 0.6, least=True))
+        kind = "throughput of 32 in flight, the SDK's server behind ≥ 0.6 × direct"
+        collected.append(Goal(kind, share, 0.6, least=True))
     if "http_cpu_ms" in ours and "call_cpu_ms" in plain:
         added = ours["http_cpu_ms"] - plain["call_cpu_ms"]
-        found.append(Goal("CPU added by HTTP in front ≤ 6 ms", added, 6.0))
+        collected.append(Goal("CPU added by HTTP in front ≤ 6 ms", added, 6.0))
         added = ours["http_both_cpu_ms"] - plain["http_both_cpu_ms"]
-        found.append(Goal("CPU added with HTTP on both sides ≤ 6 ms", added, 6.0))
+        collected.append(Goal("CPU added with HTTP on both sides ≤ 6 ms", added, 6.0))
     if "kept_cpu_ms" in ours and "call_cpu_ms" in ours:
         share = ours["kept_cpu_ms"] / ours["call_cpu_ms"]
-        found.append(Goal("an answer that is kept, as a share of the call ≤ 1", share, 1.0))
+        collected.append(Goal("an answer that is kept, as a share of the call ≤ 1", share, 1.0))
     if "start_ms" in ours and "start_ms" in table.get("memtomem-stm", {}):
         share = ours["start_ms"] / table["memtomem-stm"]["start_ms"]
-        found.append(Goal("start to `initialize` ≤ 0.2 × memtomem-stm", share, 0.2))
+        collected.append(Goal("start to `initialize` ≤ 0.2 × memtomem-stm", share, 0.2))
     if "flood_s" in ours:
-        found.append(Goal("1 GB: an error within 5 s", ours["flood_s"], 5.0))
+        collected.append(Goal("1 GB: an error within 5 s", ours["flood_s"], 5.0))
         limit = CAP_MB + 100
-        found.append(Goal("1 GB: RSS ≤ the cap + 100 MB", ours["flood_peak_mb"], limit))
-    return found
+        collected.append(Goal("1 GB: RSS ≤ the cap + 100 MB", ours["flood_peak_mb"], limit))
+    return collected
 
 
 def markdown(table: Table) -> str:

@@ -155,16 +155,19 @@ async def test_a_project_sees_its_own_memories_and_the_global_ones(
     own_place: Place, tmp_path: Path
 ) -> None:
     recall, fill = own_place
-    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    first, second = str(tmp_path / "one"), str(tmp_path / "two")
     await fill(
         [
-            Memory(text="kettle of one", project=one),
+            Memory(text="kettle of one", project=first),
             Memory(text="kettle everywhere"),
-            Memory(text="kettle of one again", project=one),
-            Memory(text="kettle of two", project=two),
+            Memory(text="kettle of one again", project=first),
+            Memory(text="kettle of two", project=second),
         ]
     )
-    assert set(await found(recall, "kettle", project=two)) == {"kettle everywhere", "kettle of two"}
+    assert set(await found(recall, "kettle", project=second)) == {
+        "kettle everywhere",
+        "kettle of two",
+    }
     assert len(await found(recall, "kettle")) == 4
     assert await found(recall, "kettle", project=str(tmp_path / "none")) == ["kettle everywhere"]
     assert await found(recall, "kettle", tenant="nobody") == []

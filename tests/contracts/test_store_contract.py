@@ -78,19 +78,19 @@ async def test_every_field_of_a_memory_is_stored(store: Store, clock: ManualCloc
         viewed_at=3.0,
     )
     await store.add([memory])
-    kept = await store.get("m1")
-    assert kept is not None
-    assert replace(kept, content_hash="") == memory
-    assert len(kept.content_hash) == 32
+    stored = await store.get("m1")
+    assert stored is not None
+    assert replace(stored, content_hash="") == memory
+    assert len(stored.content_hash) == 32
 
 
 async def test_missing_ids_and_times_are_assigned(store: Store, clock: ManualClock) -> None:
     added = await store.add([Memory(text="one"), Memory(text="two")])
-    assert len({one.id for one in added}) == 2
-    assert all(len(one.id) >= 12 for one in added)
-    kept = await store.get(added[0].id)
-    assert kept is not None
-    assert kept.created_at == kept.viewed_at == clock.now()
+    assert len({entry.id for entry in added}) == 2
+    assert all(len(entry.id) >= 12 for entry in added)
+    stored = await store.get(added[0].id)
+    assert stored is not None
+    assert stored.created_at == stored.viewed_at == clock.now()
 
 
 async def test_a_given_id_replaces_the_memory_that_had_it(store: Store) -> None:
@@ -103,9 +103,9 @@ async def test_a_given_id_replaces_the_memory_that_had_it(store: Store) -> None:
 
 async def test_the_last_of_two_equal_ids_in_a_batch_is_stored(store: Store) -> None:
     await store.add([Memory(text="first", id="k"), Memory(text="second", id="k")])
-    kept = await store.get("k")
-    assert kept is not None
-    assert kept.text == "second"
+    stored = await store.get("k")
+    assert stored is not None
+    assert stored.text == "second"
     assert len(await store.list(Scope())) == 1
 
 
@@ -127,9 +127,9 @@ async def test_update_changes_the_text_and_every_index(store: Store, clock: Manu
     await store.add([Memory(text="port is 8080", id="m", paths=("old.toml",))])
     clock.advance(5)
     await store.update(Memory(text="socket is 9090", id="m", paths=("new.toml",)))
-    kept = await store.get("m")
-    assert kept is not None
-    assert (kept.created_at, kept.updated_at) == (clock.now() - 5, clock.now())
+    stored = await store.get("m")
+    assert stored is not None
+    assert (stored.created_at, stored.updated_at) == (clock.now() - 5, clock.now())
     assert await ids(store, "port") == []
     assert await ids(store, "socket") == ["m"]
     by_path = [
@@ -277,16 +277,16 @@ async def test_hostile_text_is_stored_unchanged_and_never_breaks_a_query(
     store: Store, text: str
 ) -> None:
     await store.add([Memory(text=f"note {text} end", id="m"), Memory(text="another")])
-    kept = await store.get("m")
-    assert kept is not None
-    assert kept.text == f"note {text} end"
+    stored = await store.get("m")
+    assert stored is not None
+    assert stored.text == f"note {text} end"
     assert isinstance(await search(store, Query(texts=(text,))), tuple)
     assert "m" in await ids(store, f"note {text}")
     paths = Query(texts=(), paths=(text,), symbols=(text,))
     assert isinstance(await search(store, paths), tuple)
     assert await store.delete("m")
     assert await store.restore("m")
-    assert (await store.get("m")) == kept
+    assert (await store.get("m")) == stored
 
 
 @settings(
@@ -301,10 +301,10 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
             try:
                 if text.strip():
                     added = await store.add([Memory(text=text, paths=(query,), tags=(query,))])
-                    kept = await store.get(added[0].id)
-                    assert kept is not None
-                    assert kept.text == text
-                    assert kept.tags == (query,)
+                    stored = await store.get(added[0].id)
+                    assert stored is not None
+                    assert stored.text == text
+                    assert stored.tags == (query,)
                 await search(store, Query(texts=(query,), paths=(query,)))
             finally:
                 await close()
@@ -315,9 +315,9 @@ def test_any_text_round_trips_under_any_query(text: str, query: str, tmp_path_fa
 async def test_a_megabyte_is_stored(store: Store) -> None:
     text = "wörter und zeilen\n" * 58_000
     await store.add([Memory(text=text, id="big")])
-    kept = await store.get("big")
-    assert kept is not None
-    assert kept.text == text
+    stored = await store.get("big")
+    assert stored is not None
+    assert stored.text == text
     assert await ids(store, "zeilen") == ["big"]
     assert isinstance(await ids(store, text), list)
 
@@ -445,8 +445,8 @@ async def test_several_memories_are_read_at_once(store: Store, clock: ManualCloc
     await store.add([Memory(text="gone soon", id="brief", expires_at=clock.now() + 1)])
     clock.advance(2)
     await store.delete("m1")
-    found = await store.get_many(["m2", "m1", "m0", "unknown", "brief"])
-    assert sorted(memory.id for memory in found) == ["m0", "m2"]
+    match = await store.get_many(["m2", "m1", "m0", "unknown", "brief"])
+    assert sorted(memory.id for memory in match) == ["m0", "m2"]
     assert await store.get_many([]) == []
 
 
@@ -487,8 +487,8 @@ async def test_memories_are_read_while_others_are_deleted(store: Store) -> None:
 
     deleting = asyncio.create_task(delete_all())
     while not deleting.done():
-        for found in await asyncio.gather(*(store.get(memory_id) for memory_id in ids)):
-            assert found is None or found.text == f"kettle {found.id[1:]}"
+        for entry in await asyncio.gather(*(store.get(memory_id) for memory_id in ids)):
+            assert entry is None or entry.text == f"kettle {entry.id[1:]}"
         await search(store, Query(texts=("kettle",)))
     await deleting
     assert await store.get_many(ids) == []

@@ -29,8 +29,8 @@ async def ttl_store(request, tmp_path: Path, clock: ManualClock) -> AsyncIterato
 
 async def test_a_value_is_present_until_it_expires(ttl_store: TtlStore, clock: ManualClock) -> None:
     await ttl_store.put("k", {"a": b"1", "b": b""}, ttl_seconds=10)
-    found = await ttl_store.get("k", ["a", "b", "missing"])
-    assert {key: item.value for key, item in found.items()} == {"a": b"1", "b": b""}
+    match = await ttl_store.get("k", ["a", "b", "missing"])
+    assert {key: item.value for key, item in match.items()} == {"a": b"1", "b": b""}
     clock.advance(10)
     assert await ttl_store.get("k", ["a"]) == {}
 

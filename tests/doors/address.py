@@ -28,11 +28,11 @@ class Address:
     def send(self, verb: str, body: Any = None, path: str = "/mcp", **headers: str) -> Answer:
         """Send one request. Returns status, headers and the last message of the answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
-        given = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
-        given |= {"Content-Type": "application/json"}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        sent_headers = {"Authorization": f"Bearer {self.token}", "Accept": BOTH}
+        sent_headers |= {"Content-Type": "application/json"}
+        sent_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if isinstance(body, bytes | None) else json.dumps(body).encode()
-        connection.request(verb, path, data, {k: v for k, v in given.items() if v})
+        connection.request(verb, path, data, {k: v for k, v in sent_headers.items() if v})
         response = connection.getresponse()
         raw = response.read()
         connection.close()
@@ -45,9 +45,9 @@ class Address:
     def events(self, session: str, body: Any) -> list[dict[str, Any]]:
         """Every message of the stream that answers a request."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
-        given = {"Authorization": f"Bearer {self.token}", "Accept": EVENTS_FIRST}
-        given |= {"Content-Type": "application/json", "Mcp-Session-Id": session}
-        connection.request("POST", "/mcp", json.dumps(body), given)
+        sent_headers = {"Authorization": f"Bearer {self.token}", "Accept": EVENTS_FIRST}
+        sent_headers |= {"Content-Type": "application/json", "Mcp-Session-Id": session}
+        connection.request("POST", "/mcp", json.dumps(body), sent_headers)
         lines = connection.getresponse().read().split(b"\n")
         connection.close()
         return [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
@@ -67,8 +67,13 @@ class Address:
             "params": {**params, "_meta": ENVELOPE},
         }
         name = params.get("name", params.get("uri", ""))
-        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": method, "Mcp_Name": name, **headers}
-        return self.send("POST", body, **given)
+        sent_headers = {
+            "MCP_Protocol_Version": MODERN,
+            "Mcp_Method": method,
+            "Mcp_Name": name,
+            **headers,
+        }
+        return self.send("POST", body, **sent_headers)
 
 
 class Conversation:
@@ -83,8 +88,8 @@ class Conversation:
         body: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params or {}}
         if identity is not None:
             body["id"] = identity
-        given = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
-        return self.address.send("POST", body, **given)
+        sent_headers = {"Mcp_Session_Id": self.session, "MCP_Protocol_Version": LEGACY, **headers}
+        return self.address.send("POST", body, **sent_headers)
 
     def call(self, tool: str, identity: Any = 1, **arguments: Any) -> dict[str, Any]:
         params = {"name": tool, "arguments": arguments}
@@ -102,7 +107,12 @@ def said(result: Mapping[str, Any]) -> str:
 def serving(home: Path, log: Path, **env: str) -> Iterator[Address]:
     """`upwell serve --http` over a home that is configured already."""
     port = free_port()
-    given = {"PATH": os.environ["PATH"], "HOME": str(log.parent), "UPWELL_HOME": str(home), **env}
+    variables = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(log.parent),
+        "UPWELL_HOME": str(home),
+        **env,
+    }
     command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
-    with program(command, port, given, log):
+    with program(command, port, variables, log):
         yield Address(port, (home / "token").read_text().strip())

@@ -95,7 +95,7 @@ class Agent(Peer):
     def wait_until_asked(self, method: str, deadline: float = 30.0) -> None:
         """Wait until the server has asked that question."""
         end = time.monotonic() + deadline
-        while not any(one["method"] == method for one in self.requests):
+        while not any(request["method"] == method for request in self.requests):
             if time.monotonic() > end:
                 raise Silence(f"no {method} in {self.requests}")
             self.drain(0.05)

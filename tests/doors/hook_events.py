@@ -22,13 +22,13 @@ def recordings(host: str, cwd: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def recorded(host: str, name: str, cwd: str, **changed: Any) -> dict[str, Any]:
     """The first recorded event of that name, with these keys in place of its own."""
-    return {**next(event for said, event in recordings(host, cwd) if said == name), **changed}
+    return {**next(event for reply, event in recordings(host, cwd) if reply == name), **changed}
 
 
 def recorded_read(host: str, name: str, cwd: str, reading: str, **changed: Any) -> dict[str, Any]:
     """The recorded event of the tool that reads a file."""
-    events = (event for said, event in recordings(host, cwd) if said == name)
-    return {**next(one for one in events if reading in one.values()), **changed}
+    events = (event for reply, event in recordings(host, cwd) if reply == name)
+    return {**next(entry for entry in events if reading in entry.values()), **changed}
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def claude_like(session: str, cwd: str, event: str, **more: Any) -> dict[str, An
 
 
 def claude_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
-    given = {"session_id": "8f14e45f", "tool_name": tool, "tool_input": {"file_path": file}}
-    return recorded_read("claude", "PostToolUse", cwd, "Read", **given)
+    fields = {"session_id": "8f14e45f", "tool_name": tool, "tool_input": {"file_path": file}}
+    return recorded_read("claude", "PostToolUse", cwd, "Read", **fields)
 
 
 def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -83,8 +83,8 @@ def codex(cwd: str, event: str, **more: Any) -> dict[str, Any]:
 
 def codex_read(cwd: str, file: str, tool: str = "Bash") -> dict[str, Any]:
     """Codex has no tool that reads files: it runs a shell."""
-    given = {"command": f"sed -n '1,120p' {file}"}
-    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=given)
+    fields = {"command": f"sed -n '1,120p' {file}"}
+    return codex(cwd, "PostToolUse", tool_name=tool, tool_input=fields)
 
 
 def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def gemini(cwd: str, event: str, **more: Any) -> dict[str, Any]:
 
 def gemini_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:
     """The model chooses the form of the path: absolute, or relative as here."""
-    given = {"file_path": file.removeprefix(f"{cwd}/")}
-    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=given)
+    fields = {"file_path": file.removeprefix(f"{cwd}/")}
+    return gemini(cwd, "AfterTool", tool_name=tool, tool_input=fields)
 
 
 def cursor(cwd: str, event: str, **more: Any) -> dict[str, Any]:
@@ -117,8 +117,8 @@ def cursor_read(cwd: str, file: str, tool: str = "Read") -> dict[str, Any]:
 
 
 def copilot_read(cwd: str, file: str, tool: str = "view") -> dict[str, Any]:
-    given = {"sessionId": "cop-1", "toolName": tool, "toolArgs": {"path": file}}
-    return recorded_read("copilot", "postToolUse", cwd, "view", **given)
+    fields = {"sessionId": "cop-1", "toolName": tool, "toolArgs": {"path": file}}
+    return recorded_read("copilot", "postToolUse", cwd, "view", **fields)
 
 
 def vscode_read(cwd: str, file: str, tool: str = "read_file") -> dict[str, Any]:

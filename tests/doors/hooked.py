@@ -79,9 +79,9 @@ class House:
 
     def comes(self) -> bool:
         """Does the daemon answer soon after its start?"""
-        until = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while not ((daemon := daemon_at(str(self.home))) and daemon.answers):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 return False
             time.sleep(0.05)
         return True
@@ -89,8 +89,8 @@ class House:
     def stop(self) -> None:
         """End the daemon, and also one that a hook has just started and that does not listen
         yet."""
-        until = time.monotonic() + COMING_SECONDS
-        while time.monotonic() < until:
+        deadline = time.monotonic() + COMING_SECONDS
+        while time.monotonic() < deadline:
             if daemon := daemon_at(str(self.home)):
                 assert end(daemon)
             elif not os.path.exists(self.place.starting):

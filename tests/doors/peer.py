@@ -66,12 +66,12 @@ def processes(root: int) -> list[int]:
                 continue
             if state != "Z":
                 parents.setdefault(int(parent), []).append(int(entry.name))
-    found, queue = [], [root]
+    outcome, queue = [], [root]
     while queue:
         pid = queue.pop()
-        found.append(pid)
+        outcome.append(pid)
         queue += parents.get(pid, [])
-    return found
+    return outcome
 
 
 def alive(pid: int) -> bool:
@@ -149,8 +149,8 @@ class Peer:
             chunk = os.read(self._out, 1 << 20)
             if not chunk:
                 raise Silence(f"the other side closed its output\n{self.stderr()[-2000:]}")
-            head, found, tail = (self._buffer + chunk).rpartition(b"\n")
-            if found:
+            head, separator, tail = (self._buffer + chunk).rpartition(b"\n")
+            if separator:
                 self._ready = head.split(b"\n")
             self._buffer = tail
         line = self._ready.pop(0)
@@ -195,8 +195,8 @@ class Peer:
         assert isinstance(message, dict), f"not a message: {line[:200]!r}"
         assert message.get("jsonrpc") == "2.0", f"not JSON-RPC: {line[:200]!r}"
         if "method" in message:
-            kept = self.requests if "id" in message else self.notifications
-            kept.append(message)
+            stored = self.requests if "id" in message else self.notifications
+            stored.append(message)
             return
         assert ("result" in message) != ("error" in message), f"neither or both: {line[:200]!r}"
         assert message["id"] not in self._replies, f"answered twice: {line[:200]!r}"
@@ -229,15 +229,15 @@ class Peer:
 
     def tools(self) -> dict[str, dict[str, Any]]:
         """Every tool by name, all pages."""
-        found: dict[str, dict[str, Any]] = {}
+        collected: dict[str, dict[str, Any]] = {}
         cursor: dict[str, str] = {}
         while True:
             page = self.result("tools/list", cursor)
             for tool in page["tools"]:
-                assert tool["name"] not in found, f"listed twice: {tool['name']}"
-                found[tool["name"]] = tool
+                assert tool["name"] not in collected, f"listed twice: {tool['name']}"
+                collected[tool["name"]] = tool
             if not page.get("nextCursor"):
-                return found
+                return collected
             cursor = {"cursor": page["nextCursor"]}
 
     def wait_for_tools(self, *names: str, deadline: float = 20.0) -> dict[str, dict[str, Any]]:

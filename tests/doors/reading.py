@@ -29,9 +29,9 @@ def complaint(message: Mapping[str, Any]) -> str:
 
 def key_in(result: Mapping[str, Any]) -> str:
     """The handle in the notice of a shortened reply."""
-    found = re.search(r'key="([^"]+)"', everything(result))
-    assert found, f"no key in {everything(result)[-500:]!r}"
-    return found[1]
+    match = re.search(r'key="([^"]+)"', everything(result))
+    assert match, f"no key in {everything(result)[-500:]!r}"
+    return match[1]
 
 
 def read_all(peer: Peer, key: str, length: int, start: int = 0) -> str:
@@ -39,8 +39,8 @@ def read_all(peer: Peer, key: str, length: int, start: int = 0) -> str:
     parts, offset = [], start
     while offset < length:
         chunk = text_of(peer.call("upwell__read_more", key=key, offset=offset))
-        body, found, rest = chunk.rpartition(FOOTER)
-        assert found, f"no footer: {chunk[-200:]!r}"
+        body, separator, rest = chunk.rpartition(FOOTER)
+        assert separator, f"no footer: {chunk[-200:]!r}"
         assert rest.endswith("]"), f"the footer is not the end: {rest!r}"
         assert body, f"an empty chunk at {offset} of {length}"
         parts.append(body)

@@ -51,16 +51,16 @@ def test_a_hostile_list_affects_no_other_list(gateway: Gateway, tmp_path: Path) 
         tools = peer.wait_for_tools("good__read_file")
         json.dumps(list(tools.values()))
         assert [name for name in tools if name == "good__read"] == []
-        said = peer.call("good__read_file", path="src/payments.py")
-        assert "idempotency_key" in json.dumps(said)
+        reply = peer.call("good__read_file", path="src/payments.py")
+        assert "idempotency_key" in json.dumps(reply)
 
 
 def test_an_answer_with_malformed_json_inside_is_reported(gateway: Gateway, tmp_path: Path) -> None:
     peer = gateway(servers(tmp_path, "plain"))
     peer.wait_for_tools("evil__t")
-    said = peer.call("evil__t")
-    assert said["isError"]
-    assert "evil" in json.dumps(said)
+    reply = peer.call("evil__t")
+    assert reply["isError"]
+    assert "evil" in json.dumps(reply)
 
 
 def test_an_unreadable_handshake_is_reported(gateway: Gateway, tmp_path: Path) -> None:
@@ -95,6 +95,6 @@ def test_the_worker_imports_nothing_from_the_working_directory(
     up = {"fs": [sys.executable, "-P", "-m", "upwell.demo.server", str(big)]}
     peer = gateway(up, cwd=repository, env={"PYTHONSAFEPATH": "1"})
     peer.wait_for_tools("fs__read_file")
-    said = peer.call("fs__read_file", path="big.json")
-    assert "key=" in json.dumps(said)
+    reply = peer.call("fs__read_file", path="big.json")
+    assert "key=" in json.dumps(reply)
     assert not (tmp_path / "PWNED").exists()

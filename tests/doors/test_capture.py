@@ -22,8 +22,8 @@ def house(tmp_path: Path) -> Iterator[House]:
 
 def stop(house: House) -> None:
     transcript = house.project.parent / "session.jsonl"
-    said = {"type": "user", "message": {"role": "user", "content": RULE}}
-    transcript.write_text(json.dumps(said) + "\n")
+    payload = {"type": "user", "message": {"role": "user", "content": RULE}}
+    transcript.write_text(json.dumps(payload) + "\n")
     event = claude_like("s", str(house.project), "Stop", stop_hook_active=False)
     assert house.hook("claude", event={**event, "transcript_path": str(transcript)}).json == {}
 
@@ -44,11 +44,11 @@ def ran(house: House, *commands: tuple[str, bool]) -> None:
 
 
 def waiting(house: House, least: int) -> list[dict[str, str]]:
-    until = time.monotonic() + 15
+    deadline = time.monotonic() + 15
     while True:
-        found = json.loads(house.upwell("inbox", "--json"))["proposals"]
-        if len(found) >= least or time.monotonic() > until:
-            return found
+        proposals = json.loads(house.upwell("inbox", "--json"))["proposals"]
+        if len(proposals) >= least or time.monotonic() > deadline:
+            return proposals
         time.sleep(0.2)
 
 
@@ -63,10 +63,10 @@ def test_a_rule_is_proposed_and_stored_only_when_accepted(house: House) -> None:
     house.upwell("hook", "capture", "on")
     house.start()
     stop(house)
-    (found,) = waiting(house, 1)
-    assert found["text"] == RULE
+    (proposals,) = waiting(house, 1)
+    assert proposals["text"] == RULE
     assert "generated clients" not in house.upwell("recall", "generated clients")
-    assert house.upwell("inbox", "accept", found["id"]).startswith("1 memory stored")
+    assert house.upwell("inbox", "accept", proposals["id"]).startswith("1 memory stored")
     assert "generated clients" in house.upwell("recall", "generated clients")
     assert waiting(house, 0) == []
     stop(house)
@@ -86,15 +86,15 @@ def test_a_command_that_worked_is_proposed_without_its_secret(house: House) -> N
         ("make deploy-check", True),
         (f"make deploy-check TOKEN={secret}", False),
     )
-    found = {one["text"]: one for one in waiting(house, 2)}
-    first = found["`uv run pytest tests/tide` works here; `pytest tests/tide` fails."]
+    proposals = {entry["text"]: entry for entry in waiting(house, 2)}
+    first = proposals["`uv run pytest tests/tide` works here; `pytest tests/tide` fails."]
     assert (first["why"], first["session"], first["source"]) == (
         "command that worked",
         "s7",
         "session:s7",
     )
     assert first["project"] == str(house.project)
-    assert len(found) == 2
+    assert len(proposals) == 2
     assert secret not in (house.home / "inbox.json").read_text()
     assert "uv run pytest" not in house.upwell("recall", "how to run pytest tests tide")
     house.upwell("inbox", "accept", first["id"])

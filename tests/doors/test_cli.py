@@ -161,14 +161,14 @@ def test_a_bad_configuration_is_reported(upwell: Upwell, home: Path, case: str) 
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(text)
     for args in (("config", "check"), ("recall", "x"), ("list",)):
-        said = complaint(upwell(*args), 1)
-        assert [word for word in words if word not in said] == []
+        message = complaint(upwell(*args), 1)
+        assert [word for word in words if word not in message] == []
 
 
 def test_a_bad_variable_is_reported(upwell: Upwell) -> None:
-    said = complaint(upwell("config", "check", env={"UPWELL_SURFACE__MAX_CUONT": "3"}), 1)
-    assert "max_cuont" in said
-    assert "UPWELL_SURFACE__MAX_CUONT" in said
+    message = complaint(upwell("config", "check", env={"UPWELL_SURFACE__MAX_CUONT": "3"}), 1)
+    assert "max_cuont" in message
+    assert "UPWELL_SURFACE__MAX_CUONT" in message
 
 
 def test_secrets_are_masked(upwell: Upwell, home: Path) -> None:
@@ -214,8 +214,8 @@ def test_on_and_off(upwell: Upwell) -> None:
 
 def test_a_home_that_cannot_be_written(upwell: Upwell, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    said = complaint(upwell("recall", "x", env={"UPWELL_HOME": str(tmp_path / "file")}), 1)
-    assert "UPWELL_HOME" in said
+    message = complaint(upwell("recall", "x", env={"UPWELL_HOME": str(tmp_path / "file")}), 1)
+    assert "UPWELL_HOME" in message
 
 
 def test_a_pipe_that_closes_early(environment: Mapping[str, str]) -> None:
@@ -280,10 +280,10 @@ def test_no_line_of_a_list_of_commands_is_cut_off(upwell: Upwell) -> None:
 
 
 def test_help_names_the_values_to_type(upwell: Upwell) -> None:
-    said = upwell("recall", "--help").out
-    assert "recall [OPTIONS] [QUERY]..." in said
-    assert "-k N" in said
-    assert "--namespace TEXT" in said
+    output = upwell("recall", "--help").out
+    assert "recall [OPTIONS] [QUERY]..." in output
+    assert "-k N" in output
+    assert "--namespace TEXT" in output
     for verb in ("recall", "compress", "stats", "import", "login", "learn"):
-        said = upwell(verb, "--help").out
-        assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", said), said
+        output = upwell(verb, "--help").out
+        assert not re.search(r"<\w|\bint\b|x>=|list\[|\bstr\b", output), output

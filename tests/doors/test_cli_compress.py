@@ -15,14 +15,14 @@ TEXTS = {"json": big_json(), "markdown": big_markdown(), "log": big_log()}
 @pytest.mark.parametrize("kind", TEXTS)
 def test_within_the_budget_in_tokens(upwell: Upwell, kind: str) -> None:
     text = TEXTS[kind]
-    found = upwell("compress", "--max-tokens", "500", "--json", input=text).json
-    assert set(found) >= SHAPE
-    assert found["before"] == len(text)
-    assert found["after"] == len(found["text"]) < 500 * 5
-    assert found["tokens"] <= 500
-    assert found["lossless"] is False
-    assert found["omitted"]
-    assert found["strategy"]
+    result = upwell("compress", "--max-tokens", "500", "--json", input=text).json
+    assert set(result) >= SHAPE
+    assert result["before"] == len(text)
+    assert result["after"] == len(result["text"]) < 500 * 5
+    assert result["tokens"] <= 500
+    assert result["lossless"] is False
+    assert result["omitted"]
+    assert result["strategy"]
 
 
 @pytest.mark.parametrize("kind", TEXTS)
@@ -33,45 +33,45 @@ def test_within_the_budget_in_characters(upwell: Upwell, kind: str, limit: int) 
 
 
 def test_json_stays_json(upwell: Upwell) -> None:
-    found = upwell("compress", "--max-chars", "3000", "--json", input=big_json()).json
-    assert json.loads(found["text"])
+    result = upwell("compress", "--max-chars", "3000", "--json", input=big_json()).json
+    assert json.loads(result["text"])
 
 
 def test_the_question_decides_what_is_retained(upwell: Upwell) -> None:
-    found = upwell("compress", "--max-tokens", "600", "--query", "pool 391", input=big_markdown())
-    assert "Section 391" in found.out
-    found = upwell("compress", "--max-tokens", "600", "--query", "failed", input=big_json())
-    assert '"failed"' in found.out
+    result = upwell("compress", "--max-tokens", "600", "--query", "pool 391", input=big_markdown())
+    assert "Section 391" in result.out
+    result = upwell("compress", "--max-tokens", "600", "--query", "failed", input=big_json())
+    assert '"failed"' in result.out
 
 
 def test_a_text_that_fits_is_unchanged(upwell: Upwell) -> None:
     text = "short é 🌊\r\nand sweet\n\n"
     assert upwell("compress", "--max-tokens", "500", input=text).out == text
-    found = upwell("compress", "--max-tokens", "500", "--json", input=text).json
-    assert found["text"] == text
-    assert found["lossless"] is True
-    assert found["omitted"] == []
+    result = upwell("compress", "--max-tokens", "500", "--json", input=text).json
+    assert result["text"] == text
+    assert result["lossless"] is True
+    assert result["omitted"] == []
 
 
 def test_from_a_file(upwell: Upwell, tmp_path: Path) -> None:
     (tmp_path / "guide.md").write_text(big_markdown())
-    found = upwell("compress", "guide.md", "--max-tokens", "500", "--json").json
-    assert found["tokens"] <= 500
+    result = upwell("compress", "guide.md", "--max-tokens", "500", "--json").json
+    assert result["tokens"] <= 500
 
 
 def test_the_rest_can_be_read(upwell: Upwell) -> None:
-    found = upwell("compress", "--max-tokens", "500", "--json", input=big_markdown()).json
-    if found.get("key"):
-        assert upwell("read", found["key"]).out == big_markdown()
+    result = upwell("compress", "--max-tokens", "500", "--json", input=big_markdown()).json
+    if result.get("key"):
+        assert upwell("read", result["key"]).out == big_markdown()
 
 
 @pytest.mark.parametrize("strategy", ["auto", "none", "truncate"])
 def test_strategies_by_name(upwell: Upwell, strategy: str) -> None:
     args = ("compress", "--strategy", strategy, "--json")
-    found = upwell(*args, *(() if strategy == "none" else ("--max-chars", "900")), input=big_log())
-    assert found.json["strategy"]
+    result = upwell(*args, *(() if strategy == "none" else ("--max-chars", "900")), input=big_log())
+    assert result.json["strategy"]
     if strategy == "none":
-        assert found.json["text"] == big_log()
+        assert result.json["text"] == big_log()
 
 
 HOSTILE = {
@@ -107,6 +107,6 @@ def test_binary_input_is_refused_in_one_line(upwell: Upwell) -> None:
 
 def test_no_grapheme_is_split(upwell: Upwell) -> None:
     family = "👩‍👩‍👧‍👦"
-    found = upwell("compress", "--max-chars", "300", "--json", input=family * 3000).json["text"]
-    rest = found.replace(family, "")
+    result = upwell("compress", "--max-chars", "300", "--json", input=family * 3000).json["text"]
+    rest = result.replace(family, "")
     assert "\u200d" not in rest

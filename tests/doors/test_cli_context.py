@@ -13,15 +13,15 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
     id = upwell("remember", "The tide service listens on port 7431").line
     upwell("remember", "Bread needs salt")
     question = "Which port does the tide service listen on?"
-    found = upwell("context", question, "--format", "json").json
-    assert set(found) >= CONTEXT
-    assert found["found"] is True
-    assert found["applicable"] is True
-    assert 0 <= found["confidence"] <= 1
-    assert [entry["id"] for entry in found["entries"]] == [id]
-    assert found["queriesRun"]
-    assert found["surfacing_id"]
-    assert "7431" in found["digest"]
+    result = upwell("context", question, "--format", "json").json
+    assert set(result) >= CONTEXT
+    assert result["found"] is True
+    assert result["applicable"] is True
+    assert 0 <= result["confidence"] <= 1
+    assert [entry["id"] for entry in result["entries"]] == [id]
+    assert result["queriesRun"]
+    assert result["surfacing_id"]
+    assert "7431" in result["digest"]
     digest = upwell("context", question)
     assert "7431" in digest.out
     assert "Bread" not in digest.out
@@ -30,10 +30,10 @@ def test_context_answers_a_question(upwell: Upwell) -> None:
 @pytest.mark.parametrize("message", ["hello", "thanks!", "ok", "What is the capital of Peru?"])
 def test_context_is_silent_without_a_relevant_memory(upwell: Upwell, message: str) -> None:
     upwell("remember", "The tide service listens on port 7431")
-    found = upwell("context", message, "--door", "prompt", "--format", "json").json
-    assert found["found"] is False
-    assert found["entries"] == []
-    assert found["skippedReason"]
+    result = upwell("context", message, "--door", "prompt", "--format", "json").json
+    assert result["found"] is False
+    assert result["entries"] == []
+    assert result["skippedReason"]
 
 
 def test_asking_twice_is_answered_twice(upwell: Upwell) -> None:
@@ -54,35 +54,35 @@ def test_a_prompt_gets_no_memory_twice(upwell: Upwell) -> None:
 
 def test_a_project_does_not_see_another_one(upwell: Upwell, tmp_path: Path) -> None:
     """`recall` searches every project; `context` only the current one."""
-    here, there = tmp_path / "here", tmp_path / "there"
-    for project in (here, there):
+    here, other = tmp_path / "here", tmp_path / "there"
+    for project in (here, other):
         (project / ".git").mkdir(parents=True)
     upwell("remember", "The tide service listens on port 7431", cwd=here)
     question = "Which port does the tide service listen on?"
     assert "7431" in upwell("context", question, cwd=here).out
-    assert "7431" not in upwell("context", question, cwd=there).out
-    assert len(upwell("recall", "tide service port", "--json", cwd=there).json["hits"]) == 1
+    assert "7431" not in upwell("context", question, cwd=other).out
+    assert len(upwell("recall", "tide service port", "--json", cwd=other).json["hits"]) == 1
 
 
 def test_a_session_begins_with_the_rules_and_notes_of_its_project(
     upwell: Upwell, tmp_path: Path
 ) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    for project in (here, there):
+    here, other = tmp_path / "here", tmp_path / "there"
+    for project in (here, other):
         (project / ".git").mkdir(parents=True)
     upwell("remember", "Never force-push to main", "--pin", cwd=here)
     upwell("remember", "The tide service listens on port 7431", cwd=here)
-    upwell("remember", "Bread needs salt", cwd=there)
+    upwell("remember", "Bread needs salt", cwd=other)
     begin = ("context", "--door", "session")
     rules = upwell(*begin, cwd=here).out
     assert "force-push" in rules
     assert "7431" not in rules
     everything = {"UPWELL_SURFACE__MOMENTS": "all"}
-    said = upwell(*begin, cwd=here, env=everything).out
-    assert "force-push" in said
-    assert "7431" in said
-    assert "Bread" not in said
-    assert len(said.encode()) <= 1201
+    output = upwell(*begin, cwd=here, env=everything).out
+    assert "force-push" in output
+    assert "7431" in output
+    assert "Bread" not in output
+    assert len(output.encode()) <= 1201
     in_session = (*begin, "--session", "s", "--json")
     first = upwell(*in_session, cwd=here, env=everything).json
     again = upwell(*in_session, cwd=here, env=everything).json

@@ -29,8 +29,8 @@ def test_only_the_newer_memory_is_surfaced_and_it_is_listed_first(upwell: Upwell
     hits = upwell("recall", "zanzibar port", "--json").json["hits"]
     assert [(hit["id"], hit["superseded"]) for hit in hits] == [(new, False), (old, True)]
     assert hits[0]["supersedes"] == old
-    said = upwell("context", "which port does the zanzibar service use?", "--json").json
-    assert [entry["id"] for entry in said["entries"]] == [new]
+    reply = upwell("context", "which port does the zanzibar service use?", "--json").json
+    assert [entry["id"] for entry in reply["entries"]] == [new]
     listed = upwell("recall", "--json").json["hits"]
     assert {hit["id"]: hit["superseded"] for hit in listed} == {new: False, old: True}
     assert "(superseded)" in upwell("recall").out

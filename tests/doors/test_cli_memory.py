@@ -35,9 +35,9 @@ def test_k_and_namespace(upwell: Upwell) -> None:
     for n in range(4):
         upwell("remember", f"tide table number {n}", "--namespace", "a" if n % 2 else "b")
     assert len(upwell("recall", "tide table", "-k", "2", "--json").json["hits"]) == 2
-    found = upwell("recall", "tide table", "--namespace", "a", "--json").json["hits"]
-    assert {hit["namespace"] for hit in found} == {"a"}
-    assert len(found) == 2
+    hits = upwell("recall", "tide table", "--namespace", "a", "--json").json["hits"]
+    assert {hit["namespace"] for hit in hits} == {"a"}
+    assert len(hits) == 2
 
 
 def test_forget_and_restore(upwell: Upwell) -> None:
@@ -110,8 +110,8 @@ def test_the_memory_survives_kill(upwell: Upwell, home: Path) -> None:
 def test_json_is_json_for_any_text(upwell: Upwell) -> None:
     text = 'quote " backslash \\ tab\tnewline\nend é 🌊 \u202e'
     upwell("remember", text)
-    found = upwell("recall", "quote backslash", "--json")
-    assert json.loads(found.out)["hits"][0]["text"] == text
+    hits = upwell("recall", "quote backslash", "--json")
+    assert json.loads(hits.out)["hits"][0]["text"] == text
 
 
 def test_a_backup_is_a_complete_memory(upwell: Upwell, home: Path) -> None:

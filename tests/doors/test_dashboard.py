@@ -61,7 +61,10 @@ def test_a_gateway_over_http_has_the_page_and_shows_its_servers(tmp_path: Path) 
     with serving(home, tmp_path / "serve.log") as address:
         address.begin().call("up__echo", text="hi")
         lately = asked(address.port, address.token, "/dashboard/decisions")[1]
-        states = {one["name"]: (one["state"], bool(one["trouble"])) for one in lately["servers"]}
+        states = {
+            server["name"]: (server["state"], bool(server["trouble"]))
+            for server in lately["servers"]
+        }
         assert states == {"up": ("ready", False), "gone": ("failed", True)}
         assert asked(address.port, address.token, "/dashboard/stats")[1]["decisions"] == 1
         assert asked(address.port, "", "/dashboard")[0] == 401

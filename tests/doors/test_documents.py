@@ -62,8 +62,8 @@ def test_the_command_line_cites_the_right_lines(upwell: Upwell, imported: Path) 
     assert "Cookie loves carrots" in first["text"]
     rule = hits(upwell, "which color preference", imported)[0]
     assert rule["citation"] == "MEMORY.md#L5-L5"
-    said = upwell("context", "what do we know about JC's dog Cookie?", cwd=imported).out
-    assert said == (
+    output = upwell("context", "what do we know about JC's dog Cookie?", cwd=imported).out
+    assert output == (
         "## Relevant prior context\n- [memory/2026-04-09.md#L3-L3] JC's dog Cookie loves carrots\n"
     )
 
@@ -103,7 +103,7 @@ def test_doctor_names_unread_files(upwell: Upwell, imported: Path) -> None:
 
 def test_imports_are_listed_and_removed(upwell: Upwell, imported: Path) -> None:
     sources = upwell("import", "--json").json["sources"]
-    assert [(one["cited"], one["project"]) for one in sources] == [
+    assert [(source["cited"], source["project"]) for source in sources] == [
         ("memory", str(imported)),
         ("MEMORY.md", str(imported)),
     ]
@@ -159,8 +159,8 @@ def test_a_bad_line_names_file_and_line(upwell: Upwell, tmp_path: Path) -> None:
 def test_an_agent_searches_and_reads_on(gateway: Gateway, imported: Path) -> None:
     peer = gateway({}, cwd=imported)
     peer.wait_for_tools("upwell__memory_get")
-    found = everything(peer.call("upwell__memory_search", query="staging database port"))
-    assert "[memory/2026-04-09.md#L4-L4]" in found
+    result = everything(peer.call("upwell__memory_search", query="staging database port"))
+    assert "[memory/2026-04-09.md#L4-L4]" in result
     read = peer.call("upwell__memory_get", path="memory/2026-04-09.md#L4-L4")
     assert everything(read) == (
         "## memory/2026-04-09.md\n4\t- The staging database listens on port 5433"
@@ -170,8 +170,8 @@ def test_an_agent_searches_and_reads_on(gateway: Gateway, imported: Path) -> Non
         "9\tIn src/db/migrate.py the lock must be taken",
         "10\tbefore the schema is read.",
     ]
-    whole = everything(peer.call("upwell__memory_get", path="MEMORY.md"))
-    assert len(whole.splitlines()) == 1 + len(RULES.splitlines())
+    full = everything(peer.call("upwell__memory_get", path="MEMORY.md"))
+    assert len(full.splitlines()) == 1 + len(RULES.splitlines())
     digest = peer.call("upwell__memory_context", message="what does JC's dog Cookie love?")
     assert "[memory/2026-04-09.md#L3-L3]" in everything(digest)
 
@@ -208,8 +208,8 @@ def test_another_project_sees_no_documents_of_this_one(
     (other / ".git").mkdir(parents=True)
     peer = gateway({}, cwd=other)
     peer.wait_for_tools("upwell__memory_search")
-    found = peer.call("upwell__memory_search", query="what does Cookie love")
-    assert "Nothing is remembered" in everything(found)
+    result = peer.call("upwell__memory_search", query="what does Cookie love")
+    assert "Nothing is remembered" in everything(result)
 
 
 def test_notes_in_stm_json_are_found(upwell: Upwell, home: Path) -> None:

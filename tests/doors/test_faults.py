@@ -211,9 +211,9 @@ def test_deep_json_in_a_text(gateway: Gateway, tool: str) -> None:
     assert not result.get("isError"), everything(result)[:300]
     from tests.doors.reading import key_in, read_all
 
-    whole = "[" * 100_000 + ("]" * 100_000 if tool == "deep_text" else "")
+    full = "[" * 100_000 + ("]" * 100_000 if tool == "deep_text" else "")
     assert len(everything(result)) < 40_000
-    assert read_all(peer, key_in(result), len(whole)) == whole
+    assert read_all(peer, key_in(result), len(full)) == full
     assert everything(peer.call("good__echo", text="on")) == "on"
 
 

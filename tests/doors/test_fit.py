@@ -48,8 +48,8 @@ def test_every_chunk_including_the_last_has_the_footer(peer: Peer) -> None:
     original = big_markdown()
     key = key_in(peer.call("up__big_markdown"))
     last = text_of(peer.call("upwell__read_more", key=key, offset=len(original) - 10))
-    body, found, _ = last.rpartition(FOOTER)
-    assert found
+    body, separator, _ = last.rpartition(FOOTER)
+    assert separator
     assert body == original[-10:]
 
 
@@ -75,16 +75,16 @@ def test_the_query_decides_what_is_retained(peer: Peer) -> None:
 def test_a_search_finds_omitted_text(peer: Peer) -> None:
     """The first access of this process to the original, before any of it is loaded."""
     key = key_in(peer.call("up__big_markdown"))
-    found = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
-    assert "Pool 391 keeps species" in found
-    assert len(found) < MOST_CHARS
+    result = everything(peer.call("upwell__search_original", key=key, query="species in pool 391"))
+    assert "Pool 391 keeps species" in result
+    assert len(result) < MOST_CHARS
 
 
 def test_a_section_can_be_read_by_its_name(peer: Peer) -> None:
     key = key_in(peer.call("up__big_markdown"))
-    wanted = ["Section 391: pool 391"]
+    expected = ["Section 391: pool 391"]
     assert "Pool 391 keeps species" in everything(
-        peer.call("upwell__select_sections", key=key, sections=wanted)
+        peer.call("upwell__select_sections", key=key, sections=expected)
     )
 
 

@@ -66,10 +66,10 @@ def bash(cwd: str, out: str) -> dict[str, Any]:
 
 def bash_text(answer: Mapping[str, Any]) -> str:
     assert set(answer) == {"hookSpecificOutput"}
-    said = answer["hookSpecificOutput"]
-    assert set(said) == {"hookEventName", "updatedToolOutput"}
-    assert said["hookEventName"] == "PostToolUse"
-    output = dict(said["updatedToolOutput"])
+    reply = answer["hookSpecificOutput"]
+    assert set(reply) == {"hookEventName", "updatedToolOutput"}
+    assert reply["hookEventName"] == "PostToolUse"
+    output = dict(reply["updatedToolOutput"])
     text = output.pop("stdout")
     left = {"stderr": "", "interrupted": False, "isImage": False, "noOutputExpected": False}
     assert output == left
@@ -190,10 +190,10 @@ def test_an_answer_with_a_secret_is_unchanged(house: House, name: str) -> None:
 def test_a_shortened_answer_can_have_a_memory_beside_it(house: House) -> None:
     event = bash(str(house.project), LONG)
     called = {"command": f"grep -n worker {house.file('gauge.py')}"}
-    said = house.hook("claude", event={**event, "tool_input": called}).json["hookSpecificOutput"]
-    assert set(said) == {"hookEventName", "additionalContext", "updatedToolOutput"}
-    assert "Tide gauges report in metres" in said["additionalContext"]
-    assert len(said["updatedToolOutput"]["stdout"]) < len(LONG)
+    reply = house.hook("claude", event={**event, "tool_input": called}).json["hookSpecificOutput"]
+    assert set(reply) == {"hookEventName", "additionalContext", "updatedToolOutput"}
+    assert "Tide gauges report in metres" in reply["additionalContext"]
+    assert len(reply["updatedToolOutput"]["stdout"]) < len(LONG)
 
 
 @pytest.mark.parametrize(
@@ -294,9 +294,9 @@ def test_the_opencode_plugin_replaces_the_answer(house: House, tmp_path: Path) -
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
-    said = json.loads(done.stdout)
-    assert len(said["output"]) < len(LONG)
-    assert KEY.search(said["output"])
+    reply = json.loads(done.stdout)
+    assert len(reply["output"]) < len(LONG)
+    assert KEY.search(reply["output"])
 
 
 def test_an_answer_is_unchanged_when_no_time_is_left(house: House) -> None:
@@ -309,6 +309,6 @@ def test_saved_tokens_are_counted(house: House) -> None:
     run(house, "claude", LONG)
     house.stop()
     saved = json.loads(house.upwell("stats", "--json"))["compression"]
-    tools = {one["tool"]: one["tokens_saved"] for one in saved["tools"]}
+    tools = {tool["tool"]: tool["tokens_saved"] for tool in saved["tools"]}
     assert tools["claude__Bash"] > 1_000
     house.start()

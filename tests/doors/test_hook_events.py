@@ -48,51 +48,51 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_session_begins_with_the_rules(house: House, host: str) -> None:
-    told = HOSTS[host]
-    event = told.session(str(house.project / host))
+    case = HOSTS[host]
+    event = case.session(str(house.project / host))
     begun = {key: "begun" if key in SESSION_KEYS else value for key, value in event.items()}
-    answer = house.hook(host, *told.args("session"), event=begun)
-    assert "Never commit to the main branch" in told.text(
-        answer.json, told.words.get("session", "")
+    answer = house.hook(host, *case.args("session"), event=begun)
+    assert "Never commit to the main branch" in case.text(
+        answer.json, case.words.get("session", "")
     )
 
 
 @pytest.mark.parametrize("host", [host for host in HOSTS if HOSTS[host].prompt])
 def test_a_prompt_gets_the_relevant_memory(house: House, host: str) -> None:
-    told = HOSTS[host]
-    assert told.prompt is not None
-    asked = told.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
-    answer = house.hook(host, *told.args("prompt"), event=asked)
-    text = told.text(answer.json, told.words.get("prompt", ""))
+    case = HOSTS[host]
+    assert case.prompt is not None
+    asked = case.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
+    answer = house.hook(host, *case.args("prompt"), event=asked)
+    text = case.text(answer.json, case.words.get("prompt", ""))
     assert "Tuesday at 06:40" in text
     assert "Unrelated" not in text
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_reading_a_file_brings_up_its_memory_once(house: House, host: str) -> None:
-    told = HOSTS[host]
-    read = told.tool(str(house.project), house.file(f"{host}_billing.py"))
-    answer = house.hook(host, *told.args("tool"), event=read)
-    text = told.text(answer.json, told.words.get("tool", ""))
+    case = HOSTS[host]
+    read = case.tool(str(house.project), house.file(f"{host}_billing.py"))
+    answer = house.hook(host, *case.args("tool"), event=read)
+    text = case.text(answer.json, case.words.get("tool", ""))
     assert f"The {host} billing client retries" in text
-    assert house.hook(host, *told.args("tool"), event=read).json == {}
+    assert house.hook(host, *case.args("tool"), event=read).json == {}
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_writing_tool_gets_nothing(house: House, host: str) -> None:
-    told = HOSTS[host]
-    write = told.write(str(house.project), house.file(f"{host}_billing.py"))
-    assert house.hook(host, *told.args("write"), event=write).json == {}
+    case = HOSTS[host]
+    write = case.write(str(house.project), house.file(f"{host}_billing.py"))
+    assert house.hook(host, *case.args("write"), event=write).json == {}
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_a_greeting_and_an_unrelated_file_get_nothing(house: House, host: str) -> None:
-    told = HOSTS[host]
-    read = told.tool("/somewhere/else", "/somewhere/else/zebra.py")
-    assert house.hook(host, *told.args("tool"), event=read).json == {}
-    if told.prompt is not None:
-        hello = told.prompt(str(house.project), "thanks!")
-        assert house.hook(host, *told.args("prompt"), event=hello).json == {}
+    case = HOSTS[host]
+    read = case.tool("/somewhere/else", "/somewhere/else/zebra.py")
+    assert house.hook(host, *case.args("tool"), event=read).json == {}
+    if case.prompt is not None:
+        hello = case.prompt(str(house.project), "thanks!")
+        assert house.hook(host, *case.args("prompt"), event=hello).json == {}
 
 
 def test_tools_behind_the_gateway_are_left_to_the_gateway(house: House) -> None:
@@ -144,8 +144,8 @@ def test_hooks_and_the_command_line_decide_alike(house: House) -> None:
     assert '"found": 1' in shown or "ferry-rope" in shown
     event = HOSTS["claude"].prompt
     assert event is not None
-    said = house.hook("claude", event=event(str(house.project), asked)).json
-    assert "every 40 hours" in str(said)
+    reply = house.hook("claude", event=event(str(house.project), asked)).json
+    assert "every 40 hours" in str(reply)
 
 
 def test_explain_gives_the_reason_for_speaking(house: House) -> None:

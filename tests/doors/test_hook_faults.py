@@ -137,9 +137,9 @@ def test_a_file_at_the_path_of_the_socket_is_replaced(house: House) -> None:
     os.unlink(house.place.socket)
     Path(house.place.socket).write_text("not a socket")
     assert house.hook("claude", event=read_event(house, "ash")).json == {}
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not ((daemon := daemon_at(str(house.home))) and daemon.answers):
-        assert time.monotonic() < until, "the daemon did not come back"
+        assert time.monotonic() < deadline, "the daemon did not come back"
         house.hook("claude", event=read_event(house, "ash"))
         os.path.exists(house.place.starting) and os.utime(house.place.starting, (0, 0))
         time.sleep(0.3)
@@ -191,9 +191,9 @@ def test_a_newer_client_ends_an_older_daemon(house: House) -> None:
         peer.connect(house.place.socket)
         peer.sendall(f"upwell/1 {major}.0.0 claude Stop 200 1 2\n{{}}".encode())
         assert peer.recv(100).startswith(b"ok ")
-    until = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     while daemon_at(str(house.home)):
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
 
 

@@ -29,9 +29,9 @@ SETTINGS = """{
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
@@ -55,21 +55,23 @@ def post(handler: Mapping[str, Any], event: Mapping[str, Any], env: Mapping[str,
     assert address.hostname == "127.0.0.1"
     body = json.dumps(event).encode()
     sent = {"Content-Type": "application/json", "Connection": "close", **headers}
-    with closing(http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=20)) as one:
-        one.request("POST", address.path, body, sent)
-        answer = one.getresponse()
-        said = answer.read()
-    assert answer.status == 200, said
-    return said
+    with closing(
+        http.client.HTTPConnection("127.0.0.1", address.port or 0, timeout=20)
+    ) as connection:
+        connection.request("POST", address.path, body, sent)
+        answer = connection.getresponse()
+        reply = answer.read()
+    assert answer.status == 200, reply
+    return reply
 
 
 def ready(house: House) -> None:
     house.start()
-    until = time.monotonic() + 20
+    deadline = time.monotonic() + 20
     port = int((house.home / "config.toml").read_text().split("=")[1])
-    while time.monotonic() < until:
-        with socket.socket() as one:
-            if one.connect_ex(("127.0.0.1", port)) == 0:
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
                 return
         time.sleep(0.05)
     raise AssertionError("nobody listens")
@@ -83,14 +85,15 @@ def test_claude_posts_tool_events_and_runs_commands_for_the_rest(house: House) -
     assert settings.read_text() == SETTINGS
     token = (house.home / "token").read_text().strip()
     assert token not in shown
-    said = house.upwell("hook", "install", "claude", "--http", "--apply")
-    assert f'export UPWELL_TOKEN="$(cat {house.home}/token)"' in said
+    reply = house.upwell("hook", "install", "claude", "--http", "--apply")
+    assert f'export UPWELL_TOKEN="$(cat {house.home}/token)"' in reply
     written = settings.read_text()
     assert token not in written
     assert "// mine" in written
     plain = json.loads(re.sub(r"// mine", "", written))["hooks"]
     kinds = {
-        name: [one["type"] for g in groups for one in g["hooks"]] for name, groups in plain.items()
+        name: [hook["type"] for g in groups for hook in g["hooks"]]
+        for name, groups in plain.items()
     }
     assert kinds.pop("PostToolUse") == ["http", "http"]
     assert kinds.pop("PostToolUseFailure") == ["http"]

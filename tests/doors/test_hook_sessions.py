@@ -31,12 +31,12 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     house = House(tmp_path_factory.mktemp("sessions"))
     hosts = ["claude", "codex", "gemini", "cursor", "copilot", "opencode"]
     day = 86_400 * 900
-    told = [
-        {"id": f"winch-{one}", "text": TEXT.format(one), "paths": [f"src/{one}_winch.py"]}
-        for one in hosts
+    answer = [
+        {"id": f"winch-{host}", "text": TEXT.format(host), "paths": [f"src/{host}_winch.py"]}
+        for host in hosts
     ]
-    aged = [{**one, "created_at": time.time() - day, "namespace": "default"} for one in told]
-    used = [{"text": text, "paths": [f"src/{one}.py"]} for one, text in USED.items()]
+    aged = [{**host, "created_at": time.time() - day, "namespace": "default"} for host in answer]
+    used = [{"text": text, "paths": [f"src/{host}.py"]} for host, text in USED.items()]
     house.keep(
         [*aged, *used, *({"text": f"A note about {word}"} for word in ("rope", "sail", "mast"))]
     )
@@ -48,16 +48,16 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
 
 
 def read(house: House, host: str) -> str:
-    told = DOCUMENTED[host]
-    event = told.tool(str(house.project), house.file(f"{host}_winch.py"))
-    return str(house.hook(host, *told.args("tool"), event=event).json)
+    case = DOCUMENTED[host]
+    event = case.tool(str(house.project), house.file(f"{host}_winch.py"))
+    return str(house.hook(host, *case.args("tool"), event=event).json)
 
 
 def until(true: Callable[[], bool]) -> bool:
     end = time.monotonic() + 15
-    while not (found := true()) and time.monotonic() < end:
+    while not (result := true()) and time.monotonic() < end:
         time.sleep(0.2)
-    return found
+    return result
 
 
 COMPACTING: Mapping[str, tuple[list[str], Callable[[str], dict[str, Any]]]] = {
@@ -93,9 +93,11 @@ def test_gemini_announces_compressions_that_may_not_happen(house: House) -> None
     house.hook("gemini", event=announced)
     assert read(house, "gemini") == "{}"
     chat = house.project.parent / "session-1daf4fd8.jsonl"
-    said = {"type": "user", "content": [{"text": "<hook_context>&lt;upwell-memories id=..."}]}
+    payload = {"type": "user", "content": [{"text": "<hook_context>&lt;upwell-memories id=..."}]}
     anew = {"$set": {"messages": [{"type": "user", "content": [{"text": "<state_snapshot>"}]}]}}
-    lines = [json.dumps(one, separators=(",", ":")) for one in ({"kind": "main"}, said, anew)]
+    lines = [
+        json.dumps(entry, separators=(",", ":")) for entry in ({"kind": "main"}, payload, anew)
+    ]
     chat.write_text("\n".join(lines))
     over = gemini(cwd, "AfterAgent", prompt_response="Done.", stop_hook_active=False)
     house.hook("gemini", event={**over, "transcript_path": str(chat)})
@@ -104,18 +106,18 @@ def test_gemini_announces_compressions_that_may_not_happen(house: House) -> None
 
 @pytest.mark.parametrize("host", ["claude", "codex"])
 def test_a_compacted_session_continues_with_its_rules_and_memories(house: House, host: str) -> None:
-    cwd, told = str(house.project), DOCUMENTED[host]
+    cwd, case = str(house.project), DOCUMENTED[host]
     _, compacting = COMPACTING[host]
     house.hook(host, event=compacting(cwd))
-    assert RULE in str(house.hook(host, event=told.session(cwd)).json)
+    assert RULE in str(house.hook(host, event=case.session(cwd)).json)
     assert until(lambda: "needs grease" in read(house, host))
     house.hook(host, event=compacting(cwd))
-    again = house.hook(host, event={**told.session(cwd), "source": "compact"}).json
-    text = told.text(again, "SessionStart")
+    again = house.hook(host, event={**case.session(cwd), "source": "compact"}).json
+    text = case.text(again, "SessionStart")
     assert RULE in text
     assert TEXT.format(host) in text
     assert read(house, host) == "{}", "it was told as the session went on"
-    resumed = house.hook(host, event={**told.session(cwd), "source": "resume"}).json
+    resumed = house.hook(host, event={**case.session(cwd), "source": "resume"}).json
     assert "needs grease" not in str(resumed)
 
 
@@ -161,11 +163,11 @@ def test_the_end_of_a_session_settles_which_memories_were_ignored(house: House) 
     event = told(house, "radar")
     used, ignored = settled(house, "used"), settled(house, "ignored")
     for number in range(4):
-        given = {"file_path": house.file(f"tulip{number}.py")}
-        read = event("PostToolUse", tool_name="Read", tool_input=given, tool_response={})
+        fields = {"file_path": house.file(f"tulip{number}.py")}
+        read = event("PostToolUse", tool_name="Read", tool_input=fields, tool_response={})
         house.hook("claude", event=read)
-    said = {"type": "user", "message": {"role": "user", "content": f"<x> {USED['radar']}"}}
-    path = transcript(house, {**said, "timestamp": datetime.now(UTC).isoformat()})
+    payload = {"type": "user", "message": {"role": "user", "content": f"<x> {USED['radar']}"}}
+    path = transcript(house, {**payload, "timestamp": datetime.now(UTC).isoformat()})
     ended = {**event("SessionEnd", reason="exit"), "transcript_path": path}
     assert house.hook("claude", event=ended).json == {}
     assert until(lambda: settled(house, "ignored") == ignored + 1)

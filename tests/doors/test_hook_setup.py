@@ -67,13 +67,13 @@ def test_the_opencode_plugin_in_a_real_runtime(house: House, tmp_path: Path, war
         timeout=60,
     )
     assert done.returncode == 0, done.stderr.decode()
-    said = json.loads(done.stdout)
-    assert said["prompt"].startswith("When does the kelp dryer run?")
-    assert said["read"].startswith("x = 1")
+    reply = json.loads(done.stdout)
+    assert reply["prompt"].startswith("When does the kelp dryer run?")
+    assert reply["read"].startswith("x = 1")
     if warm:
-        assert "Never commit to the main branch" in said["prompt"]
-        assert "Tuesday at 06:40" in said["prompt"]
-        assert "kept in grams" in said["read"]
+        assert "Never commit to the main branch" in reply["prompt"]
+        assert "Tuesday at 06:40" in reply["prompt"]
+        assert "kept in grams" in reply["read"]
 
 
 def test_the_installed_command_answers_events(house: House) -> None:
@@ -146,8 +146,8 @@ def test_a_hook_without_its_program_blocks_nothing(house: House) -> None:
     house.upwell("hook", "install", "claude", "--apply")
     settings = Path(house.environment["HOME"], ".claude", "settings.json")
     command = json.loads(settings.read_text())["hooks"]["UserPromptSubmit"][0]["hooks"][0]
-    gone = command["command"].replace("client.py", "no_such_client.py")
-    done = subprocess.run(["sh", "-c", gone], input=b"{}", capture_output=True, timeout=20)
+    removed = command["command"].replace("client.py", "no_such_client.py")
+    done = subprocess.run(["sh", "-c", removed], input=b"{}", capture_output=True, timeout=20)
     assert done.returncode == 0
     assert done.stdout == b""
 

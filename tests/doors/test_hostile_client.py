@@ -45,8 +45,8 @@ def test_any_first_message_is_answered(gateway: Gateway, first: str) -> None:
     """No handshake took place, and none is needed."""
     peer = gateway({"up": script("upstream")}, hello=False)
     peer.send_bytes(FIRST[first].encode() + b"\n")
-    said = heard(peer, 1)
-    assert ("result" in said) != ("error" in said)
+    reply = heard(peer, 1)
+    assert ("result" in reply) != ("error" in reply)
     peer.send_bytes(b'{"jsonrpc":"2.0","id":"on","method":"ping"}\n')
     assert heard(peer, "on")["result"] == {}
 
@@ -77,9 +77,9 @@ def test_any_id_comes_back_as_it_was_sent(gateway: Gateway, id: str) -> None:
 def test_an_invalid_id_is_refused(gateway: Gateway, id: str) -> None:
     peer = gateway({})
     peer.send_bytes(f'{{"jsonrpc":"2.0","id":{id},"method":"ping"}}\n'.encode())
-    said = json.loads(peer.line(PATIENCE))
-    assert said["id"] is None
-    assert said["error"]["code"] in (-32600, -32700)
+    reply = json.loads(peer.line(PATIENCE))
+    assert reply["id"] is None
+    assert reply["error"]["code"] in (-32600, -32700)
     assert peer.result("ping") == {}
 
 
@@ -90,7 +90,9 @@ def test_one_id_for_two_requests_gets_two_answers(gateway: Gateway) -> None:
     line = {"jsonrpc": "2.0", "id": "same", "method": "tools/call", "params": call}
     peer.send_bytes((json.dumps(line) + "\n").encode() * 2)
     answers = [json.loads(peer.line(PATIENCE)) for _ in range(2)]
-    assert [(one["id"], text_of(one["result"])) for one in answers] == [("same", "slept")] * 2
+    assert [(answer["id"], text_of(answer["result"])) for answer in answers] == [
+        ("same", "slept")
+    ] * 2
 
 
 def test_a_cancellation_ends_every_request_of_its_id(gateway: Gateway, tmp_path: Path) -> None:
@@ -177,7 +179,7 @@ def test_a_burst_of_a_thousand_requests(gateway: Gateway) -> None:
     peer.wait_for_tools("up__echo")
     peer.deadline = 120
     params = [{"name": "up__echo", "arguments": {"text": str(n)}} for n in range(1000)]
-    ids = [peer.start("tools/call", one) for one in params]
+    ids = [peer.start("tools/call", param) for param in params]
     for n, id in enumerate(ids):
         assert everything(peer.reply(id)["result"]) == str(n)
 
@@ -250,10 +252,10 @@ def test_a_line_over_the_limit_is_refused_with_its_size(gateway: Gateway) -> Non
     limits = {"max_line_bytes": 1_000_000}
     peer = gateway({"up": script("upstream")}, gateway=limits)
     peer.wait_for_tools("up__echo")
-    said = peer.ask(
+    reply = peer.ask(
         "tools/call", {"name": "up__echo", "arguments": {"text": "x" * 3_000_000}}, PATIENCE
     )
-    assert "over the limit" in complaint(said)
+    assert "over the limit" in complaint(reply)
     assert everything(peer.call("up__echo", PATIENCE, text="on")) == "on"
 
 

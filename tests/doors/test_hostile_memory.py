@@ -97,8 +97,8 @@ def test_a_recovered_server_is_used_again(gateway: Gateway, upwell: Upwell, tmp_
         nonlocal number
         number += 1
         path = f"src/billing/settle.py?{number}"
-        said = peer.call("up__read", path="src/billing/settle.py", reason=path)
-        return FACT in everything(said)
+        reply = peer.call("up__read", path="src/billing/settle.py", reason=path)
+        return FACT in everything(reply)
 
     until(surfaced)
     assert asked(log) >= 6

@@ -26,10 +26,10 @@ DEATHS = {
 @pytest.mark.parametrize("tool", DEATHS)
 def test_every_death_is_noticed_and_reported_at_once(pair: Peer, tool: str) -> None:
     began = time.monotonic()
-    said = complaint(call(pair, tool))
+    message = complaint(call(pair, tool))
     assert time.monotonic() - began < AT_ONCE_SECONDS
-    assert "'bad'" in said
-    assert DEATHS[tool] in said
+    assert "'bad'" in message
+    assert DEATHS[tool] in message
     back_again(pair)
 
 
@@ -79,9 +79,9 @@ def test_an_answer_is_refused_as_soon_as_it_exceeds_the_limit(gateway: Gateway) 
     limits = {**QUICK, "call_timeout_seconds": 60.0, "max_line_bytes": 1_000_000}
     peer = gateway({"bad": script("odd")}, gateway=limits)
     peer.wait_for_tools("bad__ok")
-    said = complaint(peer.ask("tools/call", {"name": "bad__huge", "arguments": {}}, 60))
-    assert "over the limit" in said
-    assert "'bad'" in said
+    message = complaint(peer.ask("tools/call", {"name": "bad__huge", "arguments": {}}, 60))
+    assert "over the limit" in message
+    assert "'bad'" in message
     assert everything(peer.call("bad__ok", 60)) == "fine"
 
 

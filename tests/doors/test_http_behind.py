@@ -58,9 +58,9 @@ def test_a_broken_stream_is_resumed(peer: Peer) -> None:
 
 @pytest.mark.parametrize("tool", ["huge", "huge_event"])
 def test_an_answer_over_the_limit(peer: Peer, tool: str) -> None:
-    said = complaint(peer.ask("tools/call", {"name": f"web__{tool}", "arguments": {}}, 10))
-    assert "web" in said
-    assert "over the limit" in said
+    message = complaint(peer.ask("tools/call", {"name": f"web__{tool}", "arguments": {}}, 10))
+    assert "web" in message
+    assert "over the limit" in message
     assert text_of(peer.call("web__echo", text="on")) == "on"
 
 
@@ -91,16 +91,16 @@ def test_a_harmless_call_is_repeated_when_its_server_died(mortal: Peer, tmp_path
 
 
 def test_a_harmless_call_is_made_twice_at_most(mortal: Peer, tmp_path: Path) -> None:
-    said = complaint(
+    message = complaint(
         mortal.ask("tools/call", {"name": "web__read", "arguments": {"deaths": 9}}, 20)
     )
-    assert "upstream 'web'" in said
+    assert "upstream 'web'" in message
     assert (tmp_path / "calls").read_text() == "read\n" * 2
 
 
 def test_a_call_with_effects_is_made_once_over_http(mortal: Peer, tmp_path: Path) -> None:
-    said = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
-    assert "check first whether the call had its effects" in said
+    message = complaint(mortal.ask("tools/call", {"name": "web__write", "arguments": {}}, 20))
+    assert "check first whether the call had its effects" in message
     time.sleep(2)
     assert (tmp_path / "calls").read_text() == "write\n"
     assert text_of(mortal.call("web__echo", 20, text="on")) == "on"
@@ -109,9 +109,9 @@ def test_a_call_with_effects_is_made_once_over_http(mortal: Peer, tmp_path: Path
 def test_nothing_listens_at_the_address(gateway: Gateway) -> None:
     peer = gateway({"gone": {"url": "http://127.0.0.1:9/mcp"}, "up": script("upstream")})
     peer.wait_for_tools("up__echo")
-    said = complaint(peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10))
-    assert "'gone'" in said
-    assert "127.0.0.1:9" in said
+    message = complaint(peer.ask("tools/call", {"name": "gone__x", "arguments": {}}, 10))
+    assert "'gone'" in message
+    assert "127.0.0.1:9" in message
 
 
 @pytest.mark.parametrize("modern", [False, True])

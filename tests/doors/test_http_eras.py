@@ -39,8 +39,8 @@ def test_a_client_of_the_modern_era_sees_the_question_as_the_server_put_it(
         asked = agent.result("tools/call", {"name": ASKS, "arguments": {}})
         assert asked["resultType"] == "input_required"
         assert list(asked["inputRequests"]) == ["user_name"]
-        given = {"user_name": {"action": "accept", "content": {"name": "Ada"}}}
-        again = {"name": ASKS, "arguments": {}, "inputResponses": given}
+        fields = {"user_name": {"action": "accept", "content": {"name": "Ada"}}}
+        again = {"name": ASKS, "arguments": {}, "inputResponses": fields}
         assert "Ada" in text_of(agent.result("tools/call", again))
 
 
@@ -51,4 +51,4 @@ def test_a_client_of_the_handshake_era_is_asked_by_a_request(
         agent.hello()
         agent.wait_for_tools(ASKS)
         assert "Ada" in text_of(agent.call(ASKS))
-        assert [one["method"] for one in agent.requests] == ["elicitation/create"]
+        assert [request["method"] for request in agent.requests] == ["elicitation/create"]

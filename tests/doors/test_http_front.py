@@ -26,22 +26,22 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
 
 
 def test_a_session_from_beginning_to_end(address: Address) -> None:
-    one = address.begin()
-    assert said(one.call("up__echo", text="é 🌊")) == "é 🌊"
-    assert address.send("DELETE", Mcp_Session_Id=one.session)[0] == 204
-    assert one.post("ping", 1)[0] == 404
+    session = address.begin()
+    assert said(session.call("up__echo", text="é 🌊")) == "é 🌊"
+    assert address.send("DELETE", Mcp_Session_Id=session.session)[0] == 204
+    assert session.post("ping", 1)[0] == 404
 
 
 def test_line_breaks_inside_a_request_start_no_message(address: Address) -> None:
-    one = address.begin()
+    session = address.begin()
     body = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"up__echo","arguments":'
         b'{\n"text":"x","more":[\n{"jsonrpc":"2.0","id":"s","method":"tools/list"}\r\n]}}}'
     )
-    status, _, message = address.send("POST", body, Mcp_Session_Id=one.session)
+    status, _, message = address.send("POST", body, Mcp_Session_Id=session.session)
     assert (status, said(message["result"])) == (200, "x")
     torn = body.replace(b'"x"', b'"x\ny"')
-    assert address.send("POST", torn, Mcp_Session_Id=one.session)[0] == 400
+    assert address.send("POST", torn, Mcp_Session_Id=session.session)[0] == 400
 
 
 @pytest.mark.parametrize("where", ["_meta", "name"])
@@ -55,8 +55,8 @@ def test_a_deeply_nested_request_is_refused(address: Address, where: str) -> Non
         params = {"_meta": meta, "name": deep}
     inside = b",".join(b'"%b":%b' % (name.encode(), value) for name, value in params.items())
     body = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{%b}}' % inside
-    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "x"}
-    assert address.send("POST", body, **given)[0] == 400
+    sent_headers = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "x"}
+    assert address.send("POST", body, **sent_headers)[0] == 400
     assert address.modern("server/discover", {})[0] == 200
 
 
@@ -71,12 +71,16 @@ def test_the_modern_era(address: Address) -> None:
 def test_a_server_asks_its_client_in_the_modern_era(address: Address) -> None:
     call = {"name": "talk__roots", "arguments": {}}
     meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
-    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": call["name"]}
+    sent_headers = {
+        "MCP_Protocol_Version": MODERN,
+        "Mcp_Method": "tools/call",
+        "Mcp_Name": call["name"],
+    }
 
     def post(**more: Any) -> dict[str, Any]:
         params = {**call, "_meta": meta, **more}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return dict(address.send("POST", body, **given)[2]["result"])
+        return dict(address.send("POST", body, **sent_headers)[2]["result"])
 
     first = post()
     assert first["resultType"] == "input_required"
@@ -86,19 +90,19 @@ def test_a_server_asks_its_client_in_the_modern_era(address: Address) -> None:
     assert json.loads(said(last)) == answer
     again = {**call, "_meta": meta, "requestState": first["requestState"]}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": again}
-    assert address.send("POST", body, **given)[2]["error"]["code"] == -32602
+    assert address.send("POST", body, **sent_headers)[2]["error"]["code"] == -32602
 
 
 def test_a_question_that_cannot_be_attributed_is_declined(address: Address) -> None:
     """A server asks while two clients wait for it, or while none waits and several are connected.
     The wrong client's answer would be worse than none, so no client is asked."""
-    one, two = address.begin(), address.begin()
-    waiting = threading.Thread(target=one.post, args=("tools/call", 1, {"name": "talk__wait"}))
+    first, second = address.begin(), address.begin()
+    waiting = threading.Thread(target=first.post, args=("tools/call", 1, {"name": "talk__wait"}))
     waiting.daemon = True
     waiting.start()
 
     def seen() -> dict[str, Any]:
-        return dict(json.loads(said(two.call("talk__seen"))))
+        return dict(json.loads(said(second.call("talk__seen"))))
 
     def until(what: Callable[[], bool]) -> None:
         end = time.monotonic() + 30
@@ -106,11 +110,11 @@ def test_a_question_that_cannot_be_attributed_is_declined(address: Address) -> N
             assert time.monotonic() < end
 
     until(lambda: seen()["waiting"] > 0)
-    refused = json.loads(said(two.call("talk__roots")))
+    refused = json.loads(said(second.call("talk__roots")))
     assert "several clients have calls in flight" in refused["message"]
-    one.post("notifications/cancelled", None, {"requestId": 1})
+    first.post("notifications/cancelled", None, {"requestId": 1})
     until(lambda: len(seen()["cancelled"]) > 0)
-    two.post("notifications/vendor/ask", None)
+    second.post("notifications/vendor/ask", None)
     until(lambda: len(seen()["later"]) > 0)
     asked_meanwhile = "the request may concern a cancelled call"
     refused = seen()["later"][0]
@@ -118,12 +122,12 @@ def test_a_question_that_cannot_be_attributed_is_declined(address: Address) -> N
 
 
 def test_progress_comes_on_the_stream_of_its_call(address: Address) -> None:
-    one = address.begin()
+    session = address.begin()
     params = {"name": "up__progress", "arguments": {}, "_meta": {"progressToken": "mine"}}
     connection = http.client.HTTPConnection("127.0.0.1", address.port, timeout=30)
     body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
     headers = {"Authorization": f"Bearer {address.token}", "Accept": BOTH}
-    headers |= {"Content-Type": "application/json", "Mcp-Session-Id": one.session}
+    headers |= {"Content-Type": "application/json", "Mcp-Session-Id": session.session}
     connection.request("POST", "/mcp", json.dumps(body), headers)
     lines = connection.getresponse().read().split(b"\n")
     sent = [json.loads(line[6:]) for line in lines if line.startswith(b"data: ")]
@@ -164,8 +168,8 @@ def test_invalid_requests_are_refused(address: Address, number: int) -> None:
 def test_a_configured_proxy_host_name_is_accepted(address: Address) -> None:
     ask = {"name": "up__echo", "arguments": {"text": "hi"}}
     for host in ("upwell.example.org", "Upwell.Example.org:443"):
-        given = {"Host": host, "Origin": "https://upwell.example.org"}
-        assert address.modern("tools/call", ask, **given)[0] == 200
+        fields = {"Host": host, "Origin": "https://upwell.example.org"}
+        assert address.modern("tools/call", ask, **fields)[0] == 200
     other = {"Host": "upwell.example.org", "Origin": "https://example.org"}
     assert address.modern("tools/call", ask, **other)[0] == 403
     forwarded = {"Host": "evil.example", "X_Forwarded_Host": "upwell.example.org"}
@@ -176,10 +180,10 @@ def test_many_clients_with_the_same_ids_do_not_mix(address: Address) -> None:
     wrong: list[str] = []
 
     def talk(number: int) -> None:
-        one = address.begin()
+        session = address.begin()
         for turn in range(5):
             text = f"client {number} turn {turn}"
-            if said(one.call("up__echo", turn, text=text)) != text:
+            if said(session.call("up__echo", turn, text=text)) != text:
                 wrong.append(text)
 
     threads = [threading.Thread(target=talk, args=(n,)) for n in range(20)]
@@ -191,5 +195,5 @@ def test_many_clients_with_the_same_ids_do_not_mix(address: Address) -> None:
 
 
 def test_the_token_of_a_client_does_not_reach_a_server(address: Address) -> None:
-    one = address.begin()
-    assert address.token not in said(one.call("up__received"))
+    session = address.begin()
+    assert address.token not in said(session.call("up__received"))

@@ -19,8 +19,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     folder = tmp_path_factory.mktemp("resume")
     limits = {"connect_timeout_seconds": 20.0, "call_timeout_seconds": 60.0}
     write_config(folder / "home", {"up": script("upstream")}, gateway=limits)
-    with serving(folder / "home", folder / "serve.log") as one:
-        yield one
+    with serving(folder / "home", folder / "serve.log") as served:
+        yield served
 
 
 @contextmanager
@@ -62,10 +62,10 @@ def next_event(response: http.client.HTTPResponse) -> Event | None:
 
 
 def rest(response: http.client.HTTPResponse) -> list[Event]:
-    found: list[Event] = []
+    collected: list[Event] = []
     while event := next_event(response):
-        found.append(event)
-    return found
+        collected.append(event)
+    return collected
 
 
 def request(tool: str, identity: int = 7, **arguments: Any) -> dict[str, Any]:
@@ -74,8 +74,8 @@ def request(tool: str, identity: int = 7, **arguments: Any) -> dict[str, Any]:
 
 
 def test_a_stream_begins_with_an_id_and_every_event_has_one(address: Address) -> None:
-    one = address.begin()
-    with opened(one, "POST", request("up__progress")) as response:
+    session = address.begin()
+    with opened(session, "POST", request("up__progress")) as response:
         events = rest(response)
     assert events[0][1] == {}
     assert [message.get("method", message.get("id")) for _, message in events[1:]] == [
@@ -83,74 +83,74 @@ def test_a_stream_begins_with_an_id_and_every_event_has_one(address: Address) ->
         7,
     ]
     assert len({identity for identity, _ in events}) == 5
-    for place, (identity, _) in enumerate(events):
-        with opened(one, "GET", last_event_id=identity) as again:
+    for position, (identity, _) in enumerate(events):
+        with opened(session, "GET", last_event_id=identity) as again:
             assert again.status == 200
-            assert rest(again) == events[place + 1 :]
+            assert rest(again) == events[position + 1 :]
 
 
 def test_an_older_client_is_not_sent_an_empty_event(address: Address) -> None:
-    one = address.begin()
+    session = address.begin()
     body = request("up__progress")
-    with opened(one, "POST", body, MCP_Protocol_Version="2025-06-18") as response:
+    with opened(session, "POST", body, MCP_Protocol_Version="2025-06-18") as response:
         assert rest(response)[0][1]["method"] == "notifications/progress"
 
 
 def test_an_answer_survives_its_broken_connection(address: Address) -> None:
-    one = address.begin()
-    with opened(one, "POST", request("up__progress", seconds=1)) as response:
+    session = address.begin()
+    with opened(session, "POST", request("up__progress", seconds=1)) as response:
         events = [next_event(response) for _ in range(3)]
     assert events[2]
-    with opened(one, "GET", last_event_id=events[2][0]) as again:
+    with opened(session, "GET", last_event_id=events[2][0]) as again:
         step, answer = rest(again)
     assert step[1]["params"]["message"] == "step 3"
     assert said(answer[1]["result"]) == "done"
 
 
 def test_events_of_another_session_are_not_delivered(address: Address) -> None:
-    one, other = address.begin(), address.begin()
-    with opened(one, "POST", request("up__progress")) as response:
+    first, other = address.begin(), address.begin()
+    with opened(first, "POST", request("up__progress")) as response:
         [(identity, _), *_] = rest(response)
     with opened(other, "GET", last_event_id=identity) as refused:
         assert refused.status == 400
     for wrong in ("nonsense", "0-99", f"{identity}9", "999-1"):
-        with opened(one, "GET", last_event_id=wrong) as refused:
+        with opened(first, "GET", last_event_id=wrong) as refused:
             assert refused.status == 400
 
 
 def test_only_messages_of_that_stream_are_replayed(address: Address) -> None:
-    one = address.begin()
-    with opened(one, "POST", request("up__progress", 1)) as response:
+    session = address.begin()
+    with opened(session, "POST", request("up__progress", 1)) as response:
         first = rest(response)
-    with opened(one, "POST", request("up__progress", 2)) as response:
+    with opened(session, "POST", request("up__progress", 2)) as response:
         second = rest(response)
-    with opened(one, "GET", last_event_id=first[0][0]) as again:
+    with opened(session, "GET", last_event_id=first[0][0]) as again:
         assert rest(again) == first[1:]
     assert not {identity for identity, _ in first} & {identity for identity, _ in second}
 
 
 def test_the_sessions_own_stream_is_resumed_and_taken_over(address: Address) -> None:
-    one = address.begin()
+    session = address.begin()
 
     def change(name: str) -> None:
-        assert one.call("up__add_tool", name=name)
-        one.post("tools/list", 1)
+        assert session.call("up__add_tool", name=name)
+        session.post("tools/list", 1)
 
-    one.post("tools/list", 1)
-    with opened(one, "GET") as own:
+    session.post("tools/list", 1)
+    with opened(session, "GET") as own:
         change("first")
         event = next_event(own)
         assert event
         assert event[1]["method"] == "notifications/tools/list_changed"
-        with opened(one, "GET") as second:
+        with opened(session, "GET") as second:
             assert second.status == 409
-        with opened(one, "GET", last_event_id=event[0]) as again:
+        with opened(session, "GET", last_event_id=event[0]) as again:
             assert again.status == 200
             change("second")
             later = next_event(again)
     assert later
     assert later[0] != event[0]
-    with opened(one, "GET", last_event_id=event[0]) as once_more:
+    with opened(session, "GET", last_event_id=event[0]) as once_more:
         assert next_event(once_more) == later
 
 
@@ -182,10 +182,10 @@ class Cutter:
         task = asyncio.current_task()
         assert task
         self._serving.add(task)
-        there, away = await asyncio.open_connection("127.0.0.1", self.port)
+        other, away = await asyncio.open_connection("127.0.0.1", self.port)
         forth = asyncio.create_task(self._pass(reader, away, self.asked.append))
         try:
-            while data := await there.read(65_536):
+            while data := await other.read(65_536):
                 writer.write(data)
                 await writer.drain()
                 if self.mark in data and not self.cuts:
@@ -194,8 +194,8 @@ class Cutter:
         finally:
             forth.cancel()
             await asyncio.gather(forth, return_exceptions=True)
-            for one in (writer, away):
-                one.transport.abort()
+            for entry in (writer, away):
+                entry.transport.abort()
 
     async def _pass(self, source: asyncio.StreamReader, sink: Any, note: Any) -> None:
         while data := await source.read(65_536):

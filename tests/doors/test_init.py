@@ -289,11 +289,11 @@ def test_add_from_clients_touches_no_file_of_an_agent(
 
 
 def test_listing_as_json(upwell: Upwell, user: Path) -> None:
-    said = upwell("init", "--json").json
-    assert said["applied"] is False
-    assert {row["original"] for row in said["servers"] if row["left"]} == STAY
-    assert len(said["files"]) == len(FILES) + 1
-    text = json.dumps(said)
+    reply = upwell("init", "--json").json
+    assert reply["applied"] is False
+    assert {row["original"] for row in reply["servers"] if row["left"]} == STAY
+    assert len(reply["files"]) == len(FILES) + 1
+    text = json.dumps(reply)
     assert not [secret for secret in SECRETS if secret in text]
 
 

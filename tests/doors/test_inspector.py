@@ -75,8 +75,10 @@ def inspect(environment: Mapping[str, str], home: Path, tmp_path: Path) -> Inspe
     def both(*asked: str) -> tuple[Session, Session]:
         through = [*command, "serve", "-e", f"UPWELL_HOME={home}"]
         with ThreadPoolExecutor(2) as pool:
-            theirs = pool.submit(run, "direct", server, [one.removeprefix("@") for one in asked])
-            ours = pool.submit(run, "upwell", through, [named(one) for one in asked])
+            theirs = pool.submit(
+                run, "direct", server, [entry.removeprefix("@") for entry in asked]
+            )
+            ours = pool.submit(run, "upwell", through, [named(entry) for entry in asked])
             return theirs.result(), ours.result()
 
     return both
@@ -99,8 +101,8 @@ def unprefixed(value: Any) -> Any:
     if isinstance(value, str):
         return value.replace(PREFIX, "")
     if isinstance(value, dict):
-        return {name: unprefixed(one) for name, one in value.items()}
-    return [unprefixed(one) for one in value] if isinstance(value, list) else value
+        return {name: unprefixed(item) for name, item in value.items()}
+    return [unprefixed(item) for item in value] if isinstance(value, list) else value
 
 
 def same(asked: tuple[Session, Session]) -> Session:
@@ -148,8 +150,8 @@ def test_tools_are_listed_the_same(inspect: Inspect, era: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[tool for tool, _ in CALLS])
 def test_a_call_shows_the_same(inspect: Inspect, tool: str, arguments: Any) -> None:
-    given = ["--tool-args-json", json.dumps(arguments)]
-    seen = same(inspect("--method", "tools/call", "--tool-name", f"@{tool}", *given))
+    options = ["--tool-args-json", json.dumps(arguments)]
+    seen = same(inspect("--method", "tools/call", "--tool-name", f"@{tool}", *options))
     assert seen.code == 0
     assert seen.out["content"]
 
@@ -174,9 +176,13 @@ def test_an_error_shows_the_same(inspect: Inspect, asked: Sequence[str]) -> None
 def test_resources_are_listed_the_same(inspect: Inspect) -> None:
     theirs, ours = inspect("--method", "resources/list")
     assert len(theirs.out["resources"]) > 5
-    kept = [one for one in ours.out["resources"] if not one["uri"].startswith(OWN_RESOURCE)]
-    own = [one["uri"] for one in ours.out["resources"] if one not in kept]
-    assert (kept, own) == (theirs.out["resources"], ["upwell://topics"])
+    stored = [
+        resource
+        for resource in ours.out["resources"]
+        if not resource["uri"].startswith(OWN_RESOURCE)
+    ]
+    own = [resource["uri"] for resource in ours.out["resources"] if resource not in stored]
+    assert (stored, own) == (theirs.out["resources"], ["upwell://topics"])
 
 
 @pytest.mark.slow
@@ -189,8 +195,8 @@ def test_a_resource_reads_the_same(inspect: Inspect, number: int) -> None:
     if kind == "text":
         theirs, ours = timeless(theirs), timeless(ours)
     else:
-        for one in (theirs, ours):
-            assert len(one.out["contents"][0].pop("blob")) > 20
+        for entry in (theirs, ours):
+            assert len(entry.out["contents"][0].pop("blob")) > 20
     same((theirs, ours))
 
 
@@ -209,6 +215,6 @@ def test_everything_else_shows_the_same(inspect: Inspect, asked: str) -> None:
 
 @pytest.mark.slow
 def test_a_prompt_shows_the_same(inspect: Inspect) -> None:
-    given = ["--prompt-args", "city=Paris", "state=Texas"]
-    seen = same(inspect("--method", "prompts/get", "--prompt-name", "@args-prompt", *given))
+    options = ["--prompt-args", "city=Paris", "state=Texas"]
+    seen = same(inspect("--method", "prompts/get", "--prompt-name", "@args-prompt", *options))
     assert "Paris" in seen.out["messages"][0]["content"]["text"]

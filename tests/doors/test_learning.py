@@ -41,7 +41,7 @@ def rate(peer: Peer, identity: str, rating: str, **more: str) -> str:
 
 
 def threshold(upwell: Upwell, tool: str = "up__read") -> dict:
-    tools = {one["tool"]: one for one in upwell("tune", "--json").json["tools"]}
+    tools = {entry["tool"]: entry for entry in upwell("tune", "--json").json["tools"]}
     return tools[tool]
 
 
@@ -58,17 +58,17 @@ def test_ten_ratings_move_the_threshold_and_survive_kill_9(
     assert upwell("import", "memories.jsonl").code == 0
     peer = gateway(UP, surface=OFTEN)
     for number in range(10):
-        said = read(peer, f"src/f{number}.py")
-        line = rate(peer, surfacing(said), "not_relevant")
+        reply = read(peer, f"src/f{number}.py")
+        line = rate(peer, surfacing(reply), "not_relevant")
         assert line == "noted not_relevant for 1 memory, surfaced at up__read"
     for pid in peer.tree():
         os.kill(pid, signal.SIGKILL)
-    found = threshold(upwell)
-    assert found["samples"] == 10
-    assert 0.5 < found["min_score"] < found["suggested"] <= 0.75
-    assert "10 not relevant" in found["why"]
+    result = threshold(upwell)
+    assert result["samples"] == 10
+    assert 0.5 < result["min_score"] < result["suggested"] <= 0.75
+    assert "10 not relevant" in result["why"]
     upwell("tune", "--apply")
-    assert threshold(upwell)["min_score"] == found["suggested"]
+    assert threshold(upwell)["min_score"] == result["suggested"]
     assert "forgot 10" in upwell("tune", "--reset").line
     assert upwell("tune", "--json").json == {"tools": [], "demoted": []}
 
@@ -87,8 +87,8 @@ def test_three_ratings_of_two_processes_demote_a_memory(gateway: Gateway, upwell
             break
         time.sleep(0.3)
     assert FACT not in everything(last)
-    found = peer.call("upwell__memory_search", query="settlement job before midnight")
-    assert FACT in everything(found), "search still finds it"
+    result = peer.call("upwell__memory_search", query="settlement job before midnight")
+    assert FACT in everything(result), "search still finds it"
     time.sleep(1.5)
     stats = upwell("stats", "--json").json
     assert stats["skips"]["demoted"] >= 1
@@ -104,14 +104,14 @@ def test_an_invalid_rating_is_one_clear_line(gateway: Gateway, upwell: Upwell) -
     upwell("remember", FACT, "--path", "src/billing/settle.py")
     peer = gateway(UP, surface=PATIENT)
     known = surfacing(read(peer))
-    for arguments, said in (
+    for arguments, reply in (
         ({"surfacing_id": "s_0", "rating": "helpful"}, "no surfacing 's_0'"),
         ({"surfacing_id": known, "rating": "great"}, "must be one of helpful"),
         ({"surfacing_id": known}, "needs 'rating'"),
         ({"surfacing_id": known, "rating": "helpful", "memory_id": "m9"}, "m9"),
     ):
         answer = peer.ask("tools/call", {"name": "upwell__feedback", "arguments": arguments})
-        assert said in complaint(answer)
+        assert reply in complaint(answer)
         assert "\n" not in complaint(answer)
     done = upwell("feedback", "s_0", "helpful")
     assert done.code == 2

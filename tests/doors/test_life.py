@@ -166,13 +166,13 @@ def test_a_bad_configuration_is_reported_at_once(gateway: Gateway, home: Path) -
     (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
     peer = gateway()
     for _ in range(2):
-        told = complaint(peer.ask("tools/list", {}, 10))
-        assert "max_cuont" in told
-        assert "max_count" in told
+        answer = complaint(peer.ask("tools/list", {}, 10))
+        assert "max_cuont" in answer
+        assert "max_count" in answer
     assert peer.close() == 1
-    said = peer.stderr()
-    assert "max_cuont" in said
-    assert len(said.splitlines()) == 1
+    reply = peer.stderr()
+    assert "max_cuont" in reply
+    assert len(reply.splitlines()) == 1
 
 
 def test_a_configuration_that_is_not_toml(gateway: Gateway, home: Path) -> None:

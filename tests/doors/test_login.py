@@ -101,10 +101,10 @@ def test_without_a_login_a_call_names_the_command_to_run(
 ) -> None:
     peer = gateway({"x": {"url": guarded.url, "auth": "oauth"}, "up": script("upstream")})
     peer.wait_for_tools("up__echo")
-    said = complaint(whoami(peer))
-    assert "'x' needs a login" in said
-    assert "upwell login x" in said
-    assert "\n" not in said
+    message = complaint(whoami(peer))
+    assert "'x' needs a login" in message
+    assert "upwell login x" in message
+    assert "\n" not in message
     assert text_of(peer.call("up__echo", text="on")) == "on"
     doctor = person.run("doctor")
     assert doctor.code == 1
@@ -141,10 +141,10 @@ def test_tokens_are_in_one_private_file(
     tokens = guarded.state["tokens"]
     path = home / "logins.json"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert all(one in path.read_text() for one in tokens)
+    assert all(entry in path.read_text() for entry in tokens)
     shown = done.out + done.err + peer.stderr() + person.run("config", "show", "--json").out
-    files = [one for one in home.rglob("*") if one.is_file() and one != path]
-    texts = [shown, *(one.read_bytes().decode(errors="replace") for one in files)]
+    files = [entry for entry in home.rglob("*") if entry.is_file() and entry != path]
+    texts = [shown, *(entry.read_bytes().decode(errors="replace") for entry in files)]
     secrets = json.loads(path.read_text())["logins"]["x"]
     for secret in (*tokens, secrets["client_secret"]):
         assert not any(secret in text for text in texts)
@@ -162,12 +162,12 @@ def test_an_expired_token_is_renewed_once_for_all_calls(
     guarded.control("expire")
     with ThreadPoolExecutor(2) as pool:
         answers = list(pool.map(lambda p: [p.start("tools/call", CALL) for _ in range(5)], peers))
-    said = {
+    reply = {
         text_of(peer.reply(number, 20)["result"])
         for peer, numbers in zip(peers, answers, strict=True)
         for number in numbers
     }
-    [renewed] = said
+    [renewed] = reply
     assert first not in renewed
     assert guarded.state["refreshed"] == 1, "by one of two processes"
 
@@ -197,9 +197,9 @@ def test_a_revoked_login_names_the_command_to_run(
     peer = gateway()
     peer.wait_for_tools("x__whoami")
     guarded.control("revoke")
-    said = complaint(whoami(peer))
-    assert "'x' needs a login: the login has expired" in said
-    assert "upwell login x" in said
+    message = complaint(whoami(peer))
+    assert "'x' needs a login: the login has expired" in message
+    assert "upwell login x" in message
     assert person.login() == "needed"
     asked = guarded.state["refused"]
     whoami(peer)
@@ -216,9 +216,9 @@ def test_a_login_with_too_few_scopes_names_the_command_to_run_and_gets_more(
     peer = gateway()
     peer.wait_for_tools("x__whoami")
     guarded.control('set?wider="notes:write%20notes:read"')
-    said = complaint(whoami(peer))
-    assert "more rights (notes:write notes:read)" in said
-    assert "upwell login x" in said
+    message = complaint(whoami(peer))
+    assert "more rights (notes:write notes:read)" in message
+    assert "upwell login x" in message
     assert person.login() == "too narrow: log in again"
     assert peer.ask("tools/list", {}, 10)["result"]["tools"], "the server is not given up"
     assert person.log_in().code == 0

@@ -35,11 +35,11 @@ def test_each_tool_is_listed_in_short_form_and_described_in_full(peer: Peer) -> 
     assert echo["annotations"]["readOnlyHint"] is True
     assert not any("outputSchema" in tool for tool in tools.values())
     assert tools["upwell__read_more"]["inputSchema"]["properties"]["offset"]["description"]
-    said = peer.call("upwell__describe_tools", names=["up__echo"])
-    whole = json.loads(text_of(said))
-    assert whole["name"] == "up__echo"
-    assert whole["inputSchema"]["additionalProperties"] is False
-    assert '"default":1.10,"maximum":123456789012345678901234567890' in text_of(said)
+    reply = peer.call("upwell__describe_tools", names=["up__echo"])
+    full = json.loads(text_of(reply))
+    assert full["name"] == "up__echo"
+    assert full["inputSchema"]["additionalProperties"] is False
+    assert '"default":1.10,"maximum":123456789012345678901234567890' in text_of(reply)
 
 
 def test_a_call_with_wrong_arguments_gets_the_schema_and_others_pass(
@@ -56,8 +56,8 @@ def test_a_changed_list_is_announced_and_stays_short(peer: Peer) -> None:
     listed(peer)
     peer.call("up__add_tool", name="fresh")
     peer.wait_for_tools("up__fresh")
-    told = [note["method"] for note in peer.notifications]
-    assert peer.modern or "notifications/tools/list_changed" in told
+    methods = [note["method"] for note in peer.notifications]
+    assert peer.modern or "notifications/tools/list_changed" in methods
     assert listed(peer)["up__echo"]["inputSchema"]["properties"]["text"] == {}
     assert json.loads(text_of(peer.call("upwell__describe_tools", names=["up__fresh"])))
 

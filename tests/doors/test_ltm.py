@@ -52,12 +52,12 @@ def asked(log: Path, method: str = "tools/call") -> int:
 def without(gateway: Gateway, home: Path) -> bytes:
     """The answer without another server; afterwards the seen log is cleared."""
     peer = gateway(UP, surface=PATIENT)
-    said = echo(peer)
-    assert FACT.encode() in said
+    reply = echo(peer)
+    assert FACT.encode() in reply
     peer.close()
     for file in home.glob("ledger.db*"):
         file.unlink()
-    return said
+    return reply
 
 
 def until_asked(peer: Peer, log: Path) -> None:
@@ -88,8 +88,8 @@ def test_memories_of_another_server_come_with_the_file(
     peer = gateway(UP, ltm=ltm(server), surface={**PATIENT, "moments": "all"})
     until_asked(peer, log)
     assert FACT in everything(peer.call("up__read", path="src/billing/settle.py"))
-    found = everything(peer.call("upwell__memory_search", query="when does the settlement run"))
-    id = found.split("id ")[1].split(")")[0]
+    result = everything(peer.call("upwell__memory_search", query="when does the settlement run"))
+    id = result.split("id ")[1].split(")")[0]
     assert FACT in everything(peer.call("upwell__memory_get", id=id))
 
 
@@ -134,8 +134,8 @@ def test_a_late_answer_comes_with_the_next_call_about_the_file(
     peer = gateway(UP, ltm=ltm(server), surface={"moments": "all"})
     until_asked(peer, log)
     for _ in range(10):
-        said = everything(peer.call("up__read", path="src/billing/settle.py"))
-        if FACT in said:
+        reply = everything(peer.call("up__read", path="src/billing/settle.py"))
+        if FACT in reply:
             return
         time.sleep(1.0)
     raise AssertionError("what was answered late was never said")
@@ -154,9 +154,9 @@ def test_a_search_names_the_places_that_it_went_without(
 
 def test_an_agent_sees_missing_places_too(gateway: Gateway, remembered: None) -> None:
     peer = gateway({}, env=env_of(script("ltm", "--how", "schema")))
-    found = everything(peer.call("upwell__memory_search", query="settlement"))
-    assert FACT in found
-    assert "[upwell] searched without ltm: the memory server gave no hits" in found
+    result = everything(peer.call("upwell__memory_search", query="settlement"))
+    assert FACT in result
+    assert "[upwell] searched without ltm: the memory server gave no hits" in result
     context = peer.call("upwell__memory_context", message="when does the settlement job run?")
     digest, notice = (block["text"] for block in context["content"])
     assert FACT in digest
@@ -188,30 +188,30 @@ def test_doctor_tries_the_memory_server(upwell: Upwell) -> None:
 
 
 def test_upwell_of_another_home_works_as_a_memory_server(upwell: Upwell, tmp_path: Path) -> None:
-    there = tmp_path / "another"
+    other = tmp_path / "another"
     for text in (*OTHERS, FACT):
-        upwell("remember", text, env={"UPWELL_HOME": str(there)})
-    env = env_of(["env", f"UPWELL_HOME={there}", sys.executable, "-m", "upwell", "serve"])
+        upwell("remember", text, env={"UPWELL_HOME": str(other)})
+    env = env_of(["env", f"UPWELL_HOME={other}", sys.executable, "-m", "upwell", "serve"])
     (hit,) = upwell("recall", "when does the settlement run", "--json", env=env).json["hits"]
     assert hit["text"] == FACT
     assert hit["id"].startswith("ltm:")
 
 
 def test_upwell_at_an_address_works_as_a_memory_server(upwell: Upwell, tmp_path: Path) -> None:
-    there, port = tmp_path / "another", free_port()
-    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(there)}
+    other, port = tmp_path / "another", free_port()
+    env = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UPWELL_HOME": str(other)}
     for text in (*OTHERS, FACT):
-        upwell("remember", text, env={"UPWELL_HOME": str(there)})
+        upwell("remember", text, env={"UPWELL_HOME": str(other)})
     command = [sys.executable, "-m", "upwell", "serve", "--http", f"127.0.0.1:{port}"]
     with program(command, port, env, tmp_path / "serve.log"):
-        token = (there / "token").read_text().strip()
+        token = (other / "token").read_text().strip()
         settings = {
             "UPWELL_LTM__TRANSPORT": "streamable_http",
             "UPWELL_LTM__URL": f"http://127.0.0.1:{port}/mcp",
         }
         headers = {"UPWELL_LTM__HEADERS": json.dumps({"Authorization": f"Bearer {token}"})}
-        found = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
-        assert [hit["text"] for hit in found.json["hits"]] == [FACT]
+        hits = upwell("recall", "when does the settlement run", "--json", env=settings | headers)
+        assert [hit["text"] for hit in hits.json["hits"]] == [FACT]
         refused = upwell("recall", "when does the settlement run", "--json", env=settings)
     assert refused.json["hits"] == []
     assert "could not search ltm" in refused.err

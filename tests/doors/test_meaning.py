@@ -25,7 +25,7 @@ class Embeddings(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         vectors = MODEL.embed(asked["input"])
-        data = [{"index": n, "embedding": list(one)} for n, one in enumerate(vectors)]
+        data = [{"index": n, "embedding": list(vector)} for n, vector in enumerate(vectors)]
         body = json.dumps({"data": data}).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))

@@ -99,8 +99,8 @@ def test_a_home_that_became_read_only_is_reported(
     try:
         refused(hindered("remember", "another"), "memory.db")
         refused(hindered("stm", "add", "another"), "stm.")
-        found = hindered("stm", "search", "lamp")
-        assert (found.code, NOTE in found.out) == (0, True)
+        result = hindered("stm", "search", "lamp")
+        assert (result.code, NOTE in result.out) == (0, True)
     finally:
         filled.chmod(0o700)
     all_there(upwell)
@@ -122,9 +122,9 @@ def test_files_of_another_user(upwell: Upwell, hindered: Callable[..., Done], fi
     assert FACT in hindered("recall", "kettle").out
     os.chown(theirs, 0, 0)
     theirs = given_away("index.db")
-    found = hindered("recall", "kettle")
-    assert FACT in found.out
-    assert "index.db belongs to another user" in found.err
+    hits = hindered("recall", "kettle")
+    assert FACT in hits.out
+    assert "index.db belongs to another user" in hits.err
     os.chown(theirs, 0, 0)
     all_there(upwell)
 
@@ -138,9 +138,9 @@ def test_databases_that_another_process_holds(upwell: Upwell, filled: Path) -> N
     (filled.parent / "notes" / "b.md").write_text("The ferry leaves at noon.\n")
     with closing(sqlite3.connect(filled / "index.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        found = upwell("recall", "courier port")
-        assert LINE in found.out
-        assert "out of date" in found.err
+        hits = upwell("recall", "courier port")
+        assert LINE in hits.out
+        assert "out of date" in hits.err
     assert "a.md" not in upwell("recall", "ferry noon").out
     all_there(upwell)
 
@@ -155,9 +155,9 @@ def test_a_page_overwritten(upwell: Upwell, filled: Path, name: str) -> None:
     with path.open("r+b") as file:
         file.seek(page * 4096)
         file.write(rng.randbytes(4096))
-    kept = upwell("remember", "after the damage").line
-    found = upwell("recall", "after the damage", "--json").json["hits"]
-    assert kept in [hit["id"] for hit in found]
+    stored = upwell("remember", "after the damage").line
+    hits = upwell("recall", "after the damage", "--json").json["hits"]
+    assert stored in [hit["id"] for hit in hits]
     if name != "memory.db":
         all_there(upwell)
     assert upwell("stm", "search", "lamp").code == 0
@@ -184,13 +184,13 @@ def test_no_query_ends_an_agents_session(gateway: Gateway, filled: Path) -> None
             ("search_memory", "query"),
             ("memory_context", "message"),
         ):
-            said = peer.ask("tools/call", {"name": f"upwell__{tool}", "arguments": {key: text}})
-            assert "result" in said, (tool, text[:20], said)
+            reply = peer.ask("tools/call", {"name": f"upwell__{tool}", "arguments": {key: text}})
+            assert "result" in reply, (tool, text[:20], reply)
     for content in ("", "x" * 1_000_000, "nul \0 inside", "🫖 עברית \u202e"):
-        said = peer.ask(
+        reply = peer.ask(
             "tools/call", {"name": "upwell__add_memory", "arguments": {"content": content}}
         )
-        assert "result" in said
+        assert "result" in reply
     assert FACT in everything(peer.call("upwell__memory_search", query="which kettle is blue"))
 
 
@@ -205,8 +205,8 @@ def test_a_damaged_memory_is_reported_with_the_way_back(upwell: Upwell, home: Pa
     assert met.code == 0
     (aside,) = home.glob("memory.db.corrupt-*")
     assert FACT in met.out
-    for said in (str(aside), "1 row saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
-        assert said in met.err
+    for text in (str(aside), "1 row saved", str(copy), f"cp {copy} {home / 'memory.db'}"):
+        assert text in met.err
     assert "damaged" not in upwell("recall", "kettle").err
     doctor = upwell("doctor", "--json")
     assert doctor.code == 1

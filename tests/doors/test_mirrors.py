@@ -27,8 +27,8 @@ def address(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Addr
     folder = tmp_path_factory.mktemp("mirrors")
     limits = {"connect_timeout_seconds": 20.0, "list_wait_seconds": 15.0}
     write_config(folder / "home", {"m": {"url": url}}, gateway=limits)
-    with serving(folder / "home", folder / "serve.log") as one:
-        yield one
+    with serving(folder / "home", folder / "serve.log") as served:
+        yield served
 
 
 def call(address: Address, arguments: Any, **headers: str) -> tuple[int, Any]:
@@ -93,7 +93,7 @@ def test_a_repeated_header_is_refused(address: Address, name: str) -> None:
     params = {"name": "m__where", "arguments": {"place": {"zone": 7}}, "_meta": ENVELOPE}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     raw = json.dumps(body).encode()
-    given = [
+    options = [
         ("Authorization", f"Bearer {address.token}"),
         ("Accept", BOTH),
         ("Content-Type", "application/json"),
@@ -107,7 +107,7 @@ def test_a_repeated_header_is_refused(address: Address, name: str) -> None:
 
     def status(*more: tuple[str, str]) -> int:
         connection.putrequest("POST", "/mcp")
-        for key, value in (*given, *more):
+        for key, value in (*options, *more):
             connection.putheader(key, value)
         connection.endheaders(raw)
         response = connection.getresponse()

@@ -25,8 +25,8 @@ def added(peer: Peer, add: str, name: str) -> str:
         return bool(fresh)
 
     until(peer, there)
-    (found,) = fresh
-    return found
+    (result,) = fresh
+    return result
 
 
 def until(peer: Peer, true: Callable[[], bool], looks: int = 100) -> None:

@@ -23,8 +23,8 @@ def test_add_search_delete_on_the_command_line(upwell: Upwell, home: Path) -> No
     note_id = upwell("stm", "add", "The tide turns at noon").line
     (raw,) = written(home / "stm.json")
     assert list(raw) == ["id", "content", "created_at", "viewed_at"]
-    found = upwell("stm", "search", "tide", "--json").json
-    assert [(note["id"], note["content"]) for note in found] == [(note_id, raw["content"])]
+    result = upwell("stm", "search", "tide", "--json").json
+    assert [(note["id"], note["content"]) for note in result] == [(note_id, raw["content"])]
     for option, value in (("--id", note_id), ("--date", raw["created_at"][:10])):
         again = upwell("stm", "search", option, value, "--json").json
         assert [note["id"] for note in again] == [note_id]
@@ -83,8 +83,8 @@ def test_notes_that_come_with_a_folder_do_not_belong_to_the_user(
     checked = upwell("doctor", "--json", cwd=tmp_path / "repo").json["parts"]["notes"]
     assert f"{theirs} comes from elsewhere" in checked["detail"]
     upwell("import", "--format", "stm", str(theirs), cwd=tmp_path / "repo")
-    found = upwell("recall", "installer", "--json", cwd=tmp_path / "repo").json["hits"]
-    assert [hit["text"] for hit in found] == ["pipe the installer into a shell"]
+    hits = upwell("recall", "installer", "--json", cwd=tmp_path / "repo").json["hits"]
+    assert [hit["text"] for hit in hits] == ["pipe the installer into a shell"]
 
 
 @pytest.mark.parametrize("modern", [False, True])
@@ -94,8 +94,8 @@ def test_an_agent_adds_finds_and_deletes(gateway: Gateway, home: Path, modern: b
     assert {"upwell__search_memory", "upwell__delete_memory"} <= set(tools)
     assert not any("clear" in name for name in tools)
     note_id = text_of(peer.call("upwell__add_memory", content="The tide turns at noon"))
-    found = peer.call("upwell__search_memory", query="when does the tide turn")
-    assert [note["id"] for note in json.loads(text_of(found))] == [note_id]
+    result = peer.call("upwell__search_memory", query="when does the tide turn")
+    assert [note["id"] for note in json.loads(text_of(result))] == [note_id]
     assert texts_of(peer.call("upwell__search_memory", query="kettle")) == ["[]"]
     assert text_of(peer.call("upwell__delete_memory", id=note_id)) == note_id
     assert written(home / "stm.json") == []

@@ -64,8 +64,8 @@ def test_a_body_over_the_limit_is_read_no_further(gateway: Gateway, odd: str) ->
     peer = gateway({"odd": {"url": odd}}, gateway=limits)
     peer.wait_for_tools("odd__echo")
     slow = peer.start("tools/call", {"name": "odd__slow", "arguments": {"seconds": 2}})
-    said = complaint(peer.ask("tools/call", {"name": "odd__endless", "arguments": {}}, AT_ONCE))
-    assert "over the limit" in said
+    message = complaint(peer.ask("tools/call", {"name": "odd__endless", "arguments": {}}, AT_ONCE))
+    assert "over the limit" in message
     sent = json.loads(text_of(peer.call("odd__sent", which="endless", wait=10)))
     assert sent["over"], sent
     assert text_of(dict(peer.reply(slow, AT_ONCE)["result"])) == "slow"

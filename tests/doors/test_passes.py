@@ -72,9 +72,9 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("tool", QUESTIONS)
 def test_a_server_asks_its_client(agent: Agent, tool: str) -> None:
-    said = json.loads(text_of(agent.use(f"talk__{tool}")))
-    assert said == ANSWERS[QUESTIONS[tool]]
-    [asked] = [one for one in agent.requests if one["method"] == QUESTIONS[tool]]
+    reply = json.loads(text_of(agent.use(f"talk__{tool}")))
+    assert reply == ANSWERS[QUESTIONS[tool]]
+    [asked] = [request for request in agent.requests if request["method"] == QUESTIONS[tool]]
     if tool == "sample":
         assert asked["params"]["messages"][0]["content"]["text"] == "Say 1.10"
 
@@ -90,7 +90,7 @@ def test_two_servers_ask_at_once(agent: Agent) -> None:
         agent.start("tools/call", {"name": f"{server}__elicit", "arguments": {}})
         for server in ("talk", "other")
     )
-    results = [agent.reply(one)["result"] for one in (first, second)]
+    results = [agent.reply(entry)["result"] for entry in (first, second)]
     if agent.modern:
         assert {result["resultType"] for result in results} == {"input_required"}
     else:
@@ -101,7 +101,7 @@ def test_two_servers_ask_at_once(agent: Agent) -> None:
 def test_prompts_are_listed_and_fetched(agent: Agent) -> None:
     agent.result("prompts/list")
     listed = member(exact(agent.lines[-1]), "result", "prompts")
-    assert [member(one, "name") for one in listed] == ["talk__hello", "other__hello"]
+    assert [member(entry, "name") for entry in listed] == ["talk__hello", "other__hello"]
     assert member(listed[0], "x") == "1.10"
     got = agent.result("prompts/get", {"name": "other__hello", "arguments": {"who": "Ada"}})
     assert got["messages"][0]["content"]["text"] == "Hello Ada"
@@ -113,7 +113,7 @@ def test_prompts_are_listed_and_fetched(agent: Agent) -> None:
 
 def test_resources_of_all_pages_and_servers(agent: Agent) -> None:
     listed = agent.result("resources/list")["resources"]
-    uris = [one["uri"] for one in listed]
+    uris = [entry["uri"] for entry in listed]
     assert uris == ["talk://one", "talk://two", "shared://x", "upwell://topics"]
     assert b'"size":1.0' in agent.lines[-1]
     templates = agent.result("resources/templates/list")["resourceTemplates"]
@@ -149,11 +149,11 @@ def test_an_unknown_uri(agent: Agent) -> None:
 def test_completions(agent: Agent) -> None:
     asked = {"name": "who", "value": "A"}
     ref = {"type": "ref/prompt", "name": "talk__hello"}
-    said = agent.result("completion/complete", {"ref": ref, "argument": asked})
-    assert said["completion"]["values"] == ["hello", "A!"]
+    reply = agent.result("completion/complete", {"ref": ref, "argument": asked})
+    assert reply["completion"]["values"] == ["hello", "A!"]
     ref = {"type": "ref/resource", "uri": "talk://item/{id}"}
-    said = agent.result("completion/complete", {"ref": ref, "argument": asked})
-    assert said["completion"]["values"] == ["talk://item/{id}", "A!"]
+    reply = agent.result("completion/complete", {"ref": ref, "argument": asked})
+    assert reply["completion"]["values"] == ["talk://item/{id}", "A!"]
 
 
 def test_progress_under_the_client_s_own_name(agent: Agent) -> None:
@@ -207,7 +207,7 @@ def test_a_withdrawn_question(agent: Agent) -> None:
     agent.wait_until_asked("elicitation/create", 30)
     agent.send({"method": "notifications/vendor/asked"})
     assert text_of(agent.reply(withdrawing, 30)["result"]) == "withdrawn"
-    asked = next(one for one in agent.requests if one["method"] == "elicitation/create")
+    asked = next(request for request in agent.requests if request["method"] == "elicitation/create")
     note = agent.await_note("notifications/cancelled")
     assert note["params"]["requestId"] == asked["id"]
 
@@ -260,8 +260,10 @@ def listen(agent: Agent) -> int | None:
     end = time.monotonic() + 30
     while True:
         known = seen(agent)
-        told = [uri for one in known["listens"] for uri in one.get("resourceSubscriptions", [])]
-        if "talk://one" in [*known["followed"], *told]:
+        answer = [
+            uri for entry in known["listens"] for uri in entry.get("resourceSubscriptions", [])
+        ]
+        if "talk://one" in [*known["followed"], *answer]:
             return identity
         assert time.monotonic() < end, known
 
@@ -316,10 +318,10 @@ def test_the_offer_combines_all_servers(agent: Agent) -> None:
         agent.drain(0.05)
     serve = [sys.executable, "-m", "upwell", "serve"]
     with Agent(serve, env=env, cwd=folder, modern=agent.modern) as peer:
-        said = peer.hello()
-    assert said["instructions"].count("Talk softly.") == 2
-    assert "## Server talk" in said["instructions"]
-    offered = said["capabilities"]
+        reply = peer.hello()
+    assert reply["instructions"].count("Talk softly.") == 2
+    assert "## Server talk" in reply["instructions"]
+    offered = reply["capabilities"]
     assert offered["extensions"] == {"vendor/thing": {"v": 1}}
     assert offered["resources"] == {"listChanged": True, "subscribe": True}
     assert {"tools", "prompts", "completions", "logging"} <= set(offered)

@@ -66,7 +66,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, web: str) -> Iterator[House]
     }
     limits = {"call_timeout_seconds": 60.0, "connect_timeout_seconds": 20.0}
     write_config(home, servers, gateway=limits, cache={"tools": ["up__read"]})
-    kept = run(home, "remember", FACT, "--namespace", "decisions", "--path", SETTLE)
+    stored = run(home, "remember", FACT, "--namespace", "decisions", "--path", SETTLE)
     run(home, "remember", "The blue room is locked on Sundays.", "--namespace", "patterns")
     ada = run(home, "token", "add", "ada", "--namespace", "decisions")
     bob = run(home, "token", "add", "bob", "--namespace", "patterns")
@@ -75,7 +75,7 @@ def house(tmp_path_factory: pytest.TempPathFactory, web: str) -> Iterator[House]
             owner,
             Address(owner.port, ada),
             Address(owner.port, bob),
-            kept.split()[-1],
+            stored.split()[-1],
             home,
         )
 
@@ -90,14 +90,16 @@ def resource(one: Conversation, uri: str) -> str:
 
 
 def test_a_session_belongs_to_its_principal(house: House) -> None:
-    one = house.ada.begin()
+    session = house.ada.begin()
     stolen = house.bob.begin()
-    stolen.session = one.session
+    stolen.session = session.session
     assert stolen.post("tools/list", 1)[0] == 404
-    assert house.bob.send("GET", Mcp_Session_Id=one.session, Accept="text/event-stream")[0] == 404
-    assert house.bob.send("DELETE", Mcp_Session_Id=one.session)[0] == 404
-    assert house.owner.send("DELETE", Mcp_Session_Id=one.session)[0] == 404
-    assert said(one.call("up__echo", text="mine")) == "mine"
+    assert (
+        house.bob.send("GET", Mcp_Session_Id=session.session, Accept="text/event-stream")[0] == 404
+    )
+    assert house.bob.send("DELETE", Mcp_Session_Id=session.session)[0] == 404
+    assert house.owner.send("DELETE", Mcp_Session_Id=session.session)[0] == 404
+    assert said(session.call("up__echo", text="mine")) == "mine"
 
 
 def test_memories_stay_in_their_namespaces(house: House) -> None:
@@ -118,9 +120,9 @@ def test_memories_stay_in_their_namespaces(house: House) -> None:
 def test_tools_show_only_memories_that_their_caller_may_see(
     house: House, tool: str, arguments: dict[str, str]
 ) -> None:
-    given = {"id": house.fact} if "id" in arguments else arguments
-    assert "settlement job" in everything(house.ada.begin().call(f"upwell__{tool}", **given))
-    assert FACT not in everything(house.bob.begin().call(f"upwell__{tool}", **given))
+    options = {"id": house.fact} if "id" in arguments else arguments
+    assert "settlement job" in everything(house.ada.begin().call(f"upwell__{tool}", **options))
+    assert FACT not in everything(house.bob.begin().call(f"upwell__{tool}", **options))
 
 
 def test_resources_show_only_memories_that_their_reader_may_see(house: House) -> None:
@@ -174,12 +176,16 @@ def test_a_key_opens_an_original_only_for_its_principal(house: House) -> None:
 def test_a_question_to_one_principal_cannot_be_answered_by_another(house: House) -> None:
     meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
     call = {"name": "talk__roots", "arguments": {}, "_meta": meta}
-    given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call", "Mcp_Name": "talk__roots"}
+    sent_headers = {
+        "MCP_Protocol_Version": MODERN,
+        "Mcp_Method": "tools/call",
+        "Mcp_Name": "talk__roots",
+    }
 
     def post(address: Address, **more: Any) -> dict[str, Any]:
         params = {**call, **more}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        return dict(address.send("POST", body, **given)[2])
+        return dict(address.send("POST", body, **sent_headers)[2])
 
     first = post(house.ada)["result"]
     [key] = first["inputRequests"]
@@ -198,27 +204,27 @@ def test_other_doors_are_for_the_owner_only(house: House) -> None:
 def test_a_revoked_token_is_rejected(house: House) -> None:
     token = house.run("token", "add", "carol")
     carol = Address(house.owner.port, token)
-    one = carol.begin()
-    assert FACT in everything(one.call("upwell__memory_get", id=house.fact))
+    session = carol.begin()
+    assert FACT in everything(session.call("upwell__memory_get", id=house.fact))
     shown = house.run("token", "list", "--json")
     assert token not in shown
     assert {"carol", "ada", "bob"} == {row["name"] for row in json.loads(shown)["tokens"]}
     house.run("token", "remove", "carol")
-    assert one.post("ping", 1)[0] == 401
+    assert session.post("ping", 1)[0] == 401
 
 
 def test_no_header_of_a_request_reaches_a_server(house: House) -> None:
     for address in (house.owner, house.ada):
-        one = address.begin()
+        session = address.begin()
         params = {"name": "web__headers", "arguments": {}}
         more = {"X_Private": "p", "Cookie": "c=1", "X_Forwarded_For": "203.0.113.9"}
-        seen = json.loads(said(one.post("tools/call", 1, params, **more)[2]["result"]))
+        seen = json.loads(said(session.post("tools/call", 1, params, **more)[2]["result"]))
         names = {name.lower() for name in seen}
         assert not names & {"authorization", "cookie", "x-private", "x-forwarded-for"}
         assert "x-ours" in names
         assert address.token not in json.dumps(seen)
-        assert one.session not in json.dumps(seen)
-        assert address.token not in said(one.call("up__received"))
+        assert session.session not in json.dumps(seen)
+        assert address.token not in said(session.call("up__received"))
 
 
 def progressed(one: Conversation, number: int) -> list[str]:
@@ -227,9 +233,9 @@ def progressed(one: Conversation, number: int) -> list[str]:
     params = {"name": "up__progress", "arguments": {"seconds": 0.1}, "_meta": meta}
     body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params}
     *steps, last = one.address.events(one.session, body)
-    told = [step["params"]["message"] for step in steps]
-    if told != ["step 1", "step 2", "step 3"] or last["id"] != 9:
-        return [f"client {number}: {told} {last}"]
+    answer = [step["params"]["message"] for step in steps]
+    if answer != ["step 1", "step 2", "step 3"] or last["id"] != 9:
+        return [f"client {number}: {answer} {last}"]
     return []
 
 
@@ -242,13 +248,13 @@ def test_fifty_clients_at_once(house: House, server: str) -> None:
 
     def talk(number: int) -> None:
         try:
-            one = addresses[number % 3].begin()
+            first = addresses[number % 3].begin()
             together.wait(60)
             for turn in range(TURNS):
                 text = f"client {number} turn {turn}"
-                if said(one.call(f"{server}__echo", turn, text=text)) != text:
+                if said(first.call(f"{server}__echo", turn, text=text)) != text:
                     wrong.append(text)
-            wrong.extend(progressed(one, number))
+            wrong.extend(progressed(first, number))
         except Exception as error:
             wrong.append(f"client {number}: {error!r}")
 

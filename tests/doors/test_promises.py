@@ -113,12 +113,12 @@ def test_noise_takes_no_memory(gateway: Gateway) -> None:
 
 def workers(peer: Peer) -> list[int]:
     """The processes in which large results are shortened."""
-    found = []
+    collected = []
     for pid in peer.tree():
         with suppress(OSError):
             if b"cli.worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+                collected.append(pid)
+    return collected
 
 
 LARGE = "a line of some length, that is one of many\n" * 8_000
@@ -193,10 +193,10 @@ def large_line(gateway: Gateway, tmp_path: Path, megabytes: int, cap_mb: int) ->
     usual, before = plain_call(peer), peak_mb(peer.process.pid)
     began = time.perf_counter()
     params = {"name": "big__big", "arguments": {"mb": megabytes}}
-    said = complaint(peer.ask("tools/call", params, 120))
+    message = complaint(peer.ask("tools/call", params, 120))
     took = time.perf_counter() - began
-    assert "over the limit" in said
-    assert "'big'" in said
+    assert "over the limit" in message
+    assert "'big'" in message
     assert plain_call(peer, times=5) <= 0.2 + 10 * usual
     assert everything(peer.call("big__ok", 300)) == "fine"
     assert peak_mb(peer.process.pid) - before < cap_mb + 60
@@ -223,8 +223,8 @@ def test_after_a_crash_a_server_is_back_within_two_seconds(gateway: Gateway) -> 
     complaint(peer.ask("tools/call", {"name": "bad__die", "arguments": {}}))
     began = time.perf_counter()
     while "result" not in (
-        said := peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
-    ) or (said["result"].get("isError")):
+        reply := peer.ask("tools/call", {"name": "bad__ok", "arguments": {}})
+    ) or (reply["result"].get("isError")):
         assert time.perf_counter() - began < 60
     assert time.perf_counter() - began <= 2.0 + 2 * first_start
 

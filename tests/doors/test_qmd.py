@@ -29,8 +29,8 @@ def env(tmp_path: Path) -> Mapping[str, str]:
 
 def test_qmd_is_searched_beside_the_stored_memories(upwell: Upwell, env: Mapping[str, str]) -> None:
     upwell("remember", "The settlement was postponed in March", env=env)
-    found = upwell("recall", "settlement", "--json", env=env).json["hits"]
-    assert {hit["source"] for hit in found} == {"", "qmd://notes/billing.md"}
+    hits = upwell("recall", "settlement", "--json", env=env).json["hits"]
+    assert {hit["source"] for hit in hits} == {"", "qmd://notes/billing.md"}
     assert json.loads(upwell("doctor", "--json", env=env).out)["parts"]["qmd"]["ok"] is True
 
 
@@ -50,9 +50,11 @@ def test_an_agent_reads_a_passage_by_its_cited_address(
     gateway: Gateway, env: Mapping[str, str]
 ) -> None:
     peer = gateway({}, env=env)
-    found = everything(peer.call("upwell__memory_search", query="when does the settlement job run"))
-    assert "[qmd://notes/billing.md#L" in found
-    id = found.split("id ")[1].split(")")[0]
+    result = everything(
+        peer.call("upwell__memory_search", query="when does the settlement job run")
+    )
+    assert "[qmd://notes/billing.md#L" in result
+    id = result.split("id ")[1].split(")")[0]
     assert FACT in everything(peer.call("upwell__memory_get", id=id))
     listed = peer.result("resources/read", {"uri": "upwell://search/settlement%20job"})
     (memory,) = json.loads(listed["contents"][0]["text"])["memories"]

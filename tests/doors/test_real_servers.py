@@ -67,8 +67,8 @@ async def read_all(client: Client, key: str, length: int) -> str:
     parts, offset = [], 0
     while offset < length:
         result = await client.call_tool("upwell__read_more", {"key": key, "offset": offset})
-        body, found, _ = result.content[0].text.rpartition(FOOTER)
-        assert found
+        body, separator, _ = result.content[0].text.rpartition(FOOTER)
+        assert separator
         assert body
         parts.append(body)
         offset += len(body)
@@ -148,22 +148,22 @@ def test_everything_is_the_same_through_the_gateway(
     assert len(theirs) > 10
     assert ours == theirs
     for name, arguments in CALLS.items():
-        told = plain.call_raw(name, json.dumps(arguments))
+        answer = plain.call_raw(name, json.dumps(arguments))
         got = through.call_raw(f"every__{name}", json.dumps(arguments))
         for part in ("result", "error"):
-            assert dict(exact(got)).get(part) == dict(exact(told)).get(part), name
+            assert dict(exact(got)).get(part) == dict(exact(answer)).get(part), name
 
 
 def listing(peer: Peer, prefix: str) -> dict[str, Any]:
     """Tools of one server, exactly, under their own names."""
     peer.result("tools/list")
-    found = {}
+    collected = {}
     for tool in member(exact(peer.lines[-1]), "result", "tools"):
         name = member(tool, "name")
         if name.startswith(prefix) and not name.startswith("upwell__"):
             rest = tuple(pair for pair in tool if pair[0] != "name")
-            found[name.removeprefix(prefix)] = rest
-    return found
+            collected[name.removeprefix(prefix)] = rest
+    return collected
 
 
 def test_writing_with_a_real_server(gateway: Gateway, npm_servers: Npm, files: Path) -> None:
@@ -199,38 +199,38 @@ def test_everything_of_the_everything_server_passes(
         Agent(every, env=environment) as plain,
         Agent(serve, env=environment) as through,
     ):
-        for one in (plain, through):
-            one.hello()
-            one.wait_for_tools(*[f"{'every__' * (one is through)}{name}" for name in ASKED])
+        for entry in (plain, through):
+            entry.hello()
+            entry.wait_for_tools(*[f"{'every__' * (entry is through)}{name}" for name in ASKED])
         assert both(plain, through, "resources/list", "resources") > 5
         assert both(plain, through, "resources/templates/list", "resourceTemplates") >= 2
-        named = [(one["name"], one) for one in plain.result("prompts/list")["prompts"]]
+        named = [(entry["name"], entry) for entry in plain.result("prompts/list")["prompts"]]
         assert len(named) >= 3
         for ours, (name, theirs) in zip(
             through.result("prompts/list")["prompts"], named, strict=True
         ):
             assert ours == {**theirs, "name": f"every__{name}"}
         uri = plain.result("resources/list")["resources"][0]["uri"]
-        for one in (uri, "demo://resource/dynamic/text/3", "demo://nothing"):
-            told = plain.ask("resources/read", {"uri": one})
-            got = through.ask("resources/read", {"uri": one})
-            assert (got.get("error") or timeless(got)) == (told.get("error") or timeless(told))
+        for entry in (uri, "demo://resource/dynamic/text/3", "demo://nothing"):
+            answer = plain.ask("resources/read", {"uri": entry})
+            got = through.ask("resources/read", {"uri": entry})
+            assert (got.get("error") or timeless(got)) == (answer.get("error") or timeless(answer))
         for name, arguments in ASKED.items():
-            said = [
-                one.call(f"{'every__' * (one is through)}{name}", 20, **arguments)
-                for one in (plain, through)
+            reply = [
+                entry.call(f"{'every__' * (entry is through)}{name}", 20, **arguments)
+                for entry in (plain, through)
             ]
-            assert said[0] == said[1], name
-        for one in (plain, through):
-            one.wait_until_asked("roots/list")
-        assert sorted(one["method"] for one in through.requests) == sorted(
-            one["method"] for one in plain.requests
+            assert reply[0] == reply[1], name
+        for entry in (plain, through):
+            entry.wait_until_asked("roots/list")
+        assert sorted(entry["method"] for entry in through.requests) == sorted(
+            entry["method"] for entry in plain.requests
         )
         long = {"duration": 1, "steps": 2}
-        for one, prefix in ((plain, ""), (through, "every__")):
+        for entry, prefix in ((plain, ""), (through, "every__")):
             params = {"name": f"{prefix}trigger-long-running-operation", "arguments": long}
-            one.result("tools/call", {**params, "_meta": {"progressToken": "p"}}, 20)
-            notes = [n["params"] for n in one.notifications if n["method"].endswith("progress")]
+            entry.result("tools/call", {**params, "_meta": {"progressToken": "p"}}, 20)
+            notes = [n["params"] for n in entry.notifications if n["method"].endswith("progress")]
             assert [(n["progressToken"], n["progress"]) for n in notes] == [("p", 1), ("p", 2)]
 
 
@@ -243,9 +243,9 @@ def both(plain: Peer, through: Peer, method: str, member: str) -> int:
     """Compare a list with upwell and without. Returns its length."""
     theirs = plain.result(method)[member]
     ours = [
-        one
-        for one in through.result(method)[member]
-        if not one.get("uri", one.get("uriTemplate")).startswith("upwell://")
+        entry
+        for entry in through.result(method)[member]
+        if not entry.get("uri", entry.get("uriTemplate")).startswith("upwell://")
     ]
     assert ours == theirs
     return len(theirs)

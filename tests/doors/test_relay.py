@@ -52,7 +52,7 @@ def pair(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
 
 def without_era(pairs: Any) -> Any:
     """A result without the fields of a single era: `resultType`, and the server's identity."""
-    kept = []
+    stored = []
     for name, value in pairs:
         if name in MODERN_ONLY:
             continue
@@ -60,8 +60,8 @@ def without_era(pairs: Any) -> Any:
             value = tuple(item for item in value if item[0] != SERVER_INFO)
             if not value:
                 continue
-        kept.append((name, value))
-    return tuple(kept)
+        stored.append((name, value))
+    return tuple(stored)
 
 
 def listed(peer: Peer) -> dict[str, Any]:

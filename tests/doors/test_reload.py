@@ -65,7 +65,7 @@ def test_settings_of_a_tool_take_effect_at_once(gateway: Gateway, home: Path) ->
 def test_a_list_becomes_short_at_once_and_complete_again(gateway: Gateway, home: Path) -> None:
     servers = {"up": script("upstream")}
     peer = gateway(servers)
-    whole = peer.wait_for_tools("up__echo")["up__echo"]
+    full = peer.wait_for_tools("up__echo")["up__echo"]
 
     def announced() -> int:
         return sum(note["method"].endswith("tools/list_changed") for note in peer.notifications)
@@ -80,7 +80,7 @@ def test_a_list_becomes_short_at_once_and_complete_again(gateway: Gateway, home:
     write_config(home, servers)
     until(peer, lambda: announced() > before)
     tools = peer.tools()
-    assert tools["up__echo"] == whole
+    assert tools["up__echo"] == full
     assert "upwell__describe_tools" not in tools
 
 
@@ -98,8 +98,8 @@ def test_a_budget_and_a_limit_take_effect_at_once(gateway: Gateway, home: Path) 
     limits = {**QUICK, "call_timeout_seconds": 0.7}
     write_config(home, servers, compress={"max_result_tokens": 500}, gateway=limits)
     until(peer, lambda: 'key="' in everything(peer.call("up__big_json")))
-    said = complaint(peer.ask("tools/call", {"name": "bad__hang", "arguments": {}}))
-    assert "within 0.7 s" in said
+    message = complaint(peer.ask("tools/call", {"name": "bad__hang", "arguments": {}}))
+    assert "within 0.7 s" in message
     assert told(peer) == []
 
 
@@ -110,8 +110,8 @@ def test_keys_that_need_a_restart_are_reported(gateway: Gateway, home: Path) -> 
     sections = {"surface": {"max_count": 3, "race_ms": 200}, "stm": {"retention_days": 9}}
     write_config(home, servers, **sections)
     until(peer, lambda: bool(told(peer)))
-    [said] = told(peer)
-    assert said.endswith("restart upwell to apply stm.retention_days, surface.max_count")
+    [reply] = told(peer)
+    assert reply.endswith("restart upwell to apply stm.retention_days, surface.max_count")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def told(upwell: Upwell, *args: str, env: Mapping[str, str] = NO_VARIABLES) -> l
 
 
 def said(decisions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [memory for one in decisions for memory in one.get("memories", ())]
+    return [memory for decision in decisions for memory in decision.get("memories", ())]
 
 
 def digest(folder: Path) -> dict[str, str]:
@@ -100,17 +100,17 @@ def test_decisions_have_the_documented_shape(
 ) -> None:
     *decisions, last = told(upwell, str(sessions), "--repo", str(harbour))
     keys = {"session", "i", "t", "door", "moment", "outcome", "memories", "tokens"}
-    assert {frozenset(one) for one in decisions} == {frozenset(keys)}
-    assert {one["door"] for one in decisions} == {"session", "prompt", "tool"}
-    claude = [one for one in decisions if one["session"] == samples.SESSION]
-    assert [one["moment"] for one in claude] == [
+    assert {frozenset(decision) for decision in decisions} == {frozenset(keys)}
+    assert {decision["door"] for decision in decisions} == {"session", "prompt", "tool"}
+    claude = [decision for decision in decisions if decision["session"] == samples.SESSION]
+    assert [decision["moment"] for decision in claude] == [
         "session_start",
         "question",
         "file",
         "routine",
         "failed",
     ]
-    assert [one["outcome"] for one in claude][3] == "no_hook"
+    assert [decision["outcome"] for decision in claude][3] == "no_hook"
     for memory in said(decisions):
         assert set(memory) == {"id", "kind", "source", "score", "text", "created_at"}
         assert 0 < memory["score"] <= 1
@@ -118,9 +118,9 @@ def test_decisions_have_the_documented_shape(
         "summary": {
             "sessions": 2,
             "events": len(decisions),
-            "said": sum(one["outcome"] == "said" for one in decisions),
+            "said": sum(decision["outcome"] == "said" for decision in decisions),
             "memories": len(said(decisions)),
-            "tokens": sum(one["tokens"] for one in decisions),
+            "tokens": sum(decision["tokens"] for decision in decisions),
         }
     }
 
@@ -135,11 +135,11 @@ def test_only_memories_of_that_time_are_said(
     assert {"commit", "note"} <= kinds
     assert "siphon" not in texts
     assert "sold in spring" not in texts
-    for one in decisions:
-        for memory in one["memories"]:
+    for decision in decisions:
+        for memory in decision["memories"]:
             if memory["created_at"]:
                 assert memory["created_at"] <= time.strftime(
-                    "%Y-%m-%dT%H:%M:%SZ", time.gmtime(one["t"])
+                    "%Y-%m-%dT%H:%M:%SZ", time.gmtime(decision["t"])
                 )
     assert "/uw-" not in json.dumps(decisions), "the scratch folder shows nowhere"
 
@@ -200,7 +200,7 @@ def test_without_paths_the_agents_own_transcripts_are_read(
     assert told(upwell)[-1]["summary"]["sessions"] == 2
     assert "ices over" in json.dumps(told(upwell)), "a folder that is there has its history"
     only = told(upwell, "--repo", str(harbour))
-    assert [one["outcome"] for one in only if one.get("moment") == "question"] == ["said"]
+    assert [entry["outcome"] for entry in only if entry.get("moment") == "question"] == ["said"]
     assert "ices over" in json.dumps(only)
 
 

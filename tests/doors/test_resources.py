@@ -15,9 +15,9 @@ def test_topics_searches_and_memories(gateway: Gateway, upwell: Upwell, modern: 
     id = upwell("remember", FACT, "--tag", "Deep Sea").line
     peer = gateway({}, modern=modern)
     listed = peer.result("resources/list")
-    assert [one["uri"] for one in listed["resources"]] == ["upwell://topics"]
+    assert [resource["uri"] for resource in listed["resources"]] == ["upwell://topics"]
     templates = peer.result("resources/templates/list")
-    assert {one["uriTemplate"] for one in templates["resourceTemplates"]} == {
+    assert {resource["uriTemplate"] for resource in templates["resourceTemplates"]} == {
         "upwell://topics/{topic}",
         "upwell://search/{query}",
         "upwell://memory/{id}",
@@ -64,9 +64,9 @@ def test_resources_are_announced_and_follow_writes_of_others(
 def test_topics_on_the_command_line(upwell: Upwell) -> None:
     assert upwell("topics", "--json").json == {"count": 0, "topics": []}
     upwell("remember", FACT, "--tag", "Deep Sea", "--namespace", "learnings")
-    found = upwell("topics", "--json").json
-    assert found["count"] == 2
-    assert found["topics"][0] == {
+    result = upwell("topics", "--json").json
+    assert result["count"] == 2
+    assert result["topics"][0] == {
         "name": "deep-sea",
         "memory_count": 1,
         "namespaces": ["learnings"],

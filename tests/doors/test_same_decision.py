@@ -65,7 +65,7 @@ def test_messages_through_every_door(
 ) -> None:
     peer = gateway()
     outcomes = decided(home, [Cue(door="ask", text=m, cwd=str(tmp_path)) for m in MESSAGES])
-    said = 0
+    surfacings = 0
     for message, outcome in zip(MESSAGES, outcomes, strict=True):
         expected = stable(json.loads(json.dumps(described(outcome))))
         by_command = upwell("context", message, "--format", "json").json
@@ -74,8 +74,8 @@ def test_messages_through_every_door(
         assert stable(json.loads(texts(by_tool)[0])) == expected, message
         digest = texts(peer.call("upwell__memory_context", message=message))
         assert digest == [expected["digest"]]
-        said += isinstance(outcome, Surfacing)
-    assert said == 3
+        surfacings += isinstance(outcome, Surfacing)
+    assert surfacings == 3
 
 
 @pytest.mark.parametrize("path", [*FACTS, "docs/garden/tulips.txt"])
@@ -88,9 +88,9 @@ def test_a_tool_call_through_the_gateway(
     cue = Cue(door="tool", tool="up__read", args={"path": path}, cwd=str(tmp_path))
     (outcome,) = decided(home, [cue])
     shown = everything(peer.call("up__read", path=path))
-    told = re.findall(re.escape(MEMORY_URI) + r"([\w-]+)\]", shown)
+    answer = re.findall(re.escape(MEMORY_URI) + r"([\w-]+)\]", shown)
     ids = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
-    assert told == ids
+    assert answer == ids
     assert bool(ids) == (path in FACTS)
 
 

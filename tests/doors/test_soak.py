@@ -29,7 +29,7 @@ def rss_mb(pid: int) -> float:
 def holds(peer: Peer) -> tuple[int, int, int]:
     """Processes, open files and threads."""
     own = Path(f"/proc/{peer.process.pid}")
-    counts = [len(list((own / what).iterdir())) for what in ("fd", "task")]
+    counts = [len(list((own / entry).iterdir())) for entry in ("fd", "task")]
     return (len(peer.tree()), *counts)
 
 
@@ -68,7 +68,7 @@ def test_a_thousand_calls_in_flight(gateway: Gateway) -> None:
     peer.wait_for_tools("up__echo")
     peer.deadline = 60
     params = [{"name": "up__echo", "arguments": {"text": str(n)}} for n in range(1000)]
-    ids = [peer.start("tools/call", one) for one in params]
+    ids = [peer.start("tools/call", param) for param in params]
     for n, id in enumerate(ids):
         assert everything(peer.reply(id)["result"]) == str(n)
 
@@ -81,9 +81,9 @@ def test_fifty_megabytes(gateway: Gateway) -> None:
     id = peer.start("tools/call", {"name": "bad__huge", "arguments": {}})
     assert everything(peer.call("good__echo", 20, text="meanwhile")) == "meanwhile"
     message = peer.reply(id, 110)
-    said = everything(message["result"]) if "result" in message else message["error"]["message"]
-    assert said
-    assert len(said) < 40_000
+    reply = everything(message["result"]) if "result" in message else message["error"]["message"]
+    assert reply
+    assert len(reply) < 40_000
     assert everything(peer.call("bad__ok", 10)) == "fine"
 
 

@@ -36,8 +36,10 @@ def test_a_dead_server_delays_nobody(gateway: Gateway, way: str) -> None:
     peer.wait_for_tools("good__echo")
     assert everything(peer.call("good__echo", 20, text="here")) == "here"
     began = time.monotonic()
-    said = complaint(peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS))
-    assert "bad" in said
+    message = complaint(
+        peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS)
+    )
+    assert "bad" in message
     assert time.monotonic() - began < ANSWER_SECONDS
     assert everything(peer.call("good__echo", 20, text="on")) == "on"
 
@@ -52,8 +54,10 @@ def test_a_dead_server_delays_nobody(gateway: Gateway, way: str) -> None:
 )
 def test_the_error_gives_the_reason(gateway: Gateway, way: str, word: str) -> None:
     peer = gateway({"bad": DEAD[way], **GOOD})
-    said = complaint(peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS))
-    assert word in said
+    message = complaint(
+        peer.ask("tools/call", {"name": "bad__ok", "arguments": {}}, ANSWER_SECONDS)
+    )
+    assert word in message
 
 
 def test_a_slow_server_is_listed_later(gateway: Gateway) -> None:

@@ -18,13 +18,13 @@ def test_too_many_calls_are_refused_at_once(gateway: Gateway) -> None:
     peer.wait_for_tools("bad__hang", "good__echo")
     hanging = [peer.start("tools/call", {"name": "bad__hang", "arguments": {}}) for _ in range(3)]
     burst = [peer.start("tools/call", {"name": "bad__ok", "arguments": {}}) for _ in range(200)]
-    for one in burst:
-        said = complaint(peer.reply(one))
-        assert "'bad' has 3 calls in flight" in said
+    for entry in burst:
+        message = complaint(peer.reply(entry))
+        assert "'bad' has 3 calls in flight" in message
     assert everything(peer.call("good__echo", text="free")) == "free"
     assert not set(hanging) & set(peer._replies)
-    for one in hanging:
-        peer.send({"method": "notifications/cancelled", "params": {"requestId": one}})
+    for entry in hanging:
+        peer.send({"method": "notifications/cancelled", "params": {"requestId": entry}})
     assert everything(peer.call("bad__ok")) == "fine"
 
 
@@ -37,8 +37,8 @@ def test_a_read_only_call_is_made_again(gateway: Gateway, tmp_path: Path) -> Non
 def test_a_hung_call_is_cancelled_at_its_server(gateway: Gateway) -> None:
     peer = gateway({"talk": script("talk", "--era", "legacy")})
     peer.wait_for_tools("talk__wait")
-    said = complaint(peer.ask("tools/call", {"name": "talk__wait", "arguments": {}}, 30))
-    assert "within 3 s" in said
+    message = complaint(peer.ask("tools/call", {"name": "talk__wait", "arguments": {}}, 30))
+    assert "within 3 s" in message
     assert len(seen(peer)["cancelled"]) == 1
 
 
@@ -64,8 +64,8 @@ def test_progress_keeps_a_call_alive(gateway: Gateway) -> None:
     peer = gateway({"up": script("talk", "--era", "legacy")}, gateway=limits)
     peer.wait_for_tools("up__slow_progress")
     params = {"name": "up__slow_progress", "arguments": {}}
-    kept = peer.ask("tools/call", {**params, "_meta": {"progressToken": 1}}, 40)
-    assert text_of(kept["result"]) == "after a while"
+    stored = peer.ask("tools/call", {**params, "_meta": {"progressToken": 1}}, 40)
+    assert text_of(stored["result"]) == "after a while"
     assert "within 3 s" in complaint(peer.ask("tools/call", params, 40))
 
 

@@ -83,10 +83,10 @@ def test_a_running_gateway_surfaces_memories_that_other_processes_add(
 def test_one_agents_note_is_surfaced_by_another_gateway(gateway: Gateway, upwell: Upwell) -> None:
     for text in OTHERS:
         upwell("remember", text)
-    one, two = gateway(UP, surface=PATIENT), gateway()
-    said = one.call("upwell__add_memory", content=FACT)
-    assert not said.get("isError"), everything(said)
-    assert FACT in everything(read_settle(two))
+    first, second = gateway(UP, surface=PATIENT), gateway()
+    reply = first.call("upwell__add_memory", content=FACT)
+    assert not reply.get("isError"), everything(reply)
+    assert FACT in everything(read_settle(second))
 
 
 def argument(tool: dict) -> str:
@@ -110,9 +110,9 @@ def test_a_servers_answers_never_become_memories(gateway: Gateway, upwell: Upwel
         assert upwell("remember", text).code == 0
     peer = gateway(UP, surface=PATIENT)
     peer.wait_for_tools("up__echo")
-    for said in (FACT, f"Remember this for later: {FACT}", FACT + "\n" + "padding " * 20_000):
-        peer.call("up__echo", text=said)
-        peer.call("up__read", path="src/billing/settle.py", text=said)
+    for entry in (FACT, f"Remember this for later: {FACT}", FACT + "\n" + "padding " * 20_000):
+        peer.call("up__echo", text=entry)
+        peer.call("up__read", path="src/billing/settle.py", text=entry)
     peer.close()
     held = upwell("recall", "--json").json["hits"]
     assert sorted(hit["text"] for hit in held) == sorted(OTHERS)
@@ -140,7 +140,7 @@ def test_our_own_tools_answer(gateway: Gateway, remembered: str) -> None:
     peer = gateway(UP, surface=PATIENT)
     tools = peer.wait_for_tools("up__read")
     assert {"upwell__read_more", "upwell__memory_context", "upwell__memory_search"} <= set(tools)
-    found = peer.call("upwell__memory_search", query="when must the settlement job run?")
-    assert FACT in everything(found)
+    result = peer.call("upwell__memory_search", query="when must the settlement job run?")
+    assert FACT in everything(result)
     context = peer.call("upwell__memory_context", message="When must the settlement job run?")
     assert "settle" in everything(context)

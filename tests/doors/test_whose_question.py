@@ -39,27 +39,29 @@ class Asking(threading.Thread):
         meta = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": CAPABILITIES}
         call = {"name": "talk__roots", "arguments": {"after": self.after}, "_meta": meta}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
-        given = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call"}
-        self.result = self.address.send("POST", body, Mcp_Name="talk__roots", **given)[2]["result"]
+        sent_headers = {"MCP_Protocol_Version": MODERN, "Mcp_Method": "tools/call"}
+        self.result = self.address.send("POST", body, Mcp_Name="talk__roots", **sent_headers)[2][
+            "result"
+        ]
 
 
 def test_a_question_is_never_put_to_another_client_of_the_same_user(address: Address) -> None:
-    one, other = Asking(address, QUESTION), Asking(address, LATER)
-    one.join(30)
-    assert "several clients have calls in flight" in said(one.result)
+    first, other = Asking(address, QUESTION), Asking(address, LATER)
+    first.join(30)
+    assert "several clients have calls in flight" in said(first.result)
     assert other.is_alive(), "it was asked nothing"
     other.join(30)
     assert len(other.result["inputRequests"]) == 1, "its own question, when it alone waits"
 
 
 def test_a_question_about_a_cancelled_call_is_put_to_nobody(address: Address) -> None:
-    gone = address.begin()
+    removed = address.begin()
     call = {"name": "talk__roots", "arguments": {"after": QUESTION}}
-    asking = threading.Thread(target=gone.post, args=("tools/call", 7, call), daemon=True)
+    asking = threading.Thread(target=removed.post, args=("tools/call", 7, call), daemon=True)
     asking.start()
     other = Asking(address, LATER)
     asking.join(0.5)
-    assert gone.post("notifications/cancelled", None, {"requestId": 7})[0] == 202
+    assert removed.post("notifications/cancelled", None, {"requestId": 7})[0] == 202
     other.join(QUESTION + 1)
     assert other.is_alive(), "it was asked nothing"
     other.join(30)

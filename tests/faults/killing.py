@@ -74,10 +74,10 @@ def rounds(
             acknowledged, extra = set(), 0
         path = tally.files[-1]
         acknowledged |= set(one_round(rng, scripts, path, f"r{number}"))
-        there = kept(path)
-        assert len(there) == len(set(there))
-        assert acknowledged <= set(there), acknowledged - set(there)
-        under_way = len(there) - len(acknowledged)
+        other = kept(path)
+        assert len(other) == len(set(other))
+        assert acknowledged <= set(other), acknowledged - set(other)
+        under_way = len(other) - len(acknowledged)
         assert under_way - extra <= 2, "of a round, what the two had under way may be there too"
         extra = under_way
         tally.rounds += 1
@@ -85,7 +85,7 @@ def rounds(
             tally.acknowledged += len(acknowledged)
             tally.unacknowledged += extra
     assert tally.acknowledged > count, "they were ended before they did anything"
-    assert not [found for path in tally.files for found in path.parent.glob("*.corrupt-*")]
+    assert not [entry for path in tally.files for entry in path.parent.glob("*.corrupt-*")]
     print(
         f"{name}: {tally.rounds} rounds, {tally.acknowledged} acknowledged, 0 lost, "
         f"{tally.unacknowledged} kept that were under way"
@@ -97,17 +97,17 @@ def one_round(rng: random.Random, scripts: Scripts, path: Path, name: str) -> li
     """Returns the writes that were acknowledged."""
     writers = [start(scripts.writer, str(path), f"{name}w{i}") for i in range(2)]
     reader = start(scripts.reader, str(path))
-    said: list[str] = []
+    texts: list[str] = []
     try:
         for process in (*writers, reader):
             ready(process)
         time.sleep(rng.uniform(0.02, 0.25))
         for process in rng.sample([*writers, reader], 3):
             lines = kill(process)
-            said += lines if process is not reader else []
+            texts += lines if process is not reader else []
             time.sleep(rng.choice((0.0, rng.uniform(0.0, 0.05))))
     finally:
         for process in (*writers, reader):
             process.kill()
             process.communicate()
-    return said
+    return texts

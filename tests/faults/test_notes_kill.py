@@ -74,7 +74,7 @@ def test_hundreds_of_rounds_of_kill_9_tear_nothing(tmp_path: Path) -> None:
     for path in killed(tmp_path, SLOW_ROUNDS):
         short_term = ShortTerm(path, origins=Origins(path.with_name("stm.origins.json")))
         short_term.add("the last one", Origin())
-        left = {one.name.split("-")[0] for one in path.parent.iterdir()}
+        left = {entry.name.split("-")[0] for entry in path.parent.iterdir()}
         assert not [name for name in left if name.startswith(".")], "halves of writers that died"
 
 
@@ -83,5 +83,5 @@ def test_only_files_of_dead_writers_are_cleared(tmp_path: Path) -> None:
     for name in (".stm.json-abc", ".stm.trash.json-abc", "stm.json-mine"):
         (tmp_path / name).write_text("[half")
     ShortTerm(path).add("kettle")
-    left = {one.name for one in tmp_path.iterdir()}
+    left = {entry.name for entry in tmp_path.iterdir()}
     assert left == {"stm.json", "stm.json.lock", ".stm.trash.json-abc", "stm.json-mine"}

@@ -61,16 +61,18 @@ READER = """
 async def stored(path: Path) -> list[str]:
     database = open_database(path, [OWNER], synchronous="FULL")
     store = SqliteStore(database)
-    kept = [memory.id for memory in await store.list(Scope(), limit=1_000_000)]
+    retained = [memory.id for memory in await store.list(Scope(), limit=1_000_000)]
     assert await database.read(lambda db: db.execute("PRAGMA quick_check").fetchall()) == [("ok",)]
     await database.write(
         lambda db: db.execute("INSERT INTO words(words, rank) VALUES ('integrity-check', 0)")
     )
-    if kept:
-        hits = (await StoreRecall(store).search(Query(texts=(kept[0],)), Deadline.after(10))).hits
+    if retained:
+        hits = (
+            await StoreRecall(store).search(Query(texts=(retained[0],)), Deadline.after(10))
+        ).hits
         assert hits
     await database.aclose()
-    return kept
+    return retained
 
 
 def killed(folder: Path, count: int) -> None:

@@ -55,8 +55,8 @@ def _parts(role: str, content: Any) -> Iterator[Said]:
 def _block(next: Call | str) -> tuple[dict[str, Any], str]:
     if isinstance(next, str):
         return {"type": "text", "text": next}, "end_turn"
-    given = {"name": next.tool, "input": dict(next.args)}
-    return {"type": "tool_use", "id": f"toolu_{uuid4().hex[:20]}", **given}, "tool_use"
+    fields = {"name": next.tool, "input": dict(next.args)}
+    return {"type": "tool_use", "id": f"toolu_{uuid4().hex[:20]}", **fields}, "tool_use"
 
 
 def _stream(message: dict[str, Any], block: dict[str, Any], stop: str) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""An agent from npm with upwell's hooks, in a home of its own, before a model that plays a part."""
+"""An agent from npm with upwell's hooks, in a home of its own, with a scripted model."""
 
 import json
 import os
@@ -30,15 +30,15 @@ class Stage:
         os.utime(gauge, (0, 0))
         subprocess.run(["git", "init", "-q", self.house.project], check=True)
         others = [
-            {"text": f"Note {number}: the {word} of the {place} was changed"}
+            {"text": f"Note {number}: the {word} of the {entry} was changed"}
             for number, word in enumerate("maps paint rivers ladders engines forms".split())
-            for place in "kitchen garden cellar attic".split()
+            for entry in "kitchen garden cellar attic".split()
         ]
-        kept = [
+        stored = [
             {"id": "file", "text": FILE, "paths": ["src/gauge.py"], "created_at": "2026-01-02"},
             {"id": "prompt", "text": PROMPT, "created_at": "2026-01-02"},
         ]
-        self.house.keep([*others, *kept])
+        self.house.keep([*others, *stored])
         self.house.upwell("remember", "--pin", RULE)
 
     def run(
@@ -49,8 +49,8 @@ class Stage:
         *,
         cwd: Path | None = None,
     ) -> str:
-        """Run an agent to its end, and give what it printed. What it would say to anybody but the
-        model goes to the model as well, which takes note of it and refuses."""
+        """Run an agent to its end, and return its output. Requests to any other address go to the
+        model as well, which records and refuses them."""
         done = subprocess.run(
             command,
             env={**self.house.environment, **fenced(model), **env},
@@ -64,18 +64,18 @@ class Stage:
 
     @property
     def recorder(self) -> str:
-        """A hook of somebody else: it writes down every event."""
+        """A foreign hook that records every event."""
         return f"(cat; echo) >> {shlex.quote(str(self.folder / 'events.jsonl'))}"
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """What the recorder wrote down, in the order it came."""
+        """The recorded events, in order of arrival."""
         lines = (self.folder / "events.jsonl").read_text().splitlines()
         return [json.loads(line) for line in lines if line.strip()]
 
 
 def fenced(model: Model) -> dict[str, str]:
-    """Nothing leaves this machine: whoever is not on loopback is asked for through the model."""
+    """Nothing leaves this machine: requests beyond loopback go through the model."""
     proxies = dict.fromkeys(("HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy"), model.url)
     return {**proxies, "NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}
 
@@ -89,7 +89,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def playing() -> Iterator[Callable[[Script], Model]]:
-    """`playing(script)`: a model that plays it, on loopback."""
+    """`playing(script)`: a model with this script, on loopback."""
     models: list[Model] = []
 
     def play(script: Script) -> Model:

@@ -16,7 +16,7 @@ class Contents:
     def said(self, body: Mapping[str, Any]) -> Sequence[Said]:
         system = text_in((body.get("systemInstruction") or {}).get("parts"))
         contents = body.get("contents", ())
-        return [Said("system", system), *(part for one in contents for part in _parts(one))]
+        return [Said("system", system), *(part for content in contents for part in _parts(content))]
 
     def reply(self, path: str, body: Mapping[str, Any], next: Call | str) -> tuple[str, bytes]:
         call = None if isinstance(next, str) else {"name": next.tool, "args": dict(next.args)}

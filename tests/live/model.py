@@ -1,11 +1,11 @@
-"""A model that plays a part: an agent talks to it on loopback, and it writes down what it was told.
+"""A scripted model: an agent talks to it on loopback, and it records every request.
 
     with Model({"harbour": [Call("Read", {"file_path": "/p/tide.py"})]}) as model:
         ...  # an agent with its base URL set to model.url; a prompt with the word "harbour"
         assert "ultramarine" in model.heard[0].text
 
-What it does next is read from the conversation alone: the last words of the user in which a cue of
-the script stands, and how many calls were made since. So resumed sessions, side requests (titles,
+Its next step depends on the conversation alone: the last message of the user that contains a cue of
+the script, and the number of calls since then. So resumed sessions, side requests (titles,
 summaries) and several agents at once need no state. When the script is through, it says `DONE`.
 """
 
@@ -33,7 +33,7 @@ class Heard:
 
     @property
     def text(self) -> str:
-        """All that the model was told, system prompt and results of tools included."""
+        """The full input of the model, with the system prompt and results of tools."""
         return "\n".join(part.text for part in self.said)
 
     def of(self, kind: str) -> list[str]:
@@ -43,16 +43,16 @@ class Heard:
     @property
     def tools(self) -> list[str]:
         """The names of the tools that were offered."""
-        found: list[str] = []
+        collected: list[str] = []
         for tool in self.body.get("tools") or ():
             inner = tool.get("functionDeclarations") or [tool.get("function") or tool]
-            found += [str(one.get("name", one.get("type", ""))) for one in inner]
-        return found
+            collected += [str(entry.get("name", entry.get("type", ""))) for entry in inner]
+        return collected
 
 
 class Model:
-    """The server. `url` is its address; `heard` are the requests in the order they came, and
-    `strange` the paths that no API of ours has."""
+    """The server. `url` is its address; `heard` are the requests in order of arrival, and `strange`
+    the paths of unknown APIs."""
 
     def __init__(self, script: Script) -> None:
         self.script = script
@@ -77,24 +77,24 @@ class Model:
 
     def about(self, word: str) -> list[Heard]:
         """The requests of the conversation in which the user said `word`."""
-        return [heard for heard in self.heard if any(word in said for said in heard.of("user"))]
+        return [heard for heard in self.heard if any(word in entry for entry in heard.of("user"))]
 
     def answer(self, path: str, body: Mapping[str, Any]) -> tuple[str, bytes] | None:
-        """Media type and body of the reply; None where nobody knows the path."""
-        dialect = next((one for one in DIALECTS if one.speaks(path)), None)
+        """Media type and body of the reply; None for an unknown path."""
+        dialect = next((entry for entry in DIALECTS if entry.speaks(path)), None)
         if dialect is None:
             self.strange.append(path)
             return None
-        said = dialect.said(body)
-        self.heard.append(Heard(path, body, said))
-        return dialect.reply(path, body, self._next(said))
+        reply = dialect.said(body)
+        self.heard.append(Heard(path, body, reply))
+        return dialect.reply(path, body, self._next(reply))
 
     def _next(self, said: Sequence[Said]) -> Call | str:
-        for place in range(len(said) - 1, -1, -1):
-            if said[place].kind == "user":
+        for entry in range(len(said) - 1, -1, -1):
+            if said[entry].kind == "user":
                 for cue, calls in self.script.items():
-                    if cue in said[place].text:
-                        made = sum(part.kind == "call" for part in said[place:])
+                    if cue in said[entry].text:
+                        made = sum(part.kind == "call" for part in said[entry:])
                         return calls[made].after(said) if made < len(calls) else DONE
         return DONE
 

@@ -50,8 +50,8 @@ class Responses:
         return path.partition("?")[0].endswith("/responses")
 
     def said(self, body: Mapping[str, Any]) -> Sequence[Said]:
-        given = body.get("input", ())
-        items = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        options = body.get("input", ())
+        items = [{"role": "user", "content": options}] if isinstance(options, str) else options
         return [Said("system", text_in(body.get("instructions"))), *map(_of_item, items)]
 
     def reply(self, path: str, body: Mapping[str, Any], next: Call | str) -> tuple[str, bytes]:
@@ -105,19 +105,19 @@ def _item(next: Call | str) -> dict[str, Any]:
         return {"id": _id("msg"), **kind, "content": content}
     arguments = json.dumps(dict(next.args))
     namespace, _, name = next.tool.rpartition("/")
-    given = {"call_id": _id("call"), "name": name, "arguments": arguments}
-    given |= {"namespace": namespace} if namespace else {}
-    return {"id": _id("fc"), "type": "function_call", "status": "completed", **given}
+    fields = {"call_id": _id("call"), "name": name, "arguments": arguments}
+    fields |= {"namespace": namespace} if namespace else {}
+    return {"id": _id("fc"), "type": "function_call", "status": "completed", **fields}
 
 
 def _stream(response: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     begun = {**response, "status": "in_progress", "output": [], "usage": None}
-    place = {"output_index": 0, "item_id": item["id"]}
+    position = {"output_index": 0, "item_id": item["id"]}
     yield {"type": "response.created", "response": begun}
     if item["type"] == "message":
         empty = {**item, "status": "in_progress", "content": []}
         part, text = item["content"][0], item["content"][0]["text"]
-        inner = {**place, "content_index": 0}
+        inner = {**position, "content_index": 0}
         yield {"type": "response.output_item.added", "output_index": 0, "item": empty}
         yield {"type": "response.content_part.added", **inner, "part": {**part, "text": ""}}
         yield {"type": "response.output_text.delta", **inner, "delta": text}
@@ -125,10 +125,10 @@ def _stream(response: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[di
         yield {"type": "response.content_part.done", **inner, "part": part}
     else:
         empty = {**item, "status": "in_progress", "arguments": ""}
-        given = item["arguments"]
+        arguments = item["arguments"]
         yield {"type": "response.output_item.added", "output_index": 0, "item": empty}
-        yield {"type": "response.function_call_arguments.delta", **place, "delta": given}
-        yield {"type": "response.function_call_arguments.done", **place, "arguments": given}
+        yield {"type": "response.function_call_arguments.delta", **position, "delta": arguments}
+        yield {"type": "response.function_call_arguments.done", **position, "arguments": arguments}
     yield {"type": "response.output_item.done", "output_index": 0, "item": dict(item)}
     yield {"type": "response.completed", "response": dict(response)}
 

@@ -1,4 +1,4 @@
-"""What every API of a model says in its own way: parts of a conversation, and calls of tools."""
+"""The content of every model API in a common form: parts of a conversation, and tool calls."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ class Said:
 
 @dataclass(frozen=True)
 class Call:
-    """A tool that the model wants called; `args` may depend on what was said so far."""
+    """A tool call of the model; `args` may depend on the conversation so far."""
 
     tool: str
     args: Mapping[str, Any] | Callable[[Sequence[Said]], Mapping[str, Any]]

@@ -1,7 +1,6 @@
-"""Claude Code itself, with our hooks: what of them reaches its model.
+"""Claude Code itself, with our hooks.
 
-Only the model is not real. What is asserted is what the model received.
-"""
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -49,13 +48,13 @@ class Claude:
         self.settings.write_text(self.recording())
 
     def recording(self) -> str:
-        """Settings of somebody who has a hook at every event."""
+        """Settings with a foreign hook at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         hooks = {event: [{"hooks": [handler]}] for event in EVENTS}
         return json.dumps({"hooks": hooks}, indent=2) + "\n"
 
     def ask(self, *words: str, **env: str) -> list[Heard]:
-        """Run it once in print mode; gives the requests that it made of its model."""
+        """Run it once in print mode. Returns its requests to the model."""
         before = len(self.model.heard)
         debug = ["--debug", "hooks", "--debug-file", str(self.log)]
         self.stage.run(
@@ -70,14 +69,14 @@ class Claude:
         return self.stage.folder / "debug.log"
 
     def complaints(self) -> list[str]:
-        """What its log says against our hooks."""
+        """The complaints about our hooks in its log."""
         lines = self.log.read_text(errors="replace").splitlines()
         wrong = ("error", "fail", "invalid", "does not match", "status 1", "status 2")
         ours = [line for line in lines if "upwell" in line and "ook" in line]
         return [line for line in ours if any(word in line.lower() for word in wrong)]
 
     def seen(self, event: str) -> list[dict[str, Any]]:
-        return [one for one in self.stage.events if one["hook_event_name"] == event]
+        return [entry for entry in self.stage.events if entry["hook_event_name"] == event]
 
 
 @pytest.fixture
@@ -117,14 +116,14 @@ def key_in(said: Sequence[Said]) -> str:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_the_output_of_commands_reaches_the_model_once(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--apply")
     heard = claude.ask("-p", ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert claude.complaints() == []
     came = [event["hook_event_name"] for event in claude.stage.events]
     assert came[:2] == ["SessionStart", "UserPromptSubmit"]
@@ -138,7 +137,7 @@ def test_the_output_of_http_hooks_reaches_the_model_too(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--http", "--apply")
     token = (claude.house.home / "token").read_text().strip()
     heard = claude.ask("-p", ASKED, UPWELL_TOKEN=token)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     log = claude.log.read_text()
     assert log.count("HTTP hook response status 200") == 3
     assert claude.complaints() == []
@@ -156,7 +155,9 @@ def test_the_plugin_brings_hooks_and_the_gateway(claude: Claude) -> None:
     assert KEY.search(results[1])
     assert "# The field guide" in results[2]
     outcomes = json.loads(claude.house.upwell("explain", "--json"))
-    assert not [one for one in outcomes["decisions"] if "plugin" in str(one.get("tool"))]
+    assert not [
+        decision for decision in outcomes["decisions"] if "plugin" in str(decision.get("tool"))
+    ]
     assert claude.complaints() == []
 
 
@@ -165,9 +166,9 @@ def test_a_long_answer_of_its_shell_arrives_shortened(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--apply")
     heard = claude.ask("-p", "Run it")
     shortened, kept_by_the_host = heard[-1].of("result")
-    whole = "\n".join(f"worker {n} took a job" for n in range(1, 901))
-    assert len(shortened) < len(whole) * 0.8
-    assert claude.house.upwell("read", key_in([Said("result", shortened)])).strip() == whole
+    full = "\n".join(f"worker {n} took a job" for n in range(1, 901))
+    assert len(shortened) < len(full) * 0.8
+    assert claude.house.upwell("read", key_in([Said("result", shortened)])).strip() == full
     assert "persisted-output" in kept_by_the_host
     assert not KEY.search(kept_by_the_host)
     assert claude.complaints() == []
@@ -183,8 +184,8 @@ def test_a_failed_command_brings_up_a_memory(claude: Claude) -> None:
 def test_a_subagent_gets_the_rules_and_the_main_agent_keeps_its_own(claude: Claude) -> None:
     claude.house.upwell("hook", "install", "claude", "--apply")
     claude.ask("-p", "Delegate: who measures the gauge?")
-    inner = [one for one in claude.model.heard if "Measure" in one.of("user")[-1]]
-    outer = [one for one in claude.model.about("Delegate") if one not in inner]
+    inner = [entry for entry in claude.model.heard if "Measure" in entry.of("user")[-1]]
+    outer = [entry for entry in claude.model.about("Delegate") if entry not in inner]
     assert told(inner[-1]) == [1, 0, 1]
     assert told(outer[-1]) == [1, 0, 1]
     assert claude.complaints() == []
@@ -195,7 +196,7 @@ def test_a_resumed_and_compacted_session_has_the_rule_once(claude: Claude) -> No
     claude.ask("-p", ASKED)
     assert told(claude.ask("-c", "-p", "Go on")[-1]) == [1, 1, 1]
     claude.ask("-c", "-p", "/compact")
-    assert [one["source"] for one in claude.seen("SessionStart")][-1] == "compact"
+    assert [entry["source"] for entry in claude.seen("SessionStart")][-1] == "compact"
     rule, ignored, read_last = told(claude.ask("-c", "-p", "Go on from there")[-1])
     assert (rule, ignored, read_last) == (1, 0, 1), (
         "what it left alone for three calls is not repeated"
@@ -215,5 +216,5 @@ def test_hooks_and_gateway_are_one_session(claude: Claude) -> None:
     assert told(heard[-1])[2] == 1
     calls = json.loads(claude.house.upwell("explain", "--json"))["decisions"]
     session = claude.seen("SessionStart")[0]["session_id"]
-    assert {one["session"] for one in calls} == {session}
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert {call["session"] for call in calls} == {session}
+    assert "up__mixed" in {call.get("tool") for call in calls}

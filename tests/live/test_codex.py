@@ -1,7 +1,6 @@
-"""Codex CLI itself, with our hooks: what of them reaches its model.
+"""Codex CLI itself, with our hooks.
 
-Only the model is not real. What is asserted is what the model received.
-"""
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -53,23 +52,23 @@ class Codex:
         self.printed = ""
 
     def recording(self) -> str:
-        """The hooks of somebody who has one at every event."""
+        """Foreign hooks at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         hooks = {event: [{"hooks": [handler]}] for event in EVENTS}
         return json.dumps({"hooks": hooks}, indent=2) + "\n"
 
     def ask(self, *words: str, trust: bool = True) -> list[Heard]:
-        """Run it once without a terminal; gives the requests that it made of its model."""
+        """Run it once without a terminal. Returns its requests to the model."""
         before = len(self.model.heard)
-        given = [TRUSTED] if trust else []
+        options = [TRUSTED] if trust else []
         both = ["sh", "-c", 'exec "$@" 2>&1', "sh"]
         sandbox = ["-c", "sandbox_mode=danger-full-access"]
-        run = [*both, *command("codex"), "exec", *sandbox, *given, *words]
+        run = [*both, *command("codex"), "exec", *sandbox, *options, *words]
         self.printed = self.stage.run(run, self.model, {})
         return self.model.heard[before:]
 
     def seen(self, event: str) -> list[dict[str, Any]]:
-        return [one for one in self.stage.events if one["hook_event_name"] == event]
+        return [entry for entry in self.stage.events if entry["hook_event_name"] == event]
 
 
 @pytest.fixture
@@ -89,14 +88,14 @@ def codex(stage: Stage, playing: Playing) -> Codex:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_the_output_of_hooks_reaches_the_model_once(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     heard = codex.ask(ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert "Failed" not in codex.printed
     came = [event["hook_event_name"] for event in codex.stage.events]
     assert came[:2] == ["SessionStart", "UserPromptSubmit"]
@@ -110,7 +109,7 @@ def test_the_output_of_hooks_reaches_the_model_once(codex: Codex) -> None:
 def test_untrusted_hooks_are_skipped_silently(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     heard = codex.ask(ASKED, trust=False)
-    assert [told(one) for one in heard] == [[0, 0, 0]] * 4
+    assert [told(entry) for entry in heard] == [[0, 0, 0]] * 4
     assert "hook:" not in codex.printed
     assert not (codex.stage.folder / "events.jsonl").exists()
 
@@ -120,11 +119,11 @@ def test_a_long_answer_of_its_shell_arrives_shortened(codex: Codex) -> None:
     codex.house.upwell("hook", "install", "codex", "--apply")
     codex.house.start()
     (shortened,) = codex.ask("-c", "tool_output_token_limit=20000", "Run it")[-1].of("result")
-    whole = "\n".join(f"worker {n} took a job" for n in range(1, 901))
-    assert len(shortened) < len(whole) * 0.8
+    full = "\n".join(f"worker {n} took a job" for n in range(1, 901))
+    assert len(shortened) < len(full) * 0.8
     key = KEY.search(shortened)
     assert key
-    assert codex.house.upwell("read", key[1]).strip() == whole
+    assert codex.house.upwell("read", key[1]).strip() == full
     assert "Failed" not in codex.printed
 
 
@@ -134,7 +133,7 @@ def test_a_resumed_and_compacted_session_has_the_rule_once(codex: Codex) -> None
     assert told(codex.ask("resume", "--last", "Go on")[-1]) == [1, 1, 1]
     small = ("-c", "model_auto_compact_token_limit=10")
     heard = codex.ask("resume", "--last", *small, "Go on from there")
-    began = [one["source"] for one in codex.seen("SessionStart")]
+    began = [entry["source"] for entry in codex.seen("SessionStart")]
     assert began == ["startup", "resume", "resume", "compact"]
     assert told(heard[-1])[0] == 1
     assert len(codex.seen("PreCompact")) == 1
@@ -155,7 +154,7 @@ def test_hooks_and_gateway_are_one_session(codex: Codex) -> None:
     assert len(markdown) < 30_000
     calls = json.loads(codex.house.upwell("explain", "--json"))["decisions"]
     session = codex.seen("SessionStart")[0]["session_id"]
-    assert {one["session"] for one in calls} == {session}
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert {call["session"] for call in calls} == {session}
+    assert "up__mixed" in {call.get("tool") for call in calls}
     codex.house.upwell("eject", "--apply")
     assert settings.read_text() == before

@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI itself, with our hooks: what of them reaches its model."""
+"""GitHub Copilot CLI itself, with our hooks; the tests check what its model received."""
 
 import json
 import re
@@ -47,13 +47,13 @@ class Copilot:
         stage.house.environment["COPILOT_HOME"] = str(self.folder)
 
     def ask(self, *words: str, **env: str) -> list[Heard]:
-        """Run it once; gives the requests that it made of its model."""
+        """Run it once. Returns its requests to the model."""
         before = len(self.model.heard)
         logs = ["--log-level", "debug", "--log-dir", str(self.stage.folder / "logs")]
-        given = ["--allow-all-tools", "--allow-all-paths", *words]
+        options = ["--allow-all-tools", "--allow-all-paths", *words]
         base = {"COPILOT_PROVIDER_BASE_URL": f"{self.model.url}/v1"}
         env = {**QUIET, **base, **env}
-        self.stage.run([*command("copilot"), *logs, *given], self.model, env)
+        self.stage.run([*command("copilot"), *logs, *options], self.model, env)
         return self.model.heard[before:]
 
     @property
@@ -93,16 +93,16 @@ def key_in(said: Sequence[Said]) -> str:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_the_output_of_commands_reaches_the_model_once(copilot: Copilot) -> None:
-    """Also where VS Code's hooks stand beside them: it runs those, and drops what they say."""
+    """Also beside VS Code's hooks, which Copilot runs and whose output it drops."""
     copilot.house.upwell("hook", "install", "vscode", "--apply")
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     heard = copilot.ask("-p", ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert told(copilot.ask("--continue", "-p", "Go on with it")[-1]) == [1, 1, 1]
     for host in ("copilot", "vscode"):
         copilot.house.upwell("hook", "uninstall", host, "--apply")
@@ -113,24 +113,24 @@ def test_the_output_of_http_hooks_reaches_the_model_too(copilot: Copilot) -> Non
     (copilot.house.home / "config.toml").write_text(f"hook.port = {free_port()}\n")
     copilot.house.upwell("hook", "install", "copilot", "--http", "--apply")
     heard = copilot.ask("-p", ASKED, COPILOT_HOOK_ALLOW_LOCALHOST="1")
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
 
 
 def test_a_long_answer_of_its_shell_arrives_shortened(copilot: Copilot) -> None:
     (copilot.house.home / "config.toml").write_text('hook.compress = ["copilot"]\n')
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     (shortened,) = copilot.ask("-p", "Run it")[-1].of("result")
-    whole = "\n".join(f"worker {n} took a job" for n in range(1, 901))
+    full = "\n".join(f"worker {n} took a job" for n in range(1, 901))
     key = KEY.findall(shortened)[-1]
-    assert len(shortened) < len(whole) * 0.8
-    assert copilot.house.upwell("read", key).startswith(whole)
+    assert len(shortened) < len(full) * 0.8
+    assert copilot.house.upwell("read", key).startswith(full)
 
 
 def test_a_subagent_gets_the_rules(copilot: Copilot) -> None:
     copilot.house.upwell("hook", "install", "copilot", "--apply")
     copilot.ask("-p", "Delegate: who measures the gauge?")
-    inner = [one for one in copilot.model.heard if "Measure" in one.of("user")[-1]]
-    outer = [one for one in copilot.model.about("Delegate") if one not in inner]
+    inner = [entry for entry in copilot.model.heard if "Measure" in entry.of("user")[-1]]
+    outer = [entry for entry in copilot.model.about("Delegate") if entry not in inner]
     assert told(inner[-1]) == [1, 0, 1]
     assert told(outer[-1])[0] == 1
 
@@ -143,11 +143,11 @@ def test_the_gateway_joins_the_session_and_hooks_ignore_its_tools(copilot: Copil
     file = copilot.folder / "mcp-config.json"
     file.write_text(json.dumps({"mcpServers": {"upwell": server}}))
     copilot.house.upwell("hook", "install", "copilot", "--apply")
-    shortened, whole = copilot.ask("-p", "Ask the gateway")[-1].of("result")
+    shortened, full = copilot.ask("-p", "Ask the gateway")[-1].of("result")
     assert KEY.search(shortened)
     assert len(shortened) < 30_000
-    assert "# The field guide" in whole
+    assert "# The field guide" in full
     decisions = json.loads(copilot.house.upwell("explain", "--json"))["decisions"]
-    calls = [one for one in decisions if one["tool"]]
-    assert {one["tool"] for one in calls} == {"up__big_markdown"}
-    assert len({one["session"] for one in decisions}) == 1
+    calls = [decision for decision in decisions if decision["tool"]]
+    assert {decision["tool"] for decision in calls} == {"up__big_markdown"}
+    assert len({decision["session"] for decision in decisions}) == 1

@@ -1,7 +1,6 @@
-"""Gemini CLI itself, with our hooks: what of them reaches its model.
+"""Gemini CLI itself, with our hooks.
 
-Only the model is not real. What is asserted is what the model received.
-"""
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -39,7 +38,7 @@ class Gemini:
         self.settings.write_text(self.recording())
 
     def recording(self, **more: Any) -> str:
-        """Settings of somebody who has a hook at every event."""
+        """Settings with a foreign hook at every event."""
         handler = {"type": "command", "command": self.stage.recorder}
         settings = {
             "security": {"auth": {"selectedType": "gemini-api-key"}},
@@ -52,14 +51,14 @@ class Gemini:
         return "// mine\n" + json.dumps(settings, indent=2) + "\n"
 
     def ask(self, *words: str, env: Mapping[str, str] = QUIET) -> list[Heard]:
-        """Run it once without a terminal; gives the requests that it made of its model."""
+        """Run it once without a terminal. Returns its requests to the model."""
         before = len(self.model.heard)
         url = {"GOOGLE_GEMINI_BASE_URL": self.model.url}
         self.stage.run([*command("gemini"), "-y", *words], self.model, {**env, **url})
         return self.model.heard[before:]
 
     def seen(self, event: str) -> list[dict[str, Any]]:
-        return [one for one in self.stage.events if one["hook_event_name"] == event]
+        return [entry for entry in self.stage.events if entry["hook_event_name"] == event]
 
 
 @pytest.fixture
@@ -77,24 +76,24 @@ def gemini(stage: Stage, playing: Playing) -> Gemini:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
 def test_the_output_of_hooks_reaches_the_model_once(gemini: Gemini) -> None:
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     heard = gemini.ask("-p", ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
     assert len(gemini.seen("PreCompress")) == 4, "announced before every request"
     assert gemini.seen("BeforeAgent")[0]["prompt"].startswith("<hook_context>")
     looked_for = json.loads(gemini.house.upwell("explain", "--json"))["decisions"]
-    assert not [one for one in looked_for if "hook_context" in json.dumps(one)]
+    assert not [entry for entry in looked_for if "hook_context" in json.dumps(entry)]
     gemini.house.upwell("hook", "uninstall", "gemini", "--apply")
     assert gemini.settings.read_text() == gemini.recording(), "the host had run in between"
 
 
 def test_a_resumed_session_has_the_rule_once(gemini: Gemini) -> None:
-    """It restores a session without the prompt that hooks had added to; tools' answers twice."""
+    """It restores a session without the prompt that hooks extended, and repeats tools' answers."""
     gemini.house.upwell("hook", "install", "gemini", "--apply")
     gemini.ask("-p", ASKED)
     heard = gemini.ask("-r", "latest", "-p", "Go on")
@@ -116,5 +115,5 @@ def test_hooks_and_gateway_are_one_session(gemini: Gemini) -> None:
     assert len(markdown) < 30_000
     calls = json.loads(gemini.house.upwell("explain", "--json"))["decisions"]
     session = gemini.seen("SessionStart")[0]["session_id"]
-    assert {one["session"] for one in calls} == {session}
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert {call["session"] for call in calls} == {session}
+    assert "up__mixed" in {call.get("tool") for call in calls}

@@ -1,7 +1,6 @@
-"""OpenCode itself, with our plugin: what of it reaches its model.
+"""OpenCode itself, with our plugin.
 
-Only the model is not real. What is asserted is what the model received.
-"""
+Only the model is scripted; the tests check what it received."""
 
 import json
 import re
@@ -42,7 +41,7 @@ class OpenCode:
         self.settings.write_text(self.recording())
 
     def recording(self, **more: Any) -> str:
-        """Settings with the model that plays a part as the only provider."""
+        """Settings with the scripted model as the only provider."""
         models = {"played": {"tool_call": True, "limit": {"context": 200_000, "output": 8_000}}}
         provider = {
             "npm": "@ai-sdk/openai-compatible",
@@ -62,7 +61,7 @@ class OpenCode:
         return "// mine\n" + json.dumps(settings, indent=2) + "\n"
 
     def ask(self, *words: str) -> list[Heard]:
-        """Run it once; gives the requests of the conversation, without those for a title."""
+        """Run it once. Returns the requests of the conversation, without those for a title."""
         before = len(self.model.heard)
         self.stage.run([*command("opencode"), "run", *words], self.model, QUIET)
         return [heard for heard in self.model.heard[before:] if heard.tools]
@@ -88,7 +87,7 @@ def opencode(stage: Stage, playing: Playing) -> OpenCode:
 
 
 def told(heard: Heard) -> list[int]:
-    """How often the model was told the rule, what bears on the prompt, and the file's memory."""
+    """How often the model received the rule, the prompt's memory, and the file's memory."""
     return [heard.text.count(words) for words in (RULE, PROMPT, FILE)]
 
 
@@ -99,8 +98,8 @@ def server() -> dict[str, Any]:
 def test_the_output_of_the_plugin_reaches_the_model_once(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     heard = opencode.ask(ASKED)
-    assert [told(one) for one in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
-    words, added = next(one for one in heard[0].body["messages"] if one["role"] == "user")[
+    assert [told(entry) for entry in heard] == [[1, 1, 0], [1, 1, 0], [1, 1, 1], [1, 1, 1]]
+    words, added = next(entry for entry in heard[0].body["messages"] if entry["role"] == "user")[
         "content"
     ]
     assert ASKED in words["text"]
@@ -123,11 +122,11 @@ def test_long_answers_arrive_shortened(opencode: OpenCode) -> None:
     opencode.house.upwell("hook", "install", "opencode", "--apply")
     opencode.house.start()
     shell, markdown = opencode.ask("Run it")[-1].of("result")
-    whole = "\n".join(f"worker {n} took a job" for n in range(1, 1901))
-    assert len(shell) < len(whole) * 0.8
+    full = "\n".join(f"worker {n} took a job" for n in range(1, 1901))
+    assert len(shell) < len(full) * 0.8
     key = KEY.search(shell)
     assert key
-    assert opencode.house.upwell("read", key[1]).strip() == whole
+    assert opencode.house.upwell("read", key[1]).strip() == full
     assert KEY.search(markdown)
 
 
@@ -141,7 +140,7 @@ def test_plugin_and_gateway_are_one_session(opencode: OpenCode) -> None:
     assert KEY.search(markdown)
     assert len(markdown) < 30_000
     calls = json.loads(opencode.house.upwell("explain", "--json"))["decisions"]
-    assert len({one["session"] for one in calls}) == 1
-    assert "up__mixed" in {one.get("tool") for one in calls}
+    assert len({call["session"] for call in calls}) == 1
+    assert "up__mixed" in {call.get("tool") for call in calls}
     opencode.house.upwell("eject", "--apply")
     assert opencode.settings.read_text() == opencode.recording(mcp=server())

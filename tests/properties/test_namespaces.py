@@ -54,9 +54,9 @@ async def check(names: list[str], folder: Path) -> None:
         for n, name in enumerate(names):
             assert await seen(store, namespaces=(name,)) >= {spaces[n].text}
             others = await seen(store, namespaces=(name,)) - {spaces[n].text}
-            assert others <= ({one.text for one in projects} if name == "p" else set())
+            assert others <= ({project.text for project in projects} if name == "p" else set())
             assert await seen(store, namespaces=("p",), project=f"/w/{name}") >= {projects[n].text}
-            foreign = {one.text for one in projects} - {projects[n].text}
+            foreign = {project.text for project in projects} - {projects[n].text}
             assert not await seen(store, project=f"/w/{name}") & foreign
     finally:
         await database.aclose()

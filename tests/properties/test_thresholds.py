@@ -34,9 +34,9 @@ samples = st.builds(
 def test_a_thousand_sequences_never_leave_the_bounds(sequence, base):
     shift = 0.0
     for end in range(0, len(sequence) + 1, 7):
-        wanted = target_shift(sequence[:end], now=200 * DAY)
-        assert LOWEST_SHIFT <= wanted <= HIGHEST_SHIFT
-        moved = stepped(shift, wanted)
+        expected = target_shift(sequence[:end], now=200 * DAY)
+        assert LOWEST_SHIFT <= expected <= HIGHEST_SHIFT
+        moved = stepped(shift, expected)
         assert abs(moved - shift) <= STEP + 1e-9
         shift = moved
         threshold = shifted(base, shift)
@@ -50,10 +50,10 @@ def test_helpful_never_raises_and_not_relevant_never_lowers(sequence, score):
     now = 200 * DAY
     before = target_shift(sequence, now)
     for verdict, wrong in ((Rating.HELPFUL, 1), (Rating.NOT_RELEVANT, -1)):
-        one = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
-        told = len({sample.surfacing for sample in sequence}) >= 10
-        after = target_shift([*sequence, one], now)
-        if told:
+        first = Sample(surfacing="new", memory="a", verdict=verdict, score=score, at=now)
+        answer = len({sample.surfacing for sample in sequence}) >= 10
+        after = target_shift([*sequence, first], now)
+        if answer:
             assert (after - before) * wrong <= 1e-4
 
 

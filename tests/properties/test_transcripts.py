@@ -31,7 +31,7 @@ def read(transcript: Transcript) -> list[Event]:
         events = list(transcript.events())
     except UsageError:
         return []
-    times = [one.t for one in events]
+    times = [entry.t for entry in events]
     assert times == sorted(times)
     for event in events:
         assert event_of(line_of(event).encode(), "") is not None
@@ -48,9 +48,9 @@ def swapped(value: Any, place: int, other: Any) -> Any:
             return other
         left[0] -= 1
         if isinstance(part, dict):
-            return {name: walk(one) for name, one in part.items()}
+            return {name: walk(item) for name, item in part.items()}
         if isinstance(part, list):
-            return [walk(one) for one in part]
+            return [walk(item) for item in part]
         return part
 
     return walk(value)
@@ -64,9 +64,9 @@ def test_bytes_that_were_changed(name: str, data: st.DataObject) -> None:
         path = samples.WRITERS[name](Path(folder))
         (transcript,) = transcripts_at([path])
         raw = path.read_bytes()
-        first = data.draw(st.integers(0, len(raw)))
-        last = data.draw(st.integers(first, min(len(raw), first + 40)))
-        path.write_bytes(raw[:first] + data.draw(st.binary(max_size=20)) + raw[last:])
+        item = data.draw(st.integers(0, len(raw)))
+        last = data.draw(st.integers(item, min(len(raw), item + 40)))
+        path.write_bytes(raw[:item] + data.draw(st.binary(max_size=20)) + raw[last:])
         read(transcript)
 
 
@@ -79,8 +79,8 @@ def test_values_of_other_types(name: str, data: st.DataObject) -> None:
         (transcript,) = transcripts_at([path])
         rows = [json.loads(line) for line in path.read_text().splitlines()]
         number = data.draw(st.integers(0, len(rows) - 1))
-        place = data.draw(st.integers(0, 30))
-        rows[number] = swapped(rows[number], place, data.draw(VALUES))
+        position = data.draw(st.integers(0, 30))
+        rows[number] = swapped(rows[number], position, data.draw(VALUES))
         path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         read(transcript)
 

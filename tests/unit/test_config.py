@@ -103,8 +103,8 @@ def test_weights_of_an_intent_replace_its_own_and_no_other(home):
     assert load(home.parent / "other", {}, {}).shown()["surface.namespace_weights"].value[
         "howto"
     ] == {"patterns": 1.5, "learnings": 1.3}
-    given = {"UPWELL_SURFACE__NAMESPACE_WEIGHTS": '{"general": {"a": 3}}'}
-    assert load(home, environment=given).surface.namespace_weights["general"] == {"a": 3.0}
+    fields = {"UPWELL_SURFACE__NAMESPACE_WEIGHTS": '{"general": {"a": 3}}'}
+    assert load(home, environment=fields).surface.namespace_weights["general"] == {"a": 3.0}
 
 
 def test_weights_of_a_tool_add_to_the_common_ones(home):
@@ -164,16 +164,16 @@ WRONG_KINDS = {
 
 @pytest.mark.parametrize("case", WRONG_KINDS)
 def test_a_value_of_the_wrong_type_is_described_in_words_with_its_line(home, case):
-    line, said = WRONG_KINDS[case]
+    line, reply = WRONG_KINDS[case]
     with pytest.raises(ConfigError) as caught:
         written(home, f"# a remark\n\n{line}\n")
-    assert said in caught.value.message
+    assert reply in caught.value.message
     assert "config.toml:3 is " in caught.value.message
     assert not {"str", "int", "float", "bool"} & set(caught.value.message.split())
 
 
 def test_a_variable_of_the_wrong_type_is_quoted_as_written(home):
-    for name, text, said in (
+    for name, text, reply in (
         ("SURFACE__MIN_SCORE", "high", "'high': must be a number, like 0.5"),
         ("MEMORY_CONTEXT__ENABLED", "maybe", "'maybe': must be true or false"),
         ("CACHE__TOOLS", "a", """in a variable as JSON: '["a", "b"]'"""),
@@ -181,7 +181,7 @@ def test_a_variable_of_the_wrong_type_is_quoted_as_written(home):
     ):
         with pytest.raises(ConfigError) as caught:
             load(home, environment={f"UPWELL_{name}": text})
-        assert said in str(caught.value)
+        assert reply in str(caught.value)
         assert f"UPWELL_{name}" in caught.value.message
 
 

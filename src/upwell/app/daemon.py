@@ -1,4 +1,5 @@
-"""The service of the warm daemon: an app that takes up changes, and hooks over HTTP."""
+"""The service of the warm daemon: an app that applies configuration changes, and hooks over
+HTTP."""
 
 import asyncio
 import contextlib
@@ -80,7 +81,7 @@ class Warm:
         )
 
     async def refresh(self) -> None:
-        """Take up a changed configuration."""
+        """Apply a changed configuration."""
         now = stamp(self.app.config.home.config_file)
         if now == self._stamp:
             return

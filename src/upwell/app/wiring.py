@@ -1,4 +1,4 @@
-"""The parts list: every part of upwell, and what it is connected to."""
+"""The parts list: every part of upwell, and its connections."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ from upwell.tools.resources import Resources
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What to build from. `home` None: the user's. `flags` are dotted keys and win over the
+    """The input of `build`. `home` None: the user's. `flags` are dotted keys and win over the
     home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
     are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
     that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
@@ -187,7 +187,7 @@ class App:
         """The original with this key.
 
         Raises:
-            KeyUnknown: it expired, was evicted, or never was.
+            KeyUnknown: it expired, was evicted, or never existed.
         """
         return await self._originals.get(key)
 

@@ -102,8 +102,8 @@ def _is_edit(tool: str) -> bool:
 
 
 def _command(call: Call, project: str | None) -> str:
-    """The command as typed in the project's folder; "" for another tool, or for a command that
-    serves the moment only."""
+    """The command as typed in the project's folder; "" for another tool, or for a one-off
+    command."""
     if call.tool not in _SHELLS:
         return ""
     value = call.args.get("command", call.args.get("cmd"))

@@ -18,7 +18,7 @@ MAX_BYTES = 2_000_000
 ROLES = ("user", "assistant")
 _EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
 _EXIT_CHARS = 4_000
-"""An exit status stands near the beginning or the end of an output."""
+"""An exit status is near the beginning or the end of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class Message(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Entry):
-    """The agent called a tool."""
+    """A tool call of the agent."""
 
     id: str
     tool: str
@@ -47,7 +47,7 @@ class Call(Entry):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallResult(Entry):
-    """The end of the call with that id. `failed` is None where the transcript does not tell."""
+    """The end of the call with that id. `failed` is None if the transcript does not show it."""
 
     id: str
     failed: bool | None

@@ -1,5 +1,5 @@
-"""Plain rules that find sentences worth proposing as memories. Precision comes first: nobody goes
-on reading an inbox full of noise."""
+"""Plain rules that find sentences worth proposing as memories. Precision comes first: users stop
+reading an inbox full of noise."""
 
 import re
 from collections.abc import Iterator

@@ -18,7 +18,7 @@ class EpisodeMiner:
         self._tickets = TicketMiner()
 
     def feed(self, event: Event) -> Sequence[Episode]:
-        """Take the next event; the episodes that it completes."""
+        """Take the next event. Returns the episodes that it completes."""
         if event.kind is Kind.TOOL:
             self._places.feed(event)
             return (*self._commands.feed(event), *self._tickets.feed(event))
@@ -27,5 +27,5 @@ class EpisodeMiner:
         return ()
 
     def end(self) -> Sequence[Episode]:
-        """The session is over; the episodes that waited for its end."""
+        """End the session. Returns the episodes that waited for its end."""
         return tuple(self._places.end())

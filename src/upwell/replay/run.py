@@ -124,8 +124,8 @@ class Summary:
 
 @dataclass(slots=True)
 class _Session:
-    """A session under way. `prompts` counts the prompts in its context, `turn` holds the agent's
-    texts since the last prompt, `events` the entries that capture reads at the end."""
+    """A session under way. `prompts` counts its prompts so far, `turn` holds the texts of the agent
+    since the last prompt, `events` the entries that capture reads at the end."""
 
     root: str | None
     relocation: Relocation | None
@@ -224,8 +224,6 @@ class Replay:
         )
 
     def _record(self, event: Event, session: _Session) -> None:
-        if event.kind is Kind.COMPACT:
-            session.prompts = 0
         session.prompts += event.kind is Kind.PROMPT
         if len(session.turn) < _MAX_TEXTS:
             session.turn += _texts_written(event)

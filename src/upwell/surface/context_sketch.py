@@ -18,6 +18,8 @@ from upwell.ground.types.memory import Memory
 from upwell.hosts import HOSTS
 from upwell.surface.moments import file_of
 
+COMPACTED = "compact"
+"""The reason (`Cue.text`) of a session start that follows a compaction, in the hosts' words."""
 MAX_SESSIONS = 200
 MAX_TERMS = 20_000
 MAX_FILES = 2_000
@@ -130,13 +132,18 @@ class ContextSketches:
     def note(self, cue: Cue) -> None:
         """Add a cue to its session's sketch. A session that starts afresh has an empty one."""
         if cue.door == Door.SESSION:
-            self.forget(cue.session)
+            self._forget(cue.session, goes_on=cue.text == COMPACTED)
         elif cue.session:
             self.of(cue.session).add(cue)
 
-    def forget(self, session: str) -> None:
-        """Drop the sketch of a session whose context is gone."""
-        self._sketches.pop(session, None)
+    def compacted(self, session: str) -> None:
+        """Drop what a session's context held. The session goes on: its prompts still count."""
+        self._forget(session, goes_on=True)
+
+    def _forget(self, session: str, *, goes_on: bool) -> None:
+        sketch = self._sketches.pop(session, None)
+        if sketch is not None and goes_on:
+            self._sketches[session] = ContextSketch(prompts=sketch.prompts)
 
 
 def exact_names(text: str) -> set[str]:

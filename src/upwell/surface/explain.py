@@ -25,6 +25,7 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.RESPONSE_TOO_SHORT: "the response is shorter than surface.min_response_chars",
     SkipReason.ROUTINE: "nothing in memory helps at such a moment; see surface.moments",
     SkipReason.UNSUITED: "the matches are of a kind that does not help at this moment",
+    SkipReason.UNWORTHY: "no match would change the next step",
     SkipReason.ALREADY_KNOWN: "the agent has every match in its context already",
     SkipReason.STALE: "what an earlier session found out no longer holds",
     SkipReason.PROGRESSIVE: "a memory in front would shift the offsets of a progressive read",

@@ -23,6 +23,7 @@ from upwell.surface.moments import Moment, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
+from upwell.surface.worth import lack_of
 
 WRITE_PATTERNS = (
     "*write*",
@@ -221,11 +222,10 @@ class PostFilter:
         if not ordered:
             return _held_back(SkipReason.STALE, lack, related)
         if moment is not None:
-            sketch = self._sketches.of(cue.session)
-            new = [hit for hit in ordered if not sketch.holds(hit.memory, cue)]
-            if not new:
-                return _held_back(SkipReason.ALREADY_KNOWN, f"{len(ordered)} known", ordered)
-            ordered = new
+            helpful = self._helpful(cue, moment, ordered)
+            if isinstance(helpful, Skip):
+                return helpful
+            ordered = helpful
         fresh = await self._seen_log.fresh(ordered, cue.session, cue.principal.name)
         if not fresh:
             return _held_back(
@@ -237,6 +237,18 @@ class PostFilter:
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome if moment is None else welcome[:MAX_SAID]
+
+    def _helpful(self, cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit] | Skip:
+        """The hits that would change the next step and are new to the agent's context."""
+        sketch = self._sketches.of(cue.session)
+        lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
+        worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
+        if not worthy:
+            return _held_back(SkipReason.UNWORTHY, lacks[0], hits)
+        new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
+        if not new:
+            return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
+        return new
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

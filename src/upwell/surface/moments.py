@@ -75,9 +75,6 @@ _ADMITTED: Mapping[Moment, frozenset[Kind]] = {
     Moment.ROUTINE: frozenset(),
 }
 
-_LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.6, Kind.COMMIT: 0.8}
-"""Text that was not written for the agent must be more probable (ours, from replayed sessions)."""
-
 _CORRECTION = re.compile(
     r"^\W{0,3}(?:no[,. ]|wrong\b|stop\b|don'?t\b|do not\b|never\b|always\b|instead\b|not what\b|"
     r"that'?s (?:not|wrong)|why (?:did|are|do|didn'?t|aren'?t|don'?t) you\b|as i said\b|"
@@ -123,10 +120,15 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
     return Moment.FILE if file_of(cue) else Moment.ROUTINE
 
 
+def is_question(text: str) -> bool:
+    """Is a prompt put as a question?"""
+    return "?" in text or bool(_INTERROGATIVE.match(text))
+
+
 def _of_prompt(text: str, prompts_before: int) -> Moment:
     if len(text) > MAX_QUESTION_CHARS:
         return Moment.ROUTINE
-    if "?" in text or _INTERROGATIVE.match(text) or _CORRECTION.match(text):
+    if is_question(text) or _CORRECTION.match(text):
         return Moment.QUESTION
     return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 
@@ -167,7 +169,6 @@ def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:
         hit
         for hit in hits
         if (kind := kind_of(hit.memory)) in admitted
-        and hit.score >= _LEAST_SCORES.get(kind, 0.0)
         and (kind is Kind.EPISODE or _is_exact(cue, moment, hit.memory))
     ]
 

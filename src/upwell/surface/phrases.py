@@ -172,7 +172,7 @@ class Slips:
                 self._by_rest.setdefault(rest, set()).add(word)
 
     def corrected(self, token: str) -> str:
-        """`token`, or the word that it is a slip of."""
+        """`token`, or the correct word if `token` is a slip."""
         if not 3 <= len(token) <= MAX_SLIP_CHARS or token in self._known or not token.isalpha():
             return token
         rests = _one_left_out(token)

@@ -205,7 +205,7 @@ class Surfacer:
 
     async def compacting(self, session: str) -> None:
         """The session's agent is about to lose its context: allow repeats."""
-        self._sketches.forget(session)
+        self._sketches.compacted(session)
         with contained("preparing for a compaction"):
             await self._compaction.before(session)
 

@@ -23,6 +23,7 @@ from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import Use
 from upwell.memory.base import MemoryReader
+from upwell.surface.context_sketch import COMPACTED
 from upwell.surface.filters import distinct
 from upwell.surface.learning import Learning
 from upwell.surface.options import SurfaceOptions
@@ -86,7 +87,6 @@ _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
 """Outcomes beside which nothing at all is said: an owed opening waits."""
 HEADING = "Of this project, lately:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
-COMPACTED = "compact"
 FORGETFUL = frozenset({COMPACTED, "clear"})
 """Reasons (`Cue.text`, in the hosts' words) of a session start at which the context is lost."""
 RESUMED = "resume"

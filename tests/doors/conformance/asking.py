@@ -30,8 +30,8 @@ def form(message: str, **fields: str) -> types.ElicitRequest:
 
 
 def sample(words: str, tokens: int) -> types.CreateMessageRequest:
-    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=words))
-    params = types.CreateMessageRequestParams(messages=[said], max_tokens=tokens)
+    reply = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=words))
+    params = types.CreateMessageRequestParams(messages=[reply], max_tokens=tokens)
     return types.CreateMessageRequest(params=params)
 
 
@@ -82,14 +82,14 @@ async def asked[Done](
     rounds = [_allowed(context, questions) for questions in ROUNDS[name]]
     if context.protocol_version != MODERN:
         return done("; ".join([await _by_requests(context, questions) for questions in rounds]))
-    given = dict(params.input_responses or {})
+    options = dict(params.input_responses or {})
     number = _round_of(name, params.request_state)
-    if given and (number is not None or name in STATELESS):
+    if options and (number is not None or name in STATELESS):
         number = number or 0
-        if all(_answers(given.get(key), asked) for key, asked in rounds[number].items()):
+        if all(_answers(options.get(key), asked) for key, asked in rounds[number].items()):
             number += 1
         if number == len(rounds):
-            return done(f"state-ok: {given}")
+            return done(f"state-ok: {options}")
     number = number or 0
     state = None if name in STATELESS else _state(name, number)
     return types.InputRequiredResult(input_requests=dict(rounds[number]), request_state=state)
@@ -98,33 +98,33 @@ async def asked[Done](
 async def refuse_without_sampling(context: Context) -> None:
     """`test_missing_capability`: a tool that needs a capability. In the handshake era it learns
     only by asking whether the client has it."""
-    wanted = WANTS[types.CreateMessageRequest]
-    able = context.session.check_client_capability(wanted)
+    expected = WANTS[types.CreateMessageRequest]
+    able = context.session.check_client_capability(expected)
     if able and context.protocol_version != MODERN:
         able = "not answered" not in await _by_requests(context, CAPITAL)
     if not able:
-        data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=wanted)
-        said = data.model_dump(by_alias=True, exclude_none=True)
-        raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "sampling is needed", said)
+        data = types.MissingRequiredClientCapabilityErrorData(required_capabilities=expected)
+        reply = data.model_dump(by_alias=True, exclude_none=True)
+        raise MCPError(types.MISSING_REQUIRED_CLIENT_CAPABILITY, "sampling is needed", reply)
 
 
 def _allowed(context: Context, questions: Questions) -> Questions:
     """The questions that the client declared it can answer; all of them if it declared nothing."""
     check = context.session.check_client_capability
-    able = {key: one for key, one in questions.items() if check(WANTS[type(one)])}
+    able = {key: question for key, question in questions.items() if check(WANTS[type(question)])}
     return able or questions
 
 
 async def _by_requests(context: Context, questions: Questions) -> str:
-    found = []
+    collected = []
     for request in questions.values():
         try:
             result = await context.session.send_request(request, RESULTS[type(request)])
         except MCPError as error:
-            found.append(f"not answered: {error}")
+            collected.append(f"not answered: {error}")
         else:
-            found.append(result.model_dump_json(by_alias=True, exclude_none=True))
-    return "state-ok: " + ", ".join(found)
+            collected.append(result.model_dump_json(by_alias=True, exclude_none=True))
+    return "state-ok: " + ", ".join(collected)
 
 
 def _answers(answer: Any, request: types.InputRequest) -> bool:

@@ -141,10 +141,10 @@ async def call_tool(context: Context, params: types.CallToolRequestParams) -> An
     if name in STILL:
         return types.CallToolResult(content=STILL[name])
     if name == "test_error_handling":
-        said = text("This tool intentionally returns an error for testing")
-        return types.CallToolResult(content=[said], is_error=True)
-    said = await busy(context, params)
-    return types.CallToolResult(content=[text(said)])
+        reply = text("This tool intentionally returns an error for testing")
+        return types.CallToolResult(content=[reply], is_error=True)
+    reply = await busy(context, params)
+    return types.CallToolResult(content=[text(reply)])
 
 
 def said_result(words: str) -> types.CallToolResult:
@@ -155,9 +155,9 @@ async def busy(context: Context, params: types.CallToolRequestParams) -> str:
     """The tools that send messages before they answer."""
     name, arguments, session = params.name, params.arguments or {}, context.session
     if name in ("test_tool_with_logging", "test_logging_tool"):
-        for said in ("started", "processing data", "completed"):
+        for entry in ("started", "processing data", "completed"):
             await session.send_log_message(
-                "info", f"Tool execution {said}", related_request_id=context.request_id
+                "info", f"Tool execution {entry}", related_request_id=context.request_id
             )
             await asyncio.sleep(0.05)
         return "logged"
@@ -187,16 +187,16 @@ RESOURCES = [f"test://{name}" for name in ("static-text", "static-binary", "watc
 
 
 async def list_resources(_: Context, __: Any) -> types.ListResourcesResult:
-    found = [
+    collected = [
         types.Resource(uri=uri, name=uri.removeprefix("test://"), description=uri)
         for uri in RESOURCES
     ]
-    return types.ListResourcesResult(resources=found)
+    return types.ListResourcesResult(resources=collected)
 
 
 async def list_templates(_: Context, __: Any) -> types.ListResourceTemplatesResult:
-    one = types.ResourceTemplate(uri_template="test://template/{id}/data", name="template")
-    return types.ListResourceTemplatesResult(resource_templates=[one])
+    first = types.ResourceTemplate(uri_template="test://template/{id}/data", name="template")
+    return types.ListResourceTemplatesResult(resource_templates=[first])
 
 
 async def read(
@@ -208,9 +208,9 @@ async def read(
         contents = types.BlobResourceContents(uri=uri, mime_type="image/png", blob=PNG)
     elif uri.startswith("test://template/"):
         name = uri.split("/")[3]
-        said = {"id": name, "templateTest": True, "data": f"Data for ID: {name}"}
+        payload = {"id": name, "templateTest": True, "data": f"Data for ID: {name}"}
         contents = types.TextResourceContents(
-            uri=uri, mime_type="application/json", text=json.dumps(said)
+            uri=uri, mime_type="application/json", text=json.dumps(payload)
         )
     elif uri not in RESOURCES:
         missing = -32602 if context.protocol_version == asking.MODERN else -32002
@@ -239,7 +239,9 @@ async def list_prompts(_: Context, __: Any) -> types.ListPromptsResult:
         types.Prompt(
             name=name,
             description=name,
-            arguments=[types.PromptArgument(name=one, required=True) for one in arguments],
+            arguments=[
+                types.PromptArgument(name=argument, required=True) for argument in arguments
+            ],
         )
         for name, arguments in ARGUMENTS.items()
     ]
@@ -251,15 +253,15 @@ async def get_prompt(
 ) -> types.GetPromptResult | types.InputRequiredResult:
     if params.name in asking.ROUNDS:
         return await asking.asked(context, params, params.name, said_prompt)
-    given = params.arguments or {}
+    values = params.arguments or {}
     blocks: dict[str, list[Any]] = {
         "test_simple_prompt": [text("This is a simple prompt for testing.")],
         "test_prompt_with_arguments": [
-            text(f"Prompt with arguments: arg1='{given.get('arg1')}', arg2='{given.get('arg2')}'")
+            text(f"Prompt with arguments: arg1='{values.get('arg1')}', arg2='{values.get('arg2')}'")
         ],
         "test_prompt_with_embedded_resource": [
             embedded(
-                given.get("resourceUri", "test://none"),
+                values.get("resourceUri", "test://none"),
                 "text/plain",
                 "Embedded resource content for testing.",
             ),
@@ -267,7 +269,7 @@ async def get_prompt(
         ],
         "test_prompt_with_image": [image(), text("Please analyze the image above.")],
     }
-    messages = [types.PromptMessage(role="user", content=one) for one in blocks[params.name]]
+    messages = [types.PromptMessage(role="user", content=entry) for entry in blocks[params.name]]
     return types.GetPromptResult(messages=messages)
 
 

@@ -56,9 +56,9 @@ connection (docs/decisions.md); over HTTP every request has its own."""
 def free_port() -> int:
     import socket
 
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def compared(run: Run) -> dict[str, Any]:
     return {
         "checks": len(direct),
         "direct": len(passing),
-        **{f"through, {way}": len(passed(found)) for way, found in ways.items()},
+        **{f"through, {way}": len(passed(result)) for way, result in ways.items()},
         "lost": {
             "stdio behind": sorted(passing - passed(stdio) - set(KNOWN)),
             "HTTP behind": sorted(passing - passed(http)),
@@ -190,8 +190,8 @@ def main() -> int:
             run = Run(version, Path(folder), asked.scenario, asked.verbose)
             figures[version] = compared(run)
     print(json.dumps(figures, indent=None if asked.json else 2))
-    ran = all(found["checks"] for found in figures.values())
-    return 0 if ran and not any(any(one["lost"].values()) for one in figures.values()) else 1
+    ran = all(figure["checks"] for figure in figures.values())
+    return 0 if ran and not any(any(entry["lost"].values()) for entry in figures.values()) else 1
 
 
 if __name__ == "__main__":

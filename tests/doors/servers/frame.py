@@ -41,10 +41,10 @@ class Call:
 
     @property
     def args(self) -> Mapping[str, Any]:
-        found = self.params.get("arguments") or {}
-        if not isinstance(found, dict):
+        result = self.params.get("arguments") or {}
+        if not isinstance(result, dict):
             raise RpcError('{"code":-32602,"message":"arguments must be an object"}')
-        return found
+        return result
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,17 @@ LARGE = 10_000_000
 
 
 def hits(*contents: str) -> str:
-    found = [
+    collected = [
         {
             "rank": rank,
             "score": 0.03,
             "source": "billing.md",
             "namespace": "default",
-            "content": one,
+            "content": content,
         }
-        for rank, one in enumerate(contents, 1)
+        for rank, content in enumerate(contents, 1)
     ]
-    return text(json.dumps({"results": found, "score_scale": "rrf"}))
+    return text(json.dumps({"results": collected, "score_scale": "rrf"}))
 
 
 def times_asked(call: Call) -> int:

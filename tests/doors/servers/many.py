@@ -9,9 +9,9 @@ CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
 def listed(turn: int) -> dict[str, object]:
-    said = f"Does what it does, as of turn {turn}."
+    text = f"Does what it does, as of turn {turn}."
     names = ["change", *(f"tool_{number}" for number in range(30_000))]
-    return {"tools": [{"name": n, "description": said, "inputSchema": SCHEMA} for n in names]}
+    return {"tools": [{"name": n, "description": text, "inputSchema": SCHEMA} for n in names]}
 
 
 def main() -> None:

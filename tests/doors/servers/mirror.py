@@ -24,9 +24,9 @@ def schema(**properties: Any) -> dict[str, Any]:
 def tools() -> dict[str, dict[str, Any]]:
     """`changed` requires its header from the second list on."""
     late = argument("string", "Late") if LISTED["times"] > 1 else {"type": "string"}
-    place = {"type": "object", "properties": {"zone": argument("integer", "Zone")}}
+    position = {"type": "object", "properties": {"zone": argument("integer", "Zone")}}
     return {
-        "where": schema(region=argument("string", "Region"), place=place),
+        "where": schema(region=argument("string", "Region"), place=position),
         "bad": schema(ratio=argument("number", "Ratio")),
         "changed": schema(late=late),
     }
@@ -46,7 +46,7 @@ class Mirror(BaseHTTPRequestHandler):
             self.answer(body, {"result": offered})
         elif method == "tools/list":
             LISTED["times"] += 1
-            listed = [{"name": name, "inputSchema": one} for name, one in tools().items()]
+            listed = [{"name": name, "inputSchema": schema} for name, schema in tools().items()]
             self.answer(body, {"result": {"tools": listed, "ttlMs": 0, "cacheScope": "private"}})
         elif method == "tools/call":
             self.call(body, params)
@@ -55,8 +55,8 @@ class Mirror(BaseHTTPRequestHandler):
 
     def call(self, body: Any, params: Any) -> None:
         name, arguments = params["name"], params.get("arguments", {})
-        wanted = schema(late=argument("string", "Late")) if name == "changed" else tools()[name]
-        refusal = validate_mcp_param_headers(wanted, arguments, dict(self.headers))
+        expected = schema(late=argument("string", "Late")) if name == "changed" else tools()[name]
+        refusal = validate_mcp_param_headers(expected, arguments, dict(self.headers))
         if refusal is not None:
             error = {"code": refusal.code, "message": refusal.message}
             self.answer(body, {"error": error}, 400)

@@ -72,7 +72,7 @@ class Oauth(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        given = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        options = {name: values[0] for name, values in parse_qs(parts.query).items()}
         with LOCK:
             if parts.path == "/.well-known/oauth-protected-resource/mcp":
                 servers = [self.own]
@@ -80,11 +80,11 @@ class Oauth(BaseHTTPRequestHandler):
             elif parts.path == "/.well-known/oauth-authorization-server":
                 self.send(200, self.metadata())
             elif parts.path == "/authorize":
-                self.authorize(given)
+                self.authorize(options)
             elif parts.path == "/control/state":
                 self.send(200, {**STATE, "tokens": sorted([*ACCESS, *REFRESH])})
             elif parts.path.startswith("/control/"):
-                self.control(parts.path.removeprefix("/control/"), given)
+                self.control(parts.path.removeprefix("/control/"), options)
             else:
                 self.send(404)
 
@@ -155,8 +155,8 @@ class Oauth(BaseHTTPRequestHandler):
         name, secret = f"client-{len(CLIENTS)}", secrets.token_urlsafe(16)
         CLIENTS[name] = {"redirect_uris": body["redirect_uris"], "secret": secret}
         method = "client_secret_basic"
-        given = {"client_id": name, "client_secret": secret, "token_endpoint_auth_method": method}
-        self.send(201, {**body, **given})
+        fields = {"client_id": name, "client_secret": secret, "token_endpoint_auth_method": method}
+        self.send(201, {**body, **fields})
 
     def client(self, body: dict[str, str]) -> str:
         """The client of a token request. A client with a secret must present it."""
@@ -190,8 +190,8 @@ class Oauth(BaseHTTPRequestHandler):
         elif body["grant_type"] == "client_credentials" and name == "robot":
             STATE["machines"] += 1
             ACCESS.add(access := f"at-{secrets.token_urlsafe(24)}")
-            said = {"access_token": access, "token_type": "Bearer"}
-            self.send(200, {**said, "expires_in": STATE["lifetime"]})
+            payload = {"access_token": access, "token_type": "Bearer"}
+            self.send(200, {**payload, "expires_in": STATE["lifetime"]})
             return
         elif REFRESH.pop(body.get("refresh_token", ""), None) == name:
             STATE["refreshed"] += 1
@@ -202,8 +202,8 @@ class Oauth(BaseHTTPRequestHandler):
         ACCESS.add(access)
         SCOPES[access] = scope
         REFRESH[refresh] = name
-        said = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh}
-        self.send(200, {**said, "expires_in": STATE["lifetime"]})
+        payload = {"access_token": access, "token_type": "Bearer", "refresh_token": refresh}
+        self.send(200, {**payload, "expires_in": STATE["lifetime"]})
 
     def mcp(self, body: dict[str, Any]) -> None:
         kind, _, token = self.headers.get("authorization", "").partition(" ")
@@ -228,8 +228,8 @@ class Oauth(BaseHTTPRequestHandler):
             tool = {"name": "whoami", "inputSchema": {"type": "object"}}
             self.send(200, message(identity, {"tools": [tool]}))
         else:
-            said = {"type": "text", "text": self.headers["authorization"]}
-            self.send(200, message(identity, {"content": [said]}))
+            payload = {"type": "text", "text": self.headers["authorization"]}
+            self.send(200, message(identity, {"content": [payload]}))
 
 
 def main() -> None:

@@ -58,8 +58,8 @@ class Odd(web.Web):
         answer = web.message(identity, web.said(name))
         if name in WRONG:
             status, kind, body, more = WRONG[name]
-            whole = body.replace(b"ANSWER", answer).replace(b"ID", json.dumps(identity).encode())
-            self.send(status, whole, kind, **more)
+            full = body.replace(b"ANSWER", answer).replace(b"ID", json.dumps(identity).encode())
+            self.send(status, full, kind, **more)
         elif name == "pretty_event":
             lines = web.message(identity, PRETTY).split(b"\n")
             self.send(200, b"".join(b"data: " + line + b"\n" for line in lines) + b"\n", EVENTS)

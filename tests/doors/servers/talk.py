@@ -79,11 +79,11 @@ class Talker(Server):
 
     def take(self, message: Mapping[str, Any], line: bytes) -> None:
         if message["method"] == "subscriptions/listen":
-            wanted = message["params"]["notifications"]
-            self.listens[message["id"]] = wanted
+            expected = message["params"]["notifications"]
+            self.listens[message["id"]] = expected
             stamp = f'"_meta":{{"{STAMP}":{json.dumps(message["id"])}}}'
-            said = f'{{"notifications":{json.dumps(wanted)},{stamp}}}'
-            self.notify("notifications/subscriptions/acknowledged", said)
+            content = f'{{"notifications":{json.dumps(expected)},{stamp}}}'
+            self.notify("notifications/subscriptions/acknowledged", content)
             return
         super().take(message, line)
 
@@ -101,11 +101,11 @@ class Talker(Server):
                 self.notify(method, json.dumps(params))
             return
         kind = method.split("/")[1]
-        for identity, wanted in list(self.listens.items()):
+        for identity, expected in list(self.listens.items()):
             if (
-                uri in wanted.get("resourceSubscriptions", [])
+                uri in expected.get("resourceSubscriptions", [])
                 if uri
-                else wanted.get(f"{kind}ListChanged")
+                else expected.get(f"{kind}ListChanged")
             ):
                 stamped = {**params, "_meta": {STAMP: identity}}
                 self.notify(method, json.dumps(stamped))
@@ -174,12 +174,12 @@ class Talker(Server):
 
     def read(self, params: Mapping[str, Any]) -> str:
         uri = params["uri"]
-        found = RESOURCES.get(uri)
+        result = RESOURCES.get(uri)
         if uri == HIDDEN or uri.startswith("talk://item/"):
-            found = f"This is {uri}"
-        if found is None:
+            result = f"This is {uri}"
+        if result is None:
             raise RpcError('{"code":-32002,"message":"not here","data":{"n":1.10}}')
-        body = json.dumps(f"{found} of {self.options.name}")
+        body = json.dumps(f"{result} of {self.options.name}")
         return f'{{"contents":[{{"uri":"{uri}","text":{body},"x":1.10}}]}}'
 
     def subscribe(self, params: Mapping[str, Any]) -> str:
@@ -223,19 +223,19 @@ def ask(call: Call) -> str:
 
 def log(call: Call) -> str:
     for level in ("debug", "info", "error"):
-        said = f'{{"level":"{level}","logger":"talk","data":{{"n":1.10,"level":"{level}"}}}}'
-        call.server.notify("notifications/message", said)
+        content = f'{{"level":"{level}","logger":"talk","data":{{"n":1.10,"level":"{level}"}}}}'
+        call.server.notify("notifications/message", content)
     return text("logged")
 
 
 def change(call: Call) -> str:
     server = call.server
     assert isinstance(server, Talker)
-    what = str(call.args.get("what"))
-    if what.startswith("talk://"):
-        server.tell("notifications/resources/updated", {"uri": what}, what)
+    kind = str(call.args.get("what"))
+    if kind.startswith("talk://"):
+        server.tell("notifications/resources/updated", {"uri": kind}, kind)
     else:
-        server.tell(f"notifications/{what}/list_changed", {})
+        server.tell(f"notifications/{kind}/list_changed", {})
     return text("changed")
 
 
@@ -257,7 +257,7 @@ def seen(call: Call) -> str:
     known = {
         "level": server.level,
         "followed": sorted(server.followed),
-        "listens": [dict(wanted) for wanted in server.listens.values()],
+        "listens": [dict(listen) for listen in server.listens.values()],
         "cancelled": server.cancelled,
         "client": server.client,
         "notes": server.notes,

@@ -31,9 +31,9 @@ def literal_kinds(tree: ast.AST) -> Iterator[str]:
 def test_every_kind_is_named_in_one_place() -> None:
     folder = Path(upwell.__file__).parent
     literals = {
-        str(path.relative_to(folder)): found
+        str(path.relative_to(folder)): result
         for path in folder.rglob("*.py")
-        if (found := list(literal_kinds(ast.parse(path.read_text(encoding="utf-8")))))
+        if (result := list(literal_kinds(ast.parse(path.read_text(encoding="utf-8")))))
     }
     assert literals == {}
     assert list(literal_kinds(ast.parse("self._ttl_store.put('x', {})"))) == ["x"]
@@ -44,11 +44,11 @@ async def test_the_caps_belong_to_kinds(tmp_path: Path) -> None:
     files = Files()
     config = load(tmp_path, flags, {})
     config.home.prepare()
-    found = caps(open_ttl_store(config, files))
+    result = caps(open_ttl_store(config, files))
     for database in files.databases:
         await database.aclose()
-    assert set(found) <= set(Kind)
-    assert (found[Kind.ORIGINAL], found[Kind.RESPONSE]) == (123, 45)
+    assert set(result) <= set(Kind)
+    assert (result[Kind.ORIGINAL], result[Kind.RESPONSE]) == (123, 45)
     assert set(caps(private_ttl_store())) == {Kind.ORIGINAL}
 
 

@@ -15,9 +15,9 @@ from upwell.ground.ttl_store import MemoryTtlStore
 
 def config(home: Path, **keys: str) -> Config:
     environment: Mapping[str, str] = {f"UPWELL_LTM__{name}": value for name, value in keys.items()}
-    found = load(home, environment=environment)
-    found.home.prepare()
-    return found
+    result = load(home, environment=environment)
+    result.home.prepare()
+    return result
 
 
 async def test_a_memory_server_exists_only_with_a_key(tmp_path: Path) -> None:
@@ -51,12 +51,12 @@ def test_an_address_is_reached_with_its_headers(
     tmp_path: Path, given: Mapping[str, str], expected: Transport
 ) -> None:
     headers = '{"Authorization": "Bearer abc"}'
-    found = config(tmp_path, URL="https://ltm.example/mcp", HEADERS=headers, **given)
-    server = server_of(found.ltm, str(tmp_path))
+    result = config(tmp_path, URL="https://ltm.example/mcp", HEADERS=headers, **given)
+    server = server_of(result.ltm, str(tmp_path))
     assert server.url == "https://ltm.example/mcp"
     assert server.headers == {"Authorization": "Bearer abc"}
     assert server.transport is expected
-    assert "abc" not in str(found.shown())
+    assert "abc" not in str(result.shown())
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from upwell.ground.types.memory import Trust
     ],
 )
 def test_rules_and_decisions_of_a_user_are_found(said: str, why: str) -> None:
-    assert [found.why for found in user_findings(said)] == [why]
+    assert [finding.why for finding in user_findings(said)] == [why]
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_other_sentences_are_ignored(said: str) -> None:
 
 
 def test_an_agents_findings_are_found_without_its_chatter() -> None:
-    said = "I will look. The root cause was a stale lock in the cache folder. Let me fix that now."
-    assert [one.text for one in agent_findings(said)] == [
+    text = "I will look. The root cause was a stale lock in the cache folder. Let me fix that now."
+    assert [finding.text for finding in agent_findings(text)] == [
         "The root cause was a stale lock in the cache folder."
     ]
 
@@ -91,12 +91,12 @@ def test_only_messages_are_read_from_a_transcript(tmp_path: Path) -> None:
             ]
         )
     )
-    found = proposals_in(str(path), source="claude", project="/p", session="s")
-    assert [one.text for one in found] == [
+    proposals = proposals_in(str(path), source="claude", project="/p", session="s")
+    assert [item.text for item in proposals] == [
         "Never touch the vendored folder by hand.",
         "It turns out the clock is UTC.",
     ]
-    assert all(one.project == "/p" for one in found)
+    assert all(item.project == "/p" for item in proposals)
 
 
 def test_a_file_that_is_not_a_transcript_gives_nothing(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_the_end_of_a_long_transcript_is_read(tmp_path: Path) -> None:
     old = entry("user", "Never use the first of these rules again.")
     new = entry("user", "Always use the last of these rules instead.")
     path.write_text(old + "\n" + entry("user", "x" * MAX_BYTES) + "\n" + new)
-    found = proposals_in(str(path), source="c", project="/p", session="")
-    assert [one.text for one in found] == ["Always use the last of these rules instead."]
+    proposals = proposals_in(str(path), source="c", project="/p", session="")
+    assert [item.text for item in proposals] == ["Always use the last of these rules instead."]
 
 
 def git(folder: Path, *args: str) -> None:
@@ -150,15 +150,15 @@ def test_commits_that_give_a_reason_are_proposed_with_their_files(tmp_path: Path
     )
     commit(tmp_path, "Bump tokio to avoid a deadlock that somebody reported", "lock")
     commit(tmp_path, "Cache keys hold the tenant, so that nobody reads another's", "src/cache.py")
-    found = proposals_from(tmp_path, 50, os.environ)
-    assert [one.text for one in found] == [
+    proposals = proposals_from(tmp_path, 50, os.environ)
+    assert [item.text for item in proposals] == [
         "Fix the retry loop. It must wait, because the bank locks accounts that ask too often.",
         "Cache keys hold the tenant, so that nobody reads another's",
     ]
-    assert found[0].paths == ("src/retry.py", "tests/test retry.py")
-    assert found[0].namespace == "learnings"
-    assert found[0].source.startswith("git:")
-    assert found[0].project == str(tmp_path)
+    assert proposals[0].paths == ("src/retry.py", "tests/test retry.py")
+    assert proposals[0].namespace == "learnings"
+    assert proposals[0].source.startswith("git:")
+    assert proposals[0].project == str(tmp_path)
 
 
 def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
@@ -206,8 +206,8 @@ def test_missing_objects_are_not_fetched(
     tree = subprocess.run(
         ["git", "-C", str(folder), "rev-parse", "HEAD~1^{tree}"], capture_output=True, check=True
     )
-    gone = tree.stdout.decode().strip()
-    (folder / ".git/objects" / gone[:2] / gone[2:]).unlink()
+    removed = tree.stdout.decode().strip()
+    (folder / ".git/objects" / removed[:2] / removed[2:]).unlink()
     for key, value in {**partial, **settings}.items():
         git(folder, "config", key, value.replace("TRAP", str(trap)))
     with pytest.raises(UsageError, match="cannot read"):
@@ -217,11 +217,11 @@ def test_missing_objects_are_not_fetched(
 
 def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
-    said = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
-    commit(tmp_path, said, "a.py")
-    (found,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
-    assert found.text.startswith("Keys hold the tenant")
-    assert found.paths == ("a.py",)
+    text = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
+    commit(tmp_path, text, "a.py")
+    (proposals,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    assert proposals.text.startswith("Keys hold the tenant")
+    assert proposals.paths == ("a.py",)
 
 
 def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def proposal(text: str) -> Proposal:
 def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
     assert box.propose([proposal("One"), proposal("one "), proposal("Two")]) == 2
     assert box.propose([proposal("Two")]) == 0
-    assert [one.text for one in box.waiting()] == ["one ", "Two"]
+    assert [item.text for item in box.waiting()] == ["one ", "Two"]
     assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
 
 
@@ -250,8 +250,8 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     first = box.waiting()[0]
     assert box.take([first.id]) == [first]
     assert box.propose([proposal("One")]) == 0
-    assert [one.text for one in box.waiting()] == ["Two"]
-    assert [one.text for one in box.chosen([])] == ["Two"]
+    assert [item.text for item in box.waiting()] == ["Two"]
+    assert [item.text for item in box.chosen([])] == ["Two"]
     with pytest.raises(UsageError):
         box.chosen(["nothing"])
 

@@ -16,8 +16,8 @@ Step = tuple[str, bool | None]
 def claude(steps: Sequence[Step]) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for number, (command, failed) in enumerate(steps):
-        tool, given = ("Bash", {"command": command}) if failed is not None else (command, {})
-        call = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": given}
+        tool, options = ("Bash", {"command": command}) if failed is not None else (command, {})
+        call = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": options}
         result: dict[str, object] = {"type": "tool_result", "tool_use_id": f"toolu_{number}"}
         result |= {"content": f"Exit code {int(bool(failed))}", "is_error": bool(failed)}
         lines.append(_message("assistant", call))
@@ -34,21 +34,28 @@ def codex(steps: Sequence[Step]) -> list[dict[str, object]]:
     lines: list[dict[str, object]] = []
     for number, (command, failed) in enumerate(steps):
         shell = failed is not None
-        given = json.dumps({"cmd": command} if shell else {"input": "*** Begin Patch"})
+        options = json.dumps({"cmd": command} if shell else {"input": "*** Begin Patch"})
         name = "exec_command" if shell else "apply_patch"
-        call = {"type": "function_call", "name": name, "arguments": given, "call_id": f"c{number}"}
+        call = {
+            "type": "function_call",
+            "name": name,
+            "arguments": options,
+            "call_id": f"c{number}",
+        }
         output = f"Wall time: 0.1 s\nProcess exited with code {int(bool(failed))}\nOutput:\nx"
         back = {"type": "function_call_output", "call_id": f"c{number}", "output": output}
-        lines += [{"type": "response_item", "payload": one} for one in (call, back)]
+        lines += [{"type": "response_item", "payload": entry} for entry in (call, back)]
     return lines
 
 
 def proposed(folder: Path, lines: Sequence[dict[str, object]]) -> list[tuple[str, str]]:
     path = folder / "session.jsonl"
     path.write_text("\n".join(map(json.dumps, lines)))
-    found = proposals_in(str(path), source="session:s", project="/p", session="s")
-    assert all(one.source == "session:s" and one.project == "/p" for one in found)
-    return [(one.text, one.why) for one in found]
+    proposals = proposals_in(str(path), source="session:s", project="/p", session="s")
+    assert all(
+        proposal.source == "session:s" and proposal.project == "/p" for proposal in proposals
+    )
+    return [(proposal.text, proposal.why) for proposal in proposals]
 
 
 @pytest.mark.parametrize("host", [claude, codex])

@@ -36,7 +36,7 @@ def test_a_redrawn_line_keeps_its_last_state():
         "start\nDownloading tide.bin 100% |██████████| 14.3MB/s […100 redrawn]\n"
         "⠴ Installing packages […5 redrawn]\rInstalled 4 packages\ndone\n"
     )
-    assert [(one.count, one.total) for one in omitted] == [(105, 108)]
+    assert [(entry.count, entry.total) for entry in omitted] == [(105, 108)]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_logs_lose_trailing_blanks_and_gaps():
 
 def test_embedded_pictures_are_replaced_by_their_size():
     page = f"# Tide\n\n![chart](data:image/png;base64,{PICTURE})\n\nHigh water.\n"
-    found = clean(Passage(text=page, kind=Kind.MARKDOWN))
-    assert f"(data:image/png;base64,[…{len(PICTURE):,} chars])" in found.passage.text
-    assert found.omitted[0].count == len(PICTURE)
+    result = clean(Passage(text=page, kind=Kind.MARKDOWN))
+    assert f"(data:image/png;base64,[…{len(PICTURE):,} chars])" in result.passage.text
+    assert result.omitted[0].count == len(PICTURE)
     fenced = f"```\ndata:image/png;base64,{PICTURE}\n```\n"
     assert cleaned(fenced, Kind.MARKDOWN) == fenced
     small = "![dot](data:image/gif;base64,R0lGODlhAQABAAAAACw=)"
@@ -116,10 +116,10 @@ def test_markdown_keeps_the_blanks_that_break_its_lines():
 @pytest.mark.parametrize("kind", sorted(STEPS))
 @given(text=st.text("ab1 \t\r\n\b|%\u200b\ufeff`~\x1b[(BK", max_size=40))
 def test_every_letter_stays_or_its_loss_is_marked(kind, text):
-    found = clean(Passage(text=text, kind=kind))
-    if not found.omitted and "\b" not in text and "\x1b" not in text:
+    result = clean(Passage(text=text, kind=kind))
+    if not result.omitted and "\b" not in text and "\x1b" not in text:
         letters = [char for char in text if char in "ab1|%`~"]
-        assert [char for char in found.passage.text if char in "ab1|%`~"] == letters
+        assert [char for char in result.passage.text if char in "ab1|%`~"] == letters
 
 
 LONG = ["1", "a\b", "_\b", "\r", "```\n", "```\n~~~~\n", "data:image/png;base64,", "1.", "\x1b["]

@@ -8,24 +8,24 @@ from upwell.compress.search import search_original
 
 def test_lines_have_their_offset() -> None:
     text = "\n".join(f"line {n} about nothing" for n in range(300)) + "\nthe zebra crossed\n"
-    found = search_original(text, "zebra", RemainingBudget(chars=200))
-    place, *said = found.text.splitlines()
-    assert place == f"[offset {text.index('line 298')}] line 299"
-    assert said == ["line 298 about nothing", "line 299 about nothing", "the zebra crossed"]
+    result = search_original(text, "zebra", RemainingBudget(chars=200))
+    position, *reply = result.text.splitlines()
+    assert position == f"[offset {text.index('line 298')}] line 299"
+    assert reply == ["line 298 about nothing", "line 299 about nothing", "the zebra crossed"]
 
 
 def test_adjacent_matches_are_merged() -> None:
     rows = [f"row {n}" for n in range(100)]
     rows[20] = rows[21] = rows[70] = "a zebra"
-    found = search_original("\n".join(rows), "zebra", RemainingBudget(chars=900))
-    assert (found.shown, found.total) == (2, 2)
-    assert found.text.count("[offset") == 2
+    result = search_original("\n".join(rows), "zebra", RemainingBudget(chars=900))
+    assert (result.shown, result.total) == (2, 2)
+    assert result.text.count("[offset") == 2
 
 
 def test_json_values_have_their_path() -> None:
     text = json.dumps([{"id": n, "owner": {"login": f"user{n}"}} for n in range(50)])
-    found = search_original(text, "owner login user33", RemainingBudget(chars=300))
-    first = found.text.splitlines()[0]
+    result = search_original(text, "owner login user33", RemainingBudget(chars=300))
+    first = result.text.splitlines()[0]
     assert 'owner login: "user33"' in first
     assert f"[offset {text.index('"user33"')}]" in first
 

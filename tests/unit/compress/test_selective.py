@@ -24,9 +24,9 @@ def test_the_envelope() -> None:
 
 
 def test_previews_shrink_and_every_entry_stays() -> None:
-    whole = json.loads(table(passage(DOC), RemainingBudget()))
+    full = json.loads(table(passage(DOC), RemainingBudget()))
     tight = json.loads(table(passage(DOC), RemainingBudget(chars=100)))
-    assert [e["key"] for e in tight["entries"]] == [e["key"] for e in whole["entries"]]
+    assert [e["key"] for e in tight["entries"]] == [e["key"] for e in full["entries"]]
     assert not any("preview" in entry for entry in tight["entries"])
 
 

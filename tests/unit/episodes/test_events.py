@@ -63,4 +63,4 @@ def test_a_file_is_read_in_order_of_time(tmp_path: Path) -> None:
     path = samples.neutral(tmp_path)
     first, second = path.read_text().splitlines()
     path.write_text(f"{second}\n\n{first}\n")
-    assert [one.i for one in read_events(path)] == [0, 1]
+    assert [event.i for event in read_events(path)] == [0, 1]

@@ -20,8 +20,8 @@ class Server:
         self.has(*tools)
 
     def has(self, *tools):
-        whole = ({"name": t, "inputSchema": OBJECT} if isinstance(t, str) else t for t in tools)
-        self.tools = tuple(RawObject.parse(dumps(tool)) for tool in whole)
+        full = ({"name": t, "inputSchema": OBJECT} if isinstance(t, str) else t for t in tools)
+        self.tools = tuple(RawObject.parse(dumps(tool)) for tool in full)
 
     def answers(self, *tools):
         self.state, self.about = State.READY, UP

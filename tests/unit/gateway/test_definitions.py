@@ -38,10 +38,10 @@ OWN = ("read_more", "describe_tools")
 def lazy_catalog(*tools, most=100):
     definitions = Definitions(most)
     server = Server("fs", *tools)
-    keep = catalog_of(
+    catalog = catalog_of(
         server, own=OWN, definitions=definitions, may_compress=lambda server, tool: False
     )
-    return keep, definitions, server
+    return catalog, definitions, server
 
 
 def test_a_list_within_the_limit_is_complete_and_without_describe_tools():
@@ -51,7 +51,7 @@ def test_a_list_within_the_limit_is_complete_and_without_describe_tools():
     assert catalog.hidden_schema("fs__edit_file") == b""
 
 
-def test_a_tool_that_changed_is_listed_anew():
+def test_a_changed_tool_is_listed_again():
     catalog, definitions, server = lazy_catalog(EDIT)
     server.has({**EDIT, "description": "Something else."})
     catalog.rebuild()
@@ -143,18 +143,18 @@ async def ask(definitions, **args):
 
 async def test_tools_are_described_by_name():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK)
-    failed, said = await ask(definitions, names=["fs__edit_file", "fs__now"])
+    failed, reply = await ask(definitions, names=["fs__edit_file", "fs__now"])
     assert not failed
-    whole = [json.loads(line) for line in said.splitlines()]
-    assert whole == [{**EDIT, "name": "fs__edit_file"}, {**CLOCK, "name": "fs__now"}]
+    full = [json.loads(line) for line in reply.splitlines()]
+    assert full == [{**EDIT, "name": "fs__edit_file"}, {**CLOCK, "name": "fs__now"}]
 
 
 async def test_tools_are_described_by_purpose():
     _, definitions, _ = lazy_catalog(EDIT, CLOCK, {**CLOCK, "name": "zone", "description": "Where"})
-    failed, said = await ask(definitions, query="what time is it")
+    failed, reply = await ask(definitions, query="what time is it")
     assert not failed
-    assert json.loads(said.splitlines()[0])["name"] == "fs__now"
-    assert "edit_file" not in said
+    assert json.loads(reply.splitlines()[0])["name"] == "fs__now"
+    assert "edit_file" not in reply
 
 
 async def test_an_unknown_tool_is_reported_with_similar_names():
@@ -170,18 +170,18 @@ async def test_an_unknown_tool_is_reported_with_similar_names():
 async def test_an_answer_to_a_query_stays_within_bounds():
     many = [{**EDIT, "name": f"edit{n}", "description": "edit " * 1_000} for n in range(10)]
     _, definitions, _ = lazy_catalog(*many)
-    _, said = await ask(definitions, query="edit")
-    assert count(said) < 6_000
-    assert len(said.splitlines()) == 10
-    assert "inputSchema" not in said.splitlines()[-1]
+    _, reply = await ask(definitions, query="edit")
+    assert count(reply) < 6_000
+    assert len(reply.splitlines()) == 10
+    assert "inputSchema" not in reply.splitlines()[-1]
 
 
 def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
     error = {"code": -32602, "message": "bad", "data": {"n": 1}}
-    told = json.loads(with_schema("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
-    assert told["message"].startswith("bad\n")
-    assert '{"type":"object"}' in told["message"]
-    assert {**told, "message": "bad"} == error
+    answer = json.loads(with_schema("fs__x", b'{"type":"object"}', Reply(error=dumps(error))).error)
+    assert answer["message"].startswith("bad\n")
+    assert '{"type":"object"}' in answer["message"]
+    assert {**answer, "message": "bad"} == error
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_an_error_about_arguments_gets_the_schema_and_keeps_code_and_data():
 )
 def test_argument_errors_of_the_sdks_get_the_schema(said):
     result = {"content": [{"type": "text", "text": said}], "isError": True}
-    told = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
-    assert told["content"][0]["text"] == said
-    assert '{"a":1}' in told["content"][1]["text"]
+    answer = json.loads(with_schema("fs__x", b'{"a":1}', Reply(result=dumps(result))).result)
+    assert answer["content"][0]["text"] == said
+    assert '{"a":1}' in answer["content"][1]["text"]
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,12 @@ async def test_a_hundred_exchanges_under_load():
 
     async def load():
         while not over.is_set():
-            rounds.append(await next(one for one in fleet.upstreams if one.name == "up").call())
+            rounds.append(
+                await next(upstream for upstream in fleet.upstreams if upstream.name == "up").call()
+            )
 
     async with fleet.running(), asyncio.timeout(60):
-        await asyncio.gather(*(one.settled() for one in fleet.upstreams))
+        await asyncio.gather(*(upstream.settled() for upstream in fleet.upstreams))
         calling = [asyncio.create_task(load()) for _ in range(8)]
         other = fleet.upstreams[1]
         for number in range(100):
@@ -63,7 +65,7 @@ async def test_a_hundred_exchanges_under_load():
         assert fleet.upstreams[1] is other
     # How many rounds see a call depends on the machine; a call that failed would have raised.
     assert len(set(rounds)) >= 5
-    assert all(one.ended for one in fleet.upstreams)
+    assert all(upstream.ended for upstream in fleet.upstreams)
 
 
 async def test_a_removed_server_finishes_its_calls():
@@ -74,7 +76,7 @@ async def test_a_removed_server_finishes_its_calls():
         calling = asyncio.create_task(up.call())
         await asyncio.sleep(0)
         await fleet.replace([OTHER])
-        assert [one.name for one in fleet.upstreams] == ["other"]
+        assert [upstream.name for upstream in fleet.upstreams] == ["other"]
         assert await calling == "0"
 
 
@@ -83,4 +85,4 @@ async def test_the_order_is_that_of_the_configuration():
     async with fleet.running():
         assert await fleet.replace([OTHER, replace(UP, enabled=False)])
         assert await fleet.replace([OTHER, UP])
-        assert [one.name for one in fleet.upstreams] == ["other", "up"]
+        assert [upstream.name for upstream in fleet.upstreams] == ["other", "up"]

@@ -41,7 +41,7 @@ async def test_at_the_limit_the_principals_longest_idle_session_ends(
     clock.advance(1)
     assert is_held(front, first), "it is not the quietest any more"
     third = front._open(ADA)
-    assert [is_held(front, one) for one in (mine, first, second, third)] == [
+    assert [is_held(front, entry) for entry in (mine, first, second, third)] == [
         True,
         True,
         False,

@@ -23,10 +23,10 @@ def context(principal: str = "me") -> RequestContext:
 
 
 def test_a_question_goes_to_the_only_waiting_client() -> None:
-    in_flight, one = InFlight(), context()
+    in_flight, first = InFlight(), context()
     assert in_flight.addressee() is None
-    with in_flight.track(RawObject(), one):
-        assert in_flight.addressee() is one
+    with in_flight.track(RawObject(), first):
+        assert in_flight.addressee() is first
 
 
 def test_between_two_clients_a_question_cannot_be_attributed() -> None:
@@ -36,11 +36,11 @@ def test_between_two_clients_a_question_cannot_be_attributed() -> None:
 
 
 def test_a_client_that_never_answers_does_not_block_the_others() -> None:
-    in_flight, gone, here = InFlight(), context(), context()
+    in_flight, removed, here = InFlight(), context(), context()
     with ExitStack() as open_now:
-        open_now.enter_context(in_flight.track(RawObject(), gone))
-        open_now.enter_context(in_flight.asking(gone))
-        assert in_flight.addressee() is gone
+        open_now.enter_context(in_flight.track(RawObject(), removed))
+        open_now.enter_context(in_flight.asking(removed))
+        assert in_flight.addressee() is removed
         open_now.enter_context(in_flight.track(RawObject(), here))
         assert in_flight.addressee() is here
         with in_flight.asking(here):
@@ -60,29 +60,31 @@ def test_between_two_principals_nothing_is_guessed() -> None:
 
 def test_requests_of_a_shared_session_are_separate_agents() -> None:
     in_flight, session = InFlight(), Session(Away(), modern=True, shared=True)
-    one, other = (RequestContext(session, Away(), Envelope("2026-07-28", b"{}")) for _ in range(2))
-    with in_flight.track(RawObject(), one):
-        assert in_flight.addressee() is one
+    first, other = (
+        RequestContext(session, Away(), Envelope("2026-07-28", b"{}")) for _ in range(2)
+    )
+    with in_flight.track(RawObject(), first):
+        assert in_flight.addressee() is first
         with in_flight.track(RawObject(), other):
             assert in_flight.addressee() is None
-            assert in_flight.clients() == [one, other]
+            assert in_flight.clients() == [first, other]
 
 
 def test_calls_of_one_connection_belong_to_one_agent() -> None:
     in_flight, session = InFlight(), Session(Away())
-    one, other = (RequestContext(session, Away(), None) for _ in range(2))
-    with in_flight.track(RawObject(), one), in_flight.track(RawObject(), other):
+    first, other = (RequestContext(session, Away(), None) for _ in range(2))
+    with in_flight.track(RawObject(), first), in_flight.track(RawObject(), other):
         assert in_flight.addressee() is other
 
 
 async def test_a_cancelled_call_counts_as_in_flight_until_it_is_answered() -> None:
-    in_flight, gone, here = InFlight(), context(), context()
-    left = in_flight.track(RawObject(), gone)
+    in_flight, removed, here = InFlight(), context(), context()
+    left = in_flight.track(RawObject(), removed)
     call = left.__enter__()
     call.sent = True
     left.__exit__(asyncio.CancelledError, asyncio.CancelledError(), None)
     assert in_flight.addressee(here) is None
-    assert in_flight.addressee(gone) is gone
+    assert in_flight.addressee(removed) is removed
     with in_flight.track(RawObject(), here):
         assert in_flight.addressee() is None
         in_flight.answered(call)

@@ -56,12 +56,12 @@ def test_an_alias_is_the_same_in_another_process():
     code = (
         "from upwell.gateway.routing.tools import front_name; print(front_name('fs', 'read.file'))"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == front_name("fs", "read.file")
+    reply = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert reply.stdout.strip() == front_name("fs", "read.file")
 
 
 def test_every_listed_name_leads_back_to_its_tool():
-    odd = [one for one in ODD if one]
+    odd = [entry for entry in ODD if entry]
     catalog = catalog_of(Server("fs", *odd), own=())
     assert [catalog.resolve(name).tool for name in names_of(catalog)] == odd
 

@@ -42,9 +42,9 @@ class SlowRecall(FakeRecall):
         super().__init__([Hit(memory=memory, score=0.9)])
 
     async def search(self, query, deadline):
-        found = await super().search(query, deadline)
+        result = await super().search(query, deadline)
         await asyncio.sleep(0.2)
-        return found
+        return result
 
 
 class Stuck:

@@ -80,8 +80,8 @@ def test_ended_streams_are_retained_up_to_a_number_and_a_size() -> None:
     begun = [said(streams.begin(), b"x") for _ in range(MAX_STREAMS + 3)]
     for outbox in begun:
         streams.finish(outbox, used=True)
-    found = [streams.find(outbox.identity(1)) is not None for outbox in begun]
-    assert found == [False] * 3 + [True] * MAX_STREAMS
+    collected = [streams.find(outbox.identity(1)) is not None for outbox in begun]
+    assert collected == [False] * 3 + [True] * MAX_STREAMS
     large = said(streams.begin(), b"x" * (MAX_SENT_BYTES + 1))
     streams.finish(large, used=True)
     assert streams.find(large.identity(1)) is None

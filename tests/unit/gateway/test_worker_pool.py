@@ -33,10 +33,10 @@ def records(count: int) -> str:
 
 async def test_a_worker_fits_a_result_as_this_process_does(app):
     text = records(6000)
-    there = await app.worker_pool.fit(CALL, result_of(text))
+    other = await app.worker_pool.fit(CALL, result_of(text))
     here = await app.fitter.fit(CALL, RawObject.parse(result_of(text)))
-    assert there == here.encode()
-    opened = json.loads(there)
+    assert other == here.encode()
+    opened = json.loads(other)
     assert "structuredContent" not in opened
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
@@ -49,8 +49,8 @@ async def test_an_original_with_a_secret_stays_in_this_process(app, tmp_path):
     key = opened["content"][-1]["text"].partition('key="')[2].partition('"')[0]
     assert await app.original(key) == text
     assert "in memory only" in opened["content"][-1]["text"]
-    kept = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
-    assert secret.encode() not in kept
+    stored = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.is_file())
+    assert secret.encode() not in stored
 
 
 async def test_a_result_that_fits_comes_back_as_the_same_bytes(app):
@@ -85,15 +85,15 @@ async def test_one_servers_result_does_not_delay_anothers(app):
     try:
         await asyncio.sleep(0.1)
         async with asyncio.timeout(30):
-            there = await app.worker_pool.fit(
+            other = await app.worker_pool.fit(
                 replace(CALL, server="other"), result_of(records(6000))
             )
         assert not stuck.done()
         assert not second.done()
     finally:
         os.kill(first, signal.SIGCONT)
-    assert "id" in json.loads(there)["content"][0]["text"]
-    assert await stuck == there
+    assert "id" in json.loads(other)["content"][0]["text"]
+    assert await stuck == other
     await second
     async with asyncio.timeout(10):
         while app.worker_pool._second._child is not None:

@@ -54,8 +54,8 @@ async def test_later_spans_of_a_call_carry_its_trace(spans):
     traces.note(["k1"], trace_id)
     traces.read_on("k1")
     traces.read_on("k2")
-    found = {(span.name, span.attributes["trace_id"]) for span in spans.get_finished_spans()}
-    assert found == {
+    result = {(span.name, span.attributes["trace_id"]) for span in spans.get_finished_spans()}
+    assert result == {
         ("upwell.surface", trace_id),
         ("upwell.feedback", trace_id),
         ("upwell.read_on", trace_id),

@@ -31,8 +31,8 @@ SAID = "The mooring winch needs grease every 40 hours"
 
 def hits(*texts: str) -> list[Hit]:
     return [
-        Hit(memory=Memory(text=text, id=f"m{place}", content_hash=f"h{place}"), score=0.9)
-        for place, text in enumerate(texts)
+        Hit(memory=Memory(text=text, id=f"m{position}", content_hash=f"h{position}"), score=0.9)
+        for position, text in enumerate(texts)
     ]
 
 
@@ -102,13 +102,13 @@ async def test_entries_over_the_hosts_limit_are_left_for_later(
     door, ttl_store = door_over(FakeRecall(hits(*texts)))
     event = {"conversation_id": "s", "hook_event_name": "beforeSubmitPrompt"}
     body = json.dumps({**event, "prompt": "How often does the winch need grease?"}).encode()
-    said = json.loads(await door.answer("cursor", "", body))["additional_context"]
-    assert len(said.encode()) <= 700
-    assert said.endswith("</upwell-memories>")
+    reply = json.loads(await door.answer("cursor", "", body))["additional_context"]
+    assert len(reply.encode()) <= 700
+    assert reply.endswith("</upwell-memories>")
     await door.aclose()
-    kept = said.count("\n- [")
-    assert 0 < kept < 5
-    assert len(await ttl_store.scan("seen", "s\n")) == kept
+    stored = reply.count("\n- [")
+    assert 0 < stored < 5
+    assert len(await ttl_store.scan("seen", "s\n")) == stored
 
 
 async def test_hosts_that_share_hooks_answer_once_and_others_separately() -> None:
@@ -187,9 +187,9 @@ async def test_a_session_is_found_by_its_process_and_by_its_folder() -> None:
 
 
 def bash(out: str = "x" * 500) -> bytes:
-    given = {"tool_name": "Bash", "tool_input": {"command": "grep winch log"}}
+    fields = {"tool_name": "Bash", "tool_input": {"command": "grep winch log"}}
     reply = {"stdout": out, "stderr": ""}
-    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "PostToolUse", **given}
+    event = {"session_id": "s", "cwd": "/p", "hook_event_name": "PostToolUse", **fields}
     return json.dumps({**event, "tool_response": reply}).encode()
 
 
@@ -204,8 +204,8 @@ async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:
     async def shorten(_: str, event: Event, texts: Sequence[str], most: int | None) -> list[str]:
         return [text[:5] for text in texts]
 
-    said = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
-    (output,) = said.values()
+    reply = json.loads(await shortening_door(shorten).answer("claude", "", bash()))
+    (output,) = reply.values()
     assert output["updatedToolOutput"] == {"stdout": "xxxxx", "stderr": ""}
     assert SAID in output["additionalContext"]
 
@@ -220,8 +220,8 @@ async def test_a_slow_or_failed_shortening_costs_only_the_shortening() -> None:
 
     for shorten in (slow, broken):
         door = shortening_door(shorten, tool_ms=2_000)
-        said = json.loads(await door.answer("claude", "", bash()))
-        (output,) = said.values()
+        reply = json.loads(await door.answer("claude", "", bash()))
+        (output,) = reply.values()
         assert set(output) == {"hookEventName", "additionalContext"}
 
 
@@ -259,13 +259,13 @@ def test_the_hosts_that_compress_are_the_capable_ones() -> None:
     ],
 )
 def test_texts_are_found_and_put_back_in_place(reply: Any, texts: list[str]) -> None:
-    found = texts_in(reply)
-    assert [text for _, text in found] == texts
-    places = [place for place, _ in found]
+    result = texts_in(reply)
+    assert [text for _, text in result] == texts
+    places = [position for position, _ in result]
     before = json.dumps(reply)
     assert with_texts(reply, places, texts) == reply
-    for place, text in found:
-        changed = with_texts(reply, [place], [text + "!"])
+    for position, text in result:
+        changed = with_texts(reply, [position], [text + "!"])
         assert json.dumps(changed) == before.replace(json.dumps(text), json.dumps(text + "!"), 1)
     assert json.dumps(reply) == before
 
@@ -281,13 +281,13 @@ def test_the_client_stops_no_tool_that_a_host_would_answer() -> None:
             for tool in IGNORED_TOOLS if kind is EventKind.TOOL else ():
                 event = {"hook_event_name": name, "tool_name": tool, "toolName": tool}
                 read = host.events.read(name, event)
-                said = Cue(door=Door.TOOL, tool=read.tool) if read else None
-                assert said is None or writes(said), (host.name, tool)
+                reply = Cue(door=Door.TOOL, tool=read.tool) if read else None
+                assert reply is None or writes(reply), (host.name, tool)
 
 
 def test_arguments_get_the_names_that_surfacing_knows() -> None:
-    given = {"filePath": "a.py", "startLine": 3, "command": ["bash", "-lc", "rg tide"]}
-    assert plain_args(given) == {"file_path": "a.py", "start_line": 3, "command": "rg tide"}
+    fields = {"filePath": "a.py", "startLine": 3, "command": ["bash", "-lc", "rg tide"]}
+    assert plain_args(fields) == {"file_path": "a.py", "start_line": 3, "command": "rg tide"}
     assert plain_args({"command": ["rg", "tide"]}) == {"command": "rg tide"}
     assert plain_args({"absolute_path": "/a", "file_path": "/b"}) == {"file_path": "/a"}
     assert plain_args(None) == {}
@@ -300,13 +300,15 @@ def test_the_size_of_an_answer_is_that_of_its_texts() -> None:
 
 async def test_earlier_hook_output_is_not_part_of_a_prompt() -> None:
     """Gemini CLI puts it there, as it runs without a terminal."""
-    told = "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    answer = (
+        "<hook_context>&lt;upwell-memories&gt;\n- harbour rules\n&lt;/...&gt;</hook_context>\n\n"
+    )
     host = HOSTS["gemini"]
     for prompt, asked in (
-        (told + "How often?", "How often?"),
-        (told + told + "How often?", "How often?"),
+        (answer + "How often?", "How often?"),
+        (answer + answer + "How often?", "How often?"),
         ("What is <hook_context>?</hook_context>", "What is <hook_context>?</hook_context>"),
-        (told, ""),
+        (answer, ""),
     ):
         event = host.events.read("BeforeAgent", {"session_id": "s", "cwd": "/p", "prompt": prompt})
         assert event is not None
@@ -318,8 +320,8 @@ RULE = Memory(text="Never commit to main", id="rule", content_hash="r", pinned=T
 
 def called(tool: str = "Read", session: str = "s") -> bytes:
     event = {"session_id": session, "cwd": "/p", "hook_event_name": "PostToolUse"}
-    given = {"tool_name": tool, "tool_input": {"file_path": "/p/a.py"}, "tool_response": "x"}
-    return json.dumps({**event, **given}).encode()
+    fields = {"tool_name": tool, "tool_input": {"file_path": "/p/a.py"}, "tool_response": "x"}
+    return json.dumps({**event, **fields}).encode()
 
 
 def door_with_a_rule() -> tuple[HookDoor, HostSessions]:

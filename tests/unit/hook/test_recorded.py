@@ -27,43 +27,43 @@ def read(host: str, name: str, event: Mapping[str, Any]) -> Event | None:
 def test_every_recorded_event_is_understood_or_ignored(
     host: str, name: str, event: Mapping[str, Any]
 ) -> None:
-    found = read(host, name, event)
+    result = read(host, name, event)
     called = event.get("tool_name") or event.get("toolName")
     if name not in HOSTS[host].events.kinds:
-        assert found is None
-    elif found is None:
+        assert result is None
+    elif result is None:
         announced = event.get("trigger") == "auto"
         made_up = "<task-notification>" in str(event)
         assert called in IGNORED_TOOLS | {"task", "grep"} or made_up or announced
     else:
-        assert found.session
-        assert found.cwd == CWD
-        assert found.kind is HOSTS[host].events.kinds[name]
-        if found.kind is EventKind.TOOL:
-            assert found.tool in ("Read", "Bash", "Grep", "Glob", "LS")
-            assert found.args
-            assert found.reply_chars
+        assert result.session
+        assert result.cwd == CWD
+        assert result.kind is HOSTS[host].events.kinds[name]
+        if result.kind is EventKind.TOOL:
+            assert result.tool in ("Read", "Bash", "Grep", "Glob", "LS")
+            assert result.args
+            assert result.reply_chars
 
 
 def test_claude_code_reports_subagents_separately() -> None:
     main = read("claude", "UserPromptSubmit", recorded("claude", "UserPromptSubmit", CWD))
     events = [event for _, event in recordings("claude", CWD) if event.get("agent_type")]
-    inner = [found for event in events if (found := read("claude", "", event))]
+    inner = [result for event in events if (result := read("claude", "", event))]
     assert main is not None
-    assert [found.kind for found in inner] == [EventKind.SESSION, EventKind.TOOL, EventKind.END]
-    assert {found.session for found in inner} == {within(main.session, inner[0].agent)}
+    assert [result.kind for result in inner] == [EventKind.SESSION, EventKind.TOOL, EventKind.END]
+    assert {result.session for result in inner} == {within(main.session, inner[0].agent)}
     assert inner[0].text == "subagent"
     assert inner[-1].text == "That is all."
     assert inner[-1].transcript.endswith(f"/subagents/agent-{inner[0].agent}.jsonl")
 
 
 def test_copilot_reports_subagents_separately() -> None:
-    found = [read("copilot", name, event) for name, event in recordings("copilot", CWD)]
-    outer = {one.session for one in found if one and not one.agent}
-    inner = {one.session for one in found if one and one.agent}
+    collected = [read("copilot", name, event) for name, event in recordings("copilot", CWD)]
+    outer = {entry.session for entry in collected if entry and not entry.agent}
+    inner = {entry.session for entry in collected if entry and entry.agent}
     (main,) = outer
     assert {outermost(session) for session in inner} == {main}
-    assert {one.kind for one in found if one and one.agent} == {
+    assert {entry.kind for entry in collected if entry and entry.agent} == {
         EventKind.PROMPT,
         EventKind.TOOL,
         EventKind.STOP,
@@ -72,7 +72,7 @@ def test_copilot_reports_subagents_separately() -> None:
 
 def test_some_hosts_restore_the_context_of_a_resumed_session() -> None:
     claude = [event for name, event in recordings("claude", CWD) if name == "SessionStart"]
-    assert [found.text for event in claude if (found := read("claude", "", event))] == [
+    assert [result.text for event in claude if (result := read("claude", "", event))] == [
         "startup",
         "resume",
         "compact",
@@ -80,7 +80,7 @@ def test_some_hosts_restore_the_context_of_a_resumed_session() -> None:
     copilot = [event for name, event in recordings("copilot", CWD) if name == "sessionStart"]
     assert [event["source"] for event in copilot] == ["new", "resume"]
     assert {
-        found.text for event in copilot if (found := read("copilot", "sessionStart", event))
+        result.text for event in copilot if (result := read("copilot", "sessionStart", event))
     } == {"startup"}
 
 
@@ -93,15 +93,15 @@ def test_a_failed_tool_reports_its_arguments() -> None:
 
 def test_an_answer_that_claude_code_stored_on_disk_is_not_replaced() -> None:
     replies = [event for _, event in recordings("claude", CWD) if "tool_response" in event]
-    kept = [one for one in replies if "persistedOutputPath" in one["tool_response"]]
-    assert [found.reply for event in kept if (found := read("claude", "", event))] == [None]
+    stored = [reply for reply in replies if "persistedOutputPath" in reply["tool_response"]]
+    assert [result.reply for event in stored if (result := read("claude", "", event))] == [None]
 
 
 def test_codex_compacts_by_itself_and_restores_hook_context() -> None:
-    found = [read("codex", name, event) for name, event in recordings("codex", CWD)]
-    kinds = [one.kind for one in found if one]
+    collected = [read("codex", name, event) for name, event in recordings("codex", CWD)]
+    kinds = [entry.kind for entry in collected if entry]
     assert kinds[:5] == ["session", "prompt", "tool", "compact", "session"]
-    assert [one.text for one in found if one and one.kind is EventKind.SESSION] == [
+    assert [entry.text for entry in collected if entry and entry.kind is EventKind.SESSION] == [
         "startup",
         "compact",
         "resume",
@@ -112,13 +112,13 @@ def test_gemini_announces_compressions_and_repeats_hook_context() -> None:
     events = list(recordings("gemini", CWD))
     prompts = [event["prompt"] for name, event in events if name == "BeforeAgent"]
     assert prompts[0].startswith("<hook_context>&lt;upwell-memories")
-    found = [read("gemini", name, event) for name, event in events]
-    asked = [one.text for one in found if one and one.kind is EventKind.PROMPT]
+    collected = [read("gemini", name, event) for name, event in events]
+    asked = [entry.text for entry in collected if entry and entry.kind is EventKind.PROMPT]
     assert asked == ["When does the harbour tide gauge calibration run?"]
     triggers = [event["trigger"] for name, event in events if name == "PreCompress"]
     assert triggers == ["auto", "auto", "manual"]
-    assert sum(one.kind is EventKind.COMPACT for one in found if one) == 1
-    over = next(one for one in found if one and one.kind is EventKind.STOP)
+    assert sum(entry.kind is EventKind.COMPACT for entry in collected if entry) == 1
+    over = next(entry for entry in collected if entry and entry.kind is EventKind.STOP)
     assert not over.reports_compactions
     resumed = read("gemini", "SessionStart", {**events[0][1], "source": "resume"})
     assert resumed

@@ -104,11 +104,11 @@ def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
 def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
     """The door tests run over this table."""
     assert host.name in DOCUMENTED
-    told = DOCUMENTED[host.name]
+    case = DOCUMENTED[host.name]
     takes_prompts = EventKind.PROMPT in host.events.kinds.values()
-    assert takes_prompts is (told.prompt is not None)
-    (name,) = told.args("tool") or [told.tool("/p", "/p/a.py")["hook_event_name"]]
-    event = host.events.read(name, told.tool("/p", "/p/a.py"))
+    assert takes_prompts is (case.prompt is not None)
+    (name,) = case.args("tool") or [case.tool("/p", "/p/a.py")["hook_event_name"]]
+    event = host.events.read(name, case.tool("/p", "/p/a.py"))
     assert event is not None
     assert event.kind is EventKind.TOOL
 

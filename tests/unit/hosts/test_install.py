@@ -84,9 +84,9 @@ def test_a_file_of_others_gets_its_bytes_back(hooks: Installer, host: str) -> No
     copy = hooks.apply(hooks.installing(host))
     assert Path(copy).read_text() == FOREIGN[host]
     value = parse(path.read_text()).value
-    kept = [entry for entries in before.get("hooks", {}).values() for entry in entries]
+    stored = [entry for entries in before.get("hooks", {}).values() for entry in entries]
     now = [entry for entries in value["hooks"].values() for entry in entries]
-    assert all(entry in now for entry in kept)
+    assert all(entry in now for entry in stored)
     assert {k: v for k, v in before.items() if k != "hooks"}.items() <= value.items()
     hooks.apply(hooks.uninstalling(host))
     assert path.read_text() == FOREIGN[host]
@@ -102,9 +102,9 @@ def test_a_file_changed_since_the_install_loses_only_our_entries(
     hooks.apply(hooks.uninstalling(host))
     left = parse(path.read_text()).value
     assert left.pop("later") is True
-    wanted = parse(FOREIGN[host]).value
+    expected = parse(FOREIGN[host]).value
     assert {k: v for k, v in left.get("hooks", {}).items() if v} == {
-        k: v for k, v in wanted.get("hooks", {}).items() if v
+        k: v for k, v in expected.get("hooks", {}).items() if v
     }
     assert not hooks.installed()
 

@@ -41,9 +41,9 @@ def test_the_rest_keeps_its_bytes() -> None:
 
 def test_strict_json_stays_strict() -> None:
     text = '{"a": [1, 2, 3]}'
-    for place in range(3):
-        left = json.loads(without_child(text, ("a",), place))["a"]
-        assert left == [number for number in (1, 2, 3) if number != place + 1]
+    for entry in range(3):
+        left = json.loads(without_child(text, ("a",), entry))["a"]
+        assert left == [number for number in (1, 2, 3) if number != entry + 1]
     assert json.loads(with_child(text, (), [4], "b")) == {"a": [1, 2, 3], "b": [4]}
 
 

@@ -130,14 +130,14 @@ def test_tools_of_servers_get_memories_and_so_does_a_compacted_session(
     def reply(question: bytes) -> bytes:
         head = question.split(b"\n")[0].split()
         goes_on = b'"compact"' in question
-        said = (
+        answer = (
             {"text": "RULES"}
             if goes_on
             else {"output": "short"}
             if b'"output":"a' in question
             else {}
         )
-        return b"ok 1\n" + json.dumps(said if b"session.compacting" not in head else {}).encode()
+        return b"ok 1\n" + json.dumps(answer if b"session.compacting" not in head else {}).encode()
 
     listener.reply = reply
     fitted, mixed, failed, nothing, *after = json.loads(driven(tmp_path, listener.path, LATER))

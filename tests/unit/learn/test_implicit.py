@@ -26,12 +26,12 @@ class Stage:
             return set(words) - self.common
 
         async def tell(verdicts):
-            self.told += [(one.watched.memory, one.use) for one in verdicts]
+            self.told += [(verdict.watched.memory, verdict.use) for verdict in verdicts]
 
         return Watching(self.ttl_store, self.uses, rare, tell, self.clock)
 
     async def verdicts(self):
-        return [(one.tool, one.sample.verdict) for one in await self.uses.all()]
+        return [(entry.tool, entry.sample.verdict) for entry in await self.uses.all()]
 
 
 @pytest.fixture
@@ -157,9 +157,9 @@ def test_the_words_of_a_cue_are_all_its_strings_in_bounded_time():
     deep = {"a": "one"}
     for _ in range(50):
         deep = {"b": deep, "c": ["two", 3, None, True]}
-    found = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
-    assert {"two", "3", "readfile"} <= found
-    assert "one" not in found
+    result = spoken(Cue(door="tool", tool="fs__readFile", args={**deep, "big": "x y " * 10**6}))
+    assert {"two", "3", "readfile"} <= result
+    assert "one" not in result
 
 
 async def test_the_agents_later_texts_are_evidence_of_use(stage):

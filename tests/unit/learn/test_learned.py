@@ -45,9 +45,9 @@ class House:
 
 @pytest.fixture
 async def house(tmp_path):
-    found = House(tmp_path)
-    yield found
-    for database in found.databases:
+    result = House(tmp_path)
+    yield result
+    for database in result.databases:
         await database.aclose()
 
 
@@ -69,19 +69,19 @@ async def test_a_threshold_moves_to_the_bound_and_not_beyond(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 25)
     assert learned.min_score("fs__read") == pytest.approx(shifted(0.5, 1.0))
-    (one,) = await learned.thresholds()
-    assert one.samples == 25
-    assert one.suggested == pytest.approx(one.min_score)
-    assert "25 not relevant" in one.why
+    (first,) = await learned.thresholds()
+    assert first.samples == 25
+    assert first.suggested == pytest.approx(first.min_score)
+    assert "25 not relevant" in first.why
 
 
 async def test_the_later_rating_replaces_the_earlier(house):
     learned = house.learned()
     await rate(learned, house, Rating.NOT_RELEVANT, 5)
     await rate(learned, house, Rating.HELPFUL, 5)
-    (one,) = await learned.thresholds()
-    assert one.samples == 5
-    assert one.verdicts == {"helpful": 5}
+    (first,) = await learned.thresholds()
+    assert first.samples == 5
+    assert first.verdicts == {"helpful": 5}
 
 
 async def test_three_surfacings_rated_down_demote(house):
@@ -111,13 +111,13 @@ async def test_being_ignored_counts_weakly_against_a_memory(house):
 
 
 async def test_one_process_uses_what_another_learns(house):
-    one, two = house.learned(), house.learned()
-    await two.load_learned()
-    await rate(one, house, Rating.NOT_RELEVANT, 12)
-    assert two.min_score("fs__read") == 0.5
-    await two.load_learned()
-    assert two.min_score("fs__read") == one.min_score("fs__read") > 0.5
-    assert two.is_demoted("m")
+    first, second = house.learned(), house.learned()
+    await second.load_learned()
+    await rate(first, house, Rating.NOT_RELEVANT, 12)
+    assert second.min_score("fs__read") == 0.5
+    await second.load_learned()
+    assert second.min_score("fs__read") == first.min_score("fs__read") > 0.5
+    assert second.is_demoted("m")
 
 
 async def test_apply_and_reset(house):

@@ -16,7 +16,7 @@ async def said(*texts: str) -> Budgets:
 async def test_remarks_are_stored_by_tool_and_discarded_with_the_counts() -> None:
     budgets = await said("the retry\nexample", "", "the retry example")
     missed = await budgets.missed()
-    assert [(one.kind, one.text) for one in missed["fs__read"]] == [
+    assert [(entry.kind, entry.text) for entry in missed["fs__read"]] == [
         ("missing_example", "the retry example")
     ]
     assert missed["fs__read"][0].at > 0
@@ -26,7 +26,7 @@ async def test_remarks_are_stored_by_tool_and_discarded_with_the_counts() -> Non
 
 async def test_remarks_have_no_secrets_and_a_bounded_length() -> None:
     budgets = await said("x " * MAX_CHARS + SECRET, f"the line with {SECRET}")
-    texts = [one.text for one in (await budgets.missed())["fs__read"]]
+    texts = [entry.text for entry in (await budgets.missed())["fs__read"]]
     assert all(len(text) <= MAX_CHARS for text in texts)
     assert SECRET not in "".join(texts)
     assert any(text.startswith("the line with [REDACTED:") for text in texts)
@@ -34,6 +34,6 @@ async def test_remarks_have_no_secrets_and_a_bounded_length() -> None:
 
 async def test_the_newest_are_shown() -> None:
     budgets = await said(*(f"part {n}" for n in range(SHOWN + 3)))
-    texts = {one.text for one in (await budgets.missed())["fs__read"]}
+    texts = {entry.text for entry in (await budgets.missed())["fs__read"]}
     assert len(texts) == SHOWN
     assert f"part {SHOWN + 2}" in texts

@@ -27,9 +27,9 @@ def lived(bias, *, rated, seeds=range(4), calls=300):
             relevant = dice.random() < odds(p, bias)
             threshold = shifted(0.5, shift)
             if call > calls // 2:
-                for found, least in ((plain, 0.5), (tuned, threshold)):
-                    found[0] += p >= least
-                    found[1] += relevant and p >= least
+                for result, least in ((plain, 0.5), (tuned, threshold)):
+                    result[0] += p >= least
+                    result[1] += relevant and p >= least
             if p < threshold:
                 continue
             verdict = Use.USED if relevant and dice.random() < 1 / 3 else Use.IGNORED

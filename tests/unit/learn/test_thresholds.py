@@ -39,8 +39,8 @@ def test_ten_equal_ratings_move_the_threshold(verdict, low, high):
 
 
 def test_scores_that_keep_their_promise_keep_the_threshold():
-    kept = [*said(Rating.HELPFUL, 14, score=0.7), *said(Rating.NOT_RELEVANT, 6, first=14)]
-    assert threshold(kept) == pytest.approx(0.5, abs=0.01)
+    stored = [*said(Rating.HELPFUL, 14, score=0.7), *said(Rating.NOT_RELEVANT, 6, first=14)]
+    assert threshold(stored) == pytest.approx(0.5, abs=0.01)
 
 
 def test_neutral_evidence_keeps_the_configured_threshold():

@@ -40,22 +40,22 @@ async def test_the_import_shape(library: Library) -> None:
             Memory(text="an object", id="o", trust=Trust.AGENT),
         ]
     )
-    assert [one.id for one in added][::2] == ["a", "o"]
-    kept = await library.get("a")
-    assert kept is not None
-    assert kept.namespace == "decisions"
-    assert kept.tags == ("data",)
-    assert kept.paths == ("src/etl.py",)
-    assert kept.symbols == ("load_frame",)
-    assert kept.project == "/home/x/repo"
-    assert kept.source == "git:abc"
-    assert kept.created_at == 1775736000.0
+    assert [entry.id for entry in added][::2] == ["a", "o"]
+    stored = await library.get("a")
+    assert stored is not None
+    assert stored.namespace == "decisions"
+    assert stored.tags == ("data",)
+    assert stored.paths == ("src/etl.py",)
+    assert stored.symbols == ("load_frame",)
+    assert stored.project == "/home/x/repo"
+    assert stored.source == "git:abc"
+    assert stored.created_at == 1775736000.0
     bare = await library.get(added[1].id)
     assert bare is not None
     assert (bare.namespace, bare.project, bare.trust) == ("context", None, Trust.USER)
-    told = await library.get("o")
-    assert told is not None
-    assert told.trust is Trust.AGENT
+    answer = await library.get("o")
+    assert answer is not None
+    assert answer.trust is Trust.AGENT
     assert await library.get("unknown") is None
 
 
@@ -97,9 +97,9 @@ async def test_secrets_are_masked_before_anything_is_stored(
         [{"text": f"deploy with {TOKEN}", "tags": [TOKEN], "source": f"note {TOKEN}"}]
     )
     assert added.redacted == ("github-pat",)
-    kept = await library.get(added.id)
-    assert kept is not None
-    assert kept.text == "deploy with [REDACTED:github-pat]"
+    stored = await library.get(added.id)
+    assert stored is not None
+    assert stored.text == "deploy with [REDACTED:github-pat]"
     for file in tmp_path.iterdir():
         assert TOKEN.encode() not in file.read_bytes()
         assert TOKEN.lower().encode() not in file.read_bytes()
@@ -109,10 +109,10 @@ async def test_files_and_symbols_come_from_the_text_where_none_are_given(library
     (added,) = await library.add_many(
         [{"text": "retry_policy in src/net/client.py must call `Backoff.reset` first"}]
     )
-    kept = await library.get(added.id)
-    assert kept is not None
-    assert kept.paths == ("src/net/client.py",)
-    assert kept.symbols == ("retry_policy", "Backoff.reset")
+    stored = await library.get(added.id)
+    assert stored is not None
+    assert stored.paths == ("src/net/client.py",)
+    assert stored.symbols == ("retry_policy", "Backoff.reset")
     hits = await library.search("open /home/x/repo/src/net/client.py")
     assert hits[0].memory.id == added.id
     assert hits[0].signals["path_join"] == 1.0
@@ -141,13 +141,13 @@ async def test_search_respects_limit_project_and_namespace(library: Library) -> 
 async def test_update_delete_restore(library: Library) -> None:
     await library.add({"text": "port 8080", "id": "p"})
     await library.update(Memory(text=f"port 9090 {TOKEN}", id="p"))
-    kept = await library.get("p")
-    assert kept is not None
-    assert kept.text == "port 9090 [REDACTED:github-pat]"
+    stored = await library.get("p")
+    assert stored is not None
+    assert stored.text == "port 9090 [REDACTED:github-pat]"
     assert await library.delete("p")
     assert await library.get("p") is None
     assert await library.restore("p")
-    assert await library.get("p") == kept
+    assert await library.get("p") == stored
     assert (await library.ping()).ok
 
 
@@ -172,9 +172,9 @@ async def test_a_reader_reads_its_library(library: Library) -> None:
     await library.add({"id": "kettle", "text": "The kettle boils in four minutes"})
     await library.store.add([Memory(id="rule", text="Never push to main", pinned=True)])
     reader = library.reader
-    found = await reader.search(Query(texts=("kettle boils",)), Deadline.after(5))
-    assert [hit.memory.id for hit in found.hits] == ["kettle"]
-    assert found.missing == ()
+    result = await reader.search(Query(texts=("kettle boils",)), Deadline.after(5))
+    assert [hit.memory.id for hit in result.hits] == ["kettle"]
+    assert result.missing == ()
     assert [memory.id for memory in await reader.pinned(Scope())] == ["rule"]
     assert {memory.id for memory in await reader.latest(Scope())} == {"rule", "kettle"}
     kettle = await reader.known("kettle")

@@ -74,8 +74,8 @@ async def test_a_place_found_again_stays(places: Places, clock: ManualClock) -> 
 async def test_its_id_resolves(places: Places) -> None:
     await places.keep([place("src/oven.py"), place("lib/oven.py", at=2.0)])
     for hit in await found(places, "file:oven.py"):
-        kept = await places.get(hit.memory.id)
-        assert kept is not None
-        assert kept.text == hit.memory.text
+        stored = await places.get(hit.memory.id)
+        assert stored is not None
+        assert stored.text == hit.memory.text
     for unknown in ("place:0.0", "place:x", "m1", f"{hit.memory.id}9"):
         assert await places.get(unknown) is None

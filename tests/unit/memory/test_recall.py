@@ -20,7 +20,7 @@ def hit(id: str, score: float, text: str = "") -> Hit:
 
 async def ids(*places, deadline: float = 5.0) -> list[str]:
     hits = (await Recalls(places).search(ASK, Deadline.after(deadline))).hits
-    return [one.memory.id for one in hits]
+    return [entry.memory.id for entry in hits]
 
 
 class Slow(FakeRecall):
@@ -43,9 +43,9 @@ async def test_a_failing_or_late_place_is_left_out():
 
 async def test_a_bug_of_one_place_costs_its_own_hits_and_is_not_hidden(caplog):
     broken, good = FakeRecall(error=KeyError("a bug")), FakeRecall([hit("a", 0.9)])
-    found = await Recalls([broken, good]).search(ASK, Deadline.after(5.0))
-    assert [one.memory.id for one in found.hits] == ["a"]
-    assert found.missing == ("fake: unexpected KeyError",)
+    result = await Recalls([broken, good]).search(ASK, Deadline.after(5.0))
+    assert [entry.memory.id for entry in result.hits] == ["a"]
+    assert result.missing == ("fake: unexpected KeyError",)
     assert "Traceback" in caplog.text
     with pytest.raises(RecallUnavailable, match="unexpected KeyError"):
         await ids(broken)
@@ -54,8 +54,8 @@ async def test_a_bug_of_one_place_costs_its_own_hits_and_is_not_hidden(caplog):
 async def test_a_search_names_the_missing_places(caplog):
     known, down, slow = FakeRecall([hit("a", 0.5)]), FakeRecall(error=DOWN), Slow()
     recalls = Recalls([known, down, slow])
-    found = await recalls.search(ASK, Deadline.after(0.2))
-    assert found.missing == ("fake: it is down", "fake: it took too long")
+    hits = await recalls.search(ASK, Deadline.after(0.2))
+    assert hits.missing == ("fake: it is down", "fake: it took too long")
     await recalls.search(ASK, Deadline.after(0.2))
     assert len(caplog.records) == 2, "said once while nothing changes"
     down.error = None

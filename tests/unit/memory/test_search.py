@@ -169,8 +169,8 @@ async def test_a_file_of_data_brings_up_no_code_of_its_name(
     ],
 )
 def test_a_word_of_state_counts_among_few_words(asked: str, words: list[str] | None) -> None:
-    said = query_words(asked)
-    assert said == words if words else "down" not in said
+    reply = query_words(asked)
+    assert reply == words if words else "down" not in reply
 
 
 async def test_a_runbook_for_an_outage_is_found(library: Library) -> None:

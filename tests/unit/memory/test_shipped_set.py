@@ -45,11 +45,11 @@ async def test_the_set_is_found_and_nothing_is_said_where_nothing_answers(found)
     assert {
         kind: recall(found[kind], 10) >= floor for kind, floor in FLOORS.items()
     } == dict.fromkeys(FLOORS, True)
-    with_words = [one for kind in FLOORS for one in found[kind]]
+    with_words = [entry for kind in FLOORS for entry in found[kind]]
     assert recall(with_words, 3) >= 0.95
     assert recall(with_words, 1) >= 0.82
     threshold = SurfaceOptions().min_score
     loud = [hits[0].memory.text for _, hits in found["none"] if hits and hits[0].score >= threshold]
     assert len(loud) <= 1, loud
-    said = [hits[0].score >= threshold for _, hits in with_words if hits]
-    assert sum(said) / len(with_words) >= 0.85
+    reply = [hits[0].score >= threshold for _, hits in with_words if hits]
+    assert sum(reply) / len(with_words) >= 0.85

@@ -138,8 +138,8 @@ def test_names_and_words() -> None:
 
 async def test_many_at_once_build_one_index(library: Library, topics: Topics) -> None:
     await library.add_many([{"text": f"{word} note", "tags": [word]} for word in WORDS])
-    found = await asyncio.gather(*(topics.about(word) for word in WORDS))
-    assert all(len(ids) == 1 for ids in found)
+    result = await asyncio.gather(*(topics.about(word) for word in WORDS))
+    assert all(len(ids) == 1 for ids in result)
 
 
 async def test_the_index_is_fast(library: Library, topics: Topics) -> None:

@@ -35,8 +35,8 @@ async def everything(library: Library) -> list[Memory]:
 
 def file(tmp_path: Path, *rows: object, name: str = "in.jsonl") -> Path:
     path = tmp_path / name
-    said = [row if isinstance(row, str) else json.dumps(row) for row in rows]
-    path.write_text("\n".join(said) + "\n")
+    reply = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    path.write_text("\n".join(reply) + "\n")
     return path
 
 
@@ -84,7 +84,7 @@ async def test_importing_twice_changes_nothing(library: Library, tmp_path: Path)
     before = await everything(library)
     await take(library, path)
     assert await everything(library) == before
-    assert {one.trust for one in before} == {Trust.IMPORTED}
+    assert {entry.trust for entry in before} == {Trust.IMPORTED}
 
 
 @pytest.mark.parametrize(

@@ -66,9 +66,9 @@ def codex(folder: Path) -> Path:
     output = json.dumps({"output": "2 failed", "metadata": {"exit_code": 1}})
     context = {"type": "input_text", "text": "<environment_context>zsh</environment_context>"}
     asked = {"type": "input_text", "text": "Fix the tide table"}
-    given = json.dumps({"command": ["bash", "-lc", "pytest -q"]})
+    options = json.dumps({"command": ["bash", "-lc", "pytest -q"]})
     patch = "*** Begin Patch\n*** Update File: src/tide.py\n@@\n-1\n+2\n*** End Patch"
-    said = [{"type": "output_text", "text": "Done."}]
+    texts = [{"type": "output_text", "text": "Done."}]
     records = [
         codex_item("11:00:00", "session_meta", id=SESSION, cwd="/code/harbour", source="cli"),
         codex_item("11:00:01", "response_item", type="message", role="user", content=[context]),
@@ -79,7 +79,7 @@ def codex(folder: Path) -> Path:
             "response_item",
             type="function_call",
             name="shell",
-            arguments=given,
+            arguments=options,
             call_id="c1",
         ),
         codex_item(
@@ -96,7 +96,7 @@ def codex(folder: Path) -> Path:
         codex_item(
             "11:00:06", "response_item", type="custom_tool_call_output", call_id="c2", output="ok"
         ),
-        codex_item("11:00:07", "response_item", type="message", role="assistant", content=said),
+        codex_item("11:00:07", "response_item", type="message", role="assistant", content=texts),
         codex_item("11:00:07", "event_msg", type="agent_message", message="Done."),
         codex_item("11:00:08", "compacted", message="so far", replacement_history=[]),
         codex_item("11:00:08", "event_msg", type="context_compacted"),

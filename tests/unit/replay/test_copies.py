@@ -16,8 +16,8 @@ QUESTION = "Why does the pump stall?"
 def session(name: str, begins: float, prompt: str, words: list[str]) -> list[Event]:
     asked = Event(session=name, i=0, t=begins, kind=Kind.PROMPT, text=prompt)
     spoken = [
-        Event(session=name, i=place, t=begins + place, kind=Kind.SAY, text=text)
-        for place, text in enumerate(words, start=1)
+        Event(session=name, i=position, t=begins + position, kind=Kind.SAY, text=text)
+        for position, text in enumerate(words, start=1)
     ]
     return [asked, *spoken]
 
@@ -31,7 +31,7 @@ def fingerprint(begins: float, prompt: str, words: list[str]) -> Fingerprint:
 
 def replaced(number: int) -> list[str]:
     """The words with the last `number` of them replaced."""
-    return WORDS[: len(WORDS) - number] + [f"Other {place}" for place in range(number)]
+    return WORDS[: len(WORDS) - number] + [f"Other {entry}" for entry in range(number)]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_a_sample_is_drawn_from_all_and_the_same_every_time() -> None:
         sample = Sample(10)
         for number in range(1_000):
             sample.offer(decision(number))
-        drawn.append([one.decision.i for one in sample.sampled_hits()])
+        drawn.append([hit.decision.i for hit in sample.sampled_hits()])
     assert drawn[0] == drawn[1] == sorted(drawn[0])
     assert len(drawn[0]) == 10
     assert max(drawn[0]) > 500
@@ -44,7 +44,7 @@ def test_a_small_replay_is_sampled_whole() -> None:
     ],
 )
 def test_wilson_intervals(useful: int, total: int, low: float, high: float) -> None:
-    labels = [Label(0.5, place < useful) for place in range(total)]
+    labels = [Label(0.5, entry < useful) for entry in range(total)]
     share = share_of([*labels, Label(0.5, None)])
     assert (share.useful, share.answers) == (useful, total)
     assert share.low == pytest.approx(low, abs=1e-3)

@@ -19,10 +19,10 @@ def memory(text: str, when: float | None) -> Memory:
 
 def test_memories_arrive_at_their_time_and_once() -> None:
     arrivals = Arrivals([memory("c", 30.0), memory("a", 10.0), memory("always", None)])
-    assert [one.text for one in arrivals.until(10.0)] == ["always", "a"]
+    assert [entry.text for entry in arrivals.until(10.0)] == ["always", "a"]
     assert list(arrivals.until(29.9)) == []
     assert list(arrivals.until(5.0)) == []
-    assert [one.text for one in arrivals.until(99.0)] == ["c"]
+    assert [entry.text for entry in arrivals.until(99.0)] == ["c"]
     assert list(arrivals.until(99.0)) == []
 
 
@@ -133,8 +133,8 @@ def test_a_folder_without_a_repository_is_reported(tmp_path: Path) -> None:
 
 def test_git_variables_of_a_hook_are_ignored(tmp_path: Path, harbour: Path) -> None:
     other = repository(tmp_path / "other")
-    found = Repository(harbour, {**ENVIRONMENT, "GIT_DIR": str(other / ".git")})
-    assert found.root == str(harbour)
+    result = Repository(harbour, {**ENVIRONMENT, "GIT_DIR": str(other / ".git")})
+    assert result.root == str(harbour)
 
 
 def call(path: str, cwd: str | None, **more: str) -> Event:

@@ -29,8 +29,8 @@ def decision(session: str, t: float, outcome: str = SAID, subject: str = "Why?")
 
 def report(tmp_path: Path, *decisions: Decision) -> Report:
     made = Report(Projects(tmp_path, ENVIRONMENT))
-    for one in decisions:
-        made.add(one)
+    for entry in decisions:
+        made.add(entry)
     return made
 
 
@@ -60,15 +60,15 @@ def test_sums_are_by_moment_and_of_all(tmp_path: Path) -> None:
 
 
 def test_a_memory_to_judge_is_whole_and_without_its_score(tmp_path: Path) -> None:
-    one = decision("s", 0.0)
-    lines = list(report(tmp_path, one).sampled_hit(one, one.hits[0]))
+    first = decision("s", 0.0)
+    lines = list(report(tmp_path, first).sampled_hit(first, first.hits[0]))
     assert lines[1:] == ["  commit git:abc", "  | Because", "  | it froze"]
     assert "0.62" not in "".join(lines)
 
 
 def test_secrets_in_prompts_are_masked(tmp_path: Path) -> None:
-    one = decision("s", 0.0, subject=f"Use {TOKEN} for the push")
-    made = report(tmp_path, one)
-    told = "".join([*made.sessions(), *made.sampled_hit(one, one.hits[0])])
-    assert TOKEN not in told
-    assert "for the push" in told
+    first = decision("s", 0.0, subject=f"Use {TOKEN} for the push")
+    made = report(tmp_path, first)
+    answer = "".join([*made.sessions(), *made.sampled_hit(first, first.hits[0])])
+    assert TOKEN not in answer
+    assert "for the push" in answer

@@ -43,7 +43,7 @@ class Recorded:
         self.note("turn", ([text for _, text in written], over))
 
     async def remember(self, memories: Sequence[Memory]) -> None:
-        self.note("remember", [one.text for one in memories])
+        self.note("remember", [memory.text for memory in memories])
 
     async def read_documents(self, folder: str) -> None:
         self.note("documents", folder)
@@ -81,33 +81,35 @@ async def replayed(
     world = Recorded(clock)
     projects = Projects(tmp_path, ENVIRONMENT)
     replay = Replay(world, clock, projects, frozenset(With), notes)
-    return [one async for one in replay.decisions(events)], world
+    return [decision async for decision in replay.decisions(events)], world
 
 
 async def test_every_reported_event_gets_a_decision(tmp_path: Path) -> None:
     decisions, _ = await replayed(tmp_path, STORY)
-    assert [(one.i, one.door, one.moment, one.outcome) for one in decisions] == [
+    assert [
+        (decision.i, decision.door, decision.moment, decision.outcome) for decision in decisions
+    ] == [
         (0, "session", "session_start", "no_candidates"),
         (1, "prompt", "question", "said"),
         (3, "tool", "file", "said"),
         (4, "tool", "routine", NO_HOOK),
         (5, "session", "compaction", "no_candidates"),
-        (6, "prompt", "first_request", "no_candidates"),
+        (6, "prompt", "routine", "no_candidates"),
     ]
 
 
 async def test_the_clock_shows_the_time_of_each_event(tmp_path: Path) -> None:
     _, world = await replayed(tmp_path, STORY)
-    cues = [(one, at) for what, one, at in world.happened if what == "cue"]
+    cues = [(event, at) for kind, event, at in world.happened if kind == "cue"]
     assert all(isinstance(cue, Cue) and cue.at == at for cue, at in cues)
     assert [at for _, at in cues] == [10.0, 11.0, 13.0, 15.0, 16.0]
 
 
 async def test_turns_end_with_the_agents_texts(tmp_path: Path) -> None:
     _, world = await replayed(tmp_path, STORY)
-    turns = [one for what, one, _ in world.happened if what == "turn"]
+    turns = [event for kind, event, _ in world.happened if kind == "turn"]
     assert turns == [(["I look.", "pump.py", "pump.py"], False), ([], True)]
-    compacting = [at for what, _, at in world.happened if what == "compacting"]
+    compacting = [at for kind, _, at in world.happened if kind == "compacting"]
     assert compacting == [15.0]
 
 
@@ -115,14 +117,14 @@ async def test_notes_arrive_in_their_time_and_lessons_after_the_session(tmp_path
     notes = [Memory(text="old", created_at=1.0), Memory(text="new", created_at=12.5)]
     notes.append(Memory(text="future", created_at=99.0))
     _, world = await replayed(tmp_path, STORY, notes)
-    remembered = [(one, at) for what, one, at in world.happened if what == "remember"]
+    remembered = [(event, at) for kind, event, at in world.happened if kind == "remember"]
     assert remembered == [(["old"], 10.0), (["new"], 13.0), (["learned from 8"], 17.0)]
 
 
 async def test_a_decision_as_json(tmp_path: Path) -> None:
     decisions, _ = await replayed(tmp_path, STORY)
-    told = described(decisions[1], Projects(tmp_path, ENVIRONMENT))
-    assert told == {
+    answer = described(decisions[1], Projects(tmp_path, ENVIRONMENT))
+    assert answer == {
         "session": "s",
         "i": 1,
         "t": 11.0,
@@ -141,7 +143,7 @@ async def test_a_decision_as_json(tmp_path: Path) -> None:
         ],
         "tokens": decisions[2].tokens,
     }
-    assert told["tokens"] > 0, "and the same for other ids"
+    assert answer["tokens"] > 0, "and the same for other ids"
 
 
 async def test_the_summary_counts_reported_events(tmp_path: Path) -> None:

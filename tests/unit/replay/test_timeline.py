@@ -29,14 +29,14 @@ def test_streams_are_merged_by_time_and_opened_late() -> None:
 
         return Stream(times[0], begin)
 
-    found = merged([stream("a", 1, 5), stream("b", 10, 11), stream("c", 2, 10)])
-    assert [(one.session, one.t) for one in [next(found), next(found), next(found)]] == [
+    result = merged([stream("a", 1, 5), stream("b", 10, 11), stream("c", 2, 10)])
+    assert [(entry.session, entry.t) for entry in [next(result), next(result), next(result)]] == [
         ("a", 1),
         ("c", 2),
         ("a", 5),
     ]
     assert opened == ["a", "c"]
-    assert [(one.session, one.t) for one in found] == [("b", 10), ("c", 10), ("b", 11)]
+    assert [(entry.session, entry.t) for entry in result] == [("b", 10), ("c", 10), ("b", 11)]
 
 
 def test_sessions_begin_and_end_once(tmp_path: Path) -> None:
@@ -44,10 +44,10 @@ def test_sessions_begin_and_end_once(tmp_path: Path) -> None:
         if name not in ("gemini_lines", "opencode_database"):
             write(tmp_path / name)
     events = list(Timeline(transcripts_at([tmp_path]), silent))
-    times = [one.t for one in events]
+    times = [entry.t for entry in events]
     assert times == sorted(times)
-    for session in {one.session for one in events}:
-        kinds = [one.kind for one in events if one.session == session]
+    for session in {entry.session for entry in events}:
+        kinds = [entry.kind for entry in events if entry.session == session]
         assert (kinds[0], kinds[-1]) == (Kind.START, Kind.END)
         assert kinds.count(Kind.START) == kinds.count(Kind.END) == 1
 
@@ -58,8 +58,8 @@ def test_checkpoints_of_a_session_are_replayed_once(tmp_path: Path) -> None:
     samples.lines(tmp_path / "2/full.jsonl", prompts[:4])
     samples.lines(tmp_path / "3/full.jsonl", prompts)
     events = list(Timeline(transcripts_at([tmp_path]), silent))
-    assert [one.text for one in events[1:-1]] == [f"Question {n}" for n in range(5)]
-    assert [one.i for one in events] == list(range(7))
+    assert [entry.text for entry in events[1:-1]] == [f"Question {n}" for n in range(5)]
+    assert [entry.i for entry in events] == list(range(7))
 
 
 def test_a_fork_contributes_only_its_own_events(tmp_path: Path) -> None:
@@ -69,19 +69,19 @@ def test_a_fork_contributes_only_its_own_events(tmp_path: Path) -> None:
     samples.lines(tmp_path / f"{samples.SESSION}.jsonl", [first])
     samples.lines(tmp_path / f"{other}.jsonl", [first, more])
     events = list(Timeline(transcripts_at([tmp_path]), silent))
-    assert [one.text for one in events if one.kind is Kind.PROMPT] == ["Question", "Another"]
+    assert [entry.text for entry in events if entry.kind is Kind.PROMPT] == ["Question", "Another"]
 
 
 def test_the_same_words_twice_in_one_file_are_two_events(tmp_path: Path) -> None:
     twice = samples.claude_record("user", "10:00:00", "Go on")
     samples.lines(tmp_path / f"{samples.SESSION}.jsonl", [twice, twice])
-    assert len([one for one in Timeline(transcripts_at([tmp_path]), silent)]) == 4
+    assert len([entry for entry in Timeline(transcripts_at([tmp_path]), silent)]) == 4
 
 
 def test_neutral_events_keep_their_numbers(tmp_path: Path) -> None:
     samples.neutral(tmp_path)
     events = list(Timeline(transcripts_at([tmp_path]), silent))
-    assert [(one.i, str(one.kind)) for one in events] == [
+    assert [(entry.i, str(entry.kind)) for entry in events] == [
         (-1, "start"),
         (0, "prompt"),
         (1, "tool"),
@@ -93,20 +93,20 @@ def test_a_broken_file_costs_only_that_file(tmp_path: Path) -> None:
     samples.claude(tmp_path)
     broken = samples.neutral(tmp_path)
     broken.write_text(broken.read_text() + '{"session": 1}\n')
-    told: list[str] = []
-    timeline = Timeline(transcripts_at([tmp_path]), told.append)
-    assert {one.host for one in timeline if one.host} == {"claude"}
+    answer: list[str] = []
+    timeline = Timeline(transcripts_at([tmp_path]), answer.append)
+    assert {entry.host for entry in timeline if entry.host} == {"claude"}
     assert timeline.unreadable == 1
-    assert len(told) == 1
-    assert "flags.jsonl is left out" in told[0]
-    assert "\n" not in told[0]
+    assert len(answer) == 1
+    assert "flags.jsonl is left out" in answer[0]
+    assert "\n" not in answer[0]
 
 
 def test_sessions_are_selected_by_time_and_folder(tmp_path: Path) -> None:
     samples.claude(tmp_path)
     samples.neutral(tmp_path)
-    found = transcripts_at([tmp_path])
-    late = Timeline(found, silent, selecting(1_767_614_400.0, None))
-    assert {one.session for one in late} == {"n"}
-    assert Timeline(found, silent, selecting(0.0, Path("/code"))).sessions == 1
-    assert Timeline(found, silent, selecting(0.0, Path("/cod"))).sessions == 0
+    result = transcripts_at([tmp_path])
+    late = Timeline(result, silent, selecting(1_767_614_400.0, None))
+    assert {entry.session for entry in late} == {"n"}
+    assert Timeline(result, silent, selecting(0.0, Path("/code"))).sessions == 1
+    assert Timeline(result, silent, selecting(0.0, Path("/cod"))).sessions == 0

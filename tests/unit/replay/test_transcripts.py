@@ -28,8 +28,12 @@ def told(path: Path) -> list[Event]:
 def brief(events: list[Event]) -> list[tuple[str, str, bool]]:
     """The kind, the text or the tool with its arguments, and whether it failed."""
     return [
-        (str(one.kind), one.text or f"{one.tool} {dict(one.args)}" * bool(one.tool), one.failed)
-        for one in events
+        (
+            str(event.kind),
+            event.text or f"{event.tool} {dict(event.args)}" * bool(event.tool),
+            event.failed,
+        )
+        for event in events
     ]
 
 
@@ -45,10 +49,10 @@ def test_claude_code(tmp_path: Path) -> None:
         ("prompt", "/review the pump", False),
         ("end", "", False),
     ]
-    assert {one.session for one in events} == {samples.SESSION}
-    assert {one.cwd for one in events} == {"/code/harbour"}
-    assert {one.host for one in events} == {"claude"}
-    assert [one.i for one in events] == list(range(8))
+    assert {event.session for event in events} == {samples.SESSION}
+    assert {event.cwd for event in events} == {"/code/harbour"}
+    assert {event.host for event in events} == {"claude"}
+    assert [event.i for event in events] == list(range(8))
     assert events[1].t == moment("2026-01-05T10:00:00Z")
     assert events[3].out == "def pump(): ..."
 
@@ -61,7 +65,7 @@ def test_a_call_that_the_user_refused_did_not_happen(tmp_path: Path) -> None:
         samples.claude_result("10:00:02", refusal, is_error=True),
     ]
     path = samples.lines(tmp_path / f"{samples.SESSION}.jsonl", records)
-    assert [str(one.kind) for one in told(path)] == ["start", "prompt", "end"]
+    assert [str(entry.kind) for entry in told(path)] == ["start", "prompt", "end"]
 
 
 def test_a_checkpoint_of_claude_code_is_named_by_its_session(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ def test_codex(tmp_path: Path) -> None:
     ]
     assert events[3].tool == "Edit"
     assert events[3].args["file_path"] == "src/tide.py"
-    assert [str(one.kind) for one in events[4:]] == ["say", "compact", "end"]
+    assert [str(entry.kind) for entry in events[4:]] == ["say", "compact", "end"]
     assert events[0].session == samples.SESSION
     assert events[0].cwd == "/code/harbour"
 
@@ -150,7 +154,7 @@ def test_opencode(tmp_path: Path, write: Callable[[Path], Path]) -> None:
     ]
     assert events[1].t == 1_767_614_400
     assert events[2].t == 1_767_614_403
-    assert {one.cwd for one in events} == {"/code/harbour"}
+    assert {event.cwd for event in events} == {"/code/harbour"}
 
 
 def test_reading_a_database_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -162,8 +166,8 @@ def test_reading_a_database_leaves_nothing_beside_it(tmp_path: Path) -> None:
 
 def test_an_export_of_opencode(tmp_path: Path) -> None:
     messages = [
-        {"info": one, "parts": samples.OPENCODE_PARTS[str(one["id"])]}
-        for one in samples.OPENCODE_MESSAGES
+        {"info": entry, "parts": samples.OPENCODE_PARTS[str(entry["id"])]}
+        for entry in samples.OPENCODE_MESSAGES
     ]
     value = {"info": samples.OPENCODE_SESSION, "messages": messages}
     path = samples.whole(tmp_path / "export.json", value)
@@ -199,7 +203,7 @@ def test_specstory_without_times(tmp_path: Path) -> None:
         ("say", "That is all.", False),
         ("end", "", False),
     ]
-    times = [one.t for one in events]
+    times = [event.t for event in events]
     assert times == sorted(times)
     assert times[0] >= moment("2026-01-05T15:00:00Z")
 
@@ -208,22 +212,22 @@ def test_every_format_is_recognised(tmp_path: Path) -> None:
     expected = {"gemini_lines": "gemini", "opencode_database": "opencode"}
     expected["specstory_old"] = "specstory"
     for name, write in samples.WRITERS.items():
-        (found,) = transcripts_at([write(tmp_path / name)])
-        assert found.format.name == expected.get(name, name)
+        (result,) = transcripts_at([write(tmp_path / name)])
+        assert result.format.name == expected.get(name, name)
 
 
 def test_a_folder_gives_all_of_them_and_nothing_else(tmp_path: Path) -> None:
     paths = {write(tmp_path / name) for name, write in samples.WRITERS.items()}
     (tmp_path / "notes.md").write_text("# Notes\n")
     (tmp_path / "data.jsonl").write_text('{"a": 1}\n')
-    assert {one.path for one in transcripts_at([tmp_path])} == paths
+    assert {entry.path for entry in transcripts_at([tmp_path])} == paths
 
 
 def test_host_limits_what_a_folder_gives(tmp_path: Path) -> None:
     for name, write in samples.WRITERS.items():
         write(tmp_path / name)
-    found = transcripts_at([tmp_path], format_named("codex"))
-    assert [one.format.name for one in found] == ["codex"]
+    result = transcripts_at([tmp_path], format_named("codex"))
+    assert [entry.format.name for entry in result] == ["codex"]
 
 
 def test_the_transcripts_of_a_user_are_found_where_hosts_keep_them(tmp_path: Path) -> None:
@@ -236,8 +240,8 @@ def test_the_transcripts_of_a_user_are_found_where_hosts_keep_them(tmp_path: Pat
         [samples.claude_record("user", "10:00:00", "Look", isSidechain=True)],
     )
     history = samples.specstory(tmp_path)
-    found = transcripts_of_user(home, history.parents[2], None)
-    names = sorted(one.format.name for one in found)
+    result = transcripts_of_user(home, history.parents[2], None)
+    names = sorted(entry.format.name for entry in result)
     assert names == ["claude", "codex", "copilot", "gemini", "opencode", "specstory"]
 
 
@@ -253,12 +257,12 @@ def test_a_file_that_is_not_a_transcript_is_reported(tmp_path: Path) -> None:
 
 
 def test_names_of_formats_are_unique() -> None:
-    assert len({one.name for one in FORMATS}) == len(FORMATS)
+    assert len({entry.name for entry in FORMATS}) == len(FORMATS)
 
 
 def test_every_host_that_records_sessions_has_a_reader() -> None:
     recorded = {host.transcripts.format for host in HOSTS.values() if host.transcripts}
-    unread = recorded - {one.name for one in FORMATS}
+    unread = recorded - {entry.name for entry in FORMATS}
     assert unread == set(), "add their FORMAT to FORMATS in replay/transcripts/__init__.py"
 
 
@@ -272,9 +276,9 @@ def test_every_reader_recognises_its_own_sample_and_finds_its_events(
 ) -> None:
     write = SAMPLES.get(reader.name) or getattr(samples, reader.name, None)
     assert write, f"write `{reader.name}` in tests/unit/replay/samples.py"
-    (found,) = transcripts_at([write(tmp_path)])
-    assert found.format is reader, "a format before it in FORMATS takes its files"
-    kinds = {event.kind for event in found.events()}
+    (result,) = transcripts_at([write(tmp_path)])
+    assert result.format is reader, "a format before it in FORMATS takes its files"
+    kinds = {event.kind for event in result.events()}
     assert {Kind.PROMPT, Kind.TOOL} <= kinds
 
 

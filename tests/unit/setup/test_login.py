@@ -97,5 +97,5 @@ def test_addresses_that_may_not_be_contacted(address: str, url: str) -> None:
 def test_extra_scopes_are_requested_besides_the_usual_ones(
     address: str, scope: str, asked: list[str]
 ) -> None:
-    given = parse_qs(urlsplit(with_scope(address, scope)).query)
-    assert given == {"state": ["s"], "scope": asked}
+    options = parse_qs(urlsplit(with_scope(address, scope)).query)
+    assert options == {"state": ["s"], "scope": asked}

@@ -52,9 +52,9 @@ def test_close_hits_are_shown_with_score_and_threshold() -> None:
 
 
 def test_a_surfacing_is_explained_by_its_grounds() -> None:
-    said = (hit("a", 0.97, path_join=1.0, path_rarity=0.3), hit("r", 1.0, pinned=1.0))
+    reply = (hit("a", 0.97, path_join=1.0, path_rarity=0.3), hit("r", 1.0, pinned=1.0))
     surfacing = Surfacing(
-        id="s_1", hits=said, text="", confidence=0.97, held_back=(hit("b", 0.1), hit("c", 0.8))
+        id="s_1", hits=reply, text="", confidence=0.97, held_back=(hit("b", 0.1), hit("c", 0.8))
     )
     lines = account_of(surfacing, 0.5, Door.TOOL)
     assert lines[0] == (

@@ -1,4 +1,4 @@
-"""Whoever asks gets an answer: simple questions to daily notes, all of them answered."""
+"""Explicit requests are answered: simple questions to daily notes."""
 
 import pytest
 

@@ -188,9 +188,9 @@ def test_the_prompt_is_data() -> None:
 def test_answers_are_read_generously(
     answer: str, kind: str, confidence: float, topics: tuple[str, ...]
 ) -> None:
-    found = parsed(answer)
-    assert found is not None
-    assert (found.kind, found.confidence, found.topics) == (kind, confidence, topics)
+    result = parsed(answer)
+    assert result is not None
+    assert (result.kind, result.confidence, result.topics) == (kind, confidence, topics)
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_the_model_raises_and_never_lowers(
 
 
 def test_topics_of_the_keywords_stay_where_the_model_has_none() -> None:
-    found = Intent(kind=IntentKind.TROUBLESHOOT, confidence=0.9, source="llm")
-    assert merged(KEYWORD, found, 0.5).topics == ("reload",)
+    result = Intent(kind=IntentKind.TROUBLESHOOT, confidence=0.9, source="llm")
+    assert merged(KEYWORD, result, 0.5).topics == ("reload",)
 
 
 def surfacer(address: str, mood: str, ttl_store: MemoryTtlStore, **intent: object) -> Surfacer:

@@ -72,16 +72,16 @@ async def test_a_compacted_session_begins_with_its_rules_and_memories(warned: bo
 
 
 async def test_used_memories_come_first_then_the_latest_and_no_ignored_ones() -> None:
-    stage = Session(*(replace(OLD, id=one, text=f"About {one}") for one in "abcd"))
+    stage = Session(*(replace(OLD, id=entry, text=f"About {entry}") for entry in "abcd"))
     uses = Uses(stage.ttl_store)
-    for at, (one, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
-        sample = Sample(surfacing="x", memory=one, verdict=verdict, score=0.9, at=at)
+    for at, (entry, verdict) in enumerate([("a", Use.USED), ("b", Use.IGNORED)]):
+        sample = Sample(surfacing="x", memory=entry, verdict=verdict, score=0.9, at=at)
         await uses.add([Verdict(tool="Read", sample=sample)])
-    for one in "abcd":
-        stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == one] or [
-            replace(stage.recall.hits[0], memory=await stage.reader().known(one))
+    for entry in "abcd":
+        stage.recall.hits = [hit for hit in stage.recall.hits if hit.memory.id == entry] or [
+            replace(stage.recall.hits[0], memory=await stage.reader().known(entry))
         ]
-        assert await stage.read() == [one]
+        assert await stage.read() == [entry]
     assert ids(await stage.begin("compact")) == ["rule", "a", "d", "c"]
 
 

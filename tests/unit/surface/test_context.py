@@ -101,9 +101,9 @@ def test_the_cost_of_a_call_does_not_grow_with_the_size_of_its_arguments(key, tm
     many = [f"{tmp_path}/{n}/part_{n}.py rename_part_{n}()" for n in range(100_000)]
     cue = Cue(door="tool", tool="up__x", args={key: many}, cwd=str(tmp_path))
     began = process_time()
-    found = query_of(cue)
+    result = query_of(cue)
     assert process_time() - began < 1
-    assert found is None or len(found.paths) <= 12
+    assert result is None or len(result.paths) <= 12
 
 
 def test_the_first_dozen_of_a_list_still_count():

@@ -61,11 +61,19 @@ def test_sessions_are_apart_and_bounded() -> None:
 def test_a_lost_context_is_forgotten() -> None:
     sketches = ContextSketches()
     sketches.note(read("/r/a.md", TEXT))
-    sketches.forget("s")
+    sketches.compacted("s")
     assert sketches.of("s").new_share(TEXT) == 1.0
     sketches.note(read("/r/a.md", TEXT))
     sketches.note(Cue(door=Door.SESSION, text="clear", session="s"))
     assert sketches.of("s").new_share(TEXT) == 1.0
+
+
+def test_a_compacted_session_goes_on_and_a_cleared_one_begins_anew() -> None:
+    sketches = ContextSketches()
+    for reason, prompts in (("compact", 1), ("clear", 0)):
+        sketches.note(Cue(door=Door.PROMPT, text="why is it slow?", session=reason))
+        sketches.note(Cue(door=Door.SESSION, text=reason, session=reason))
+        assert sketches.of(reason).prompts == prompts
 
 
 def test_a_long_session_costs_bounded_memory() -> None:

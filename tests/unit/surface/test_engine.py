@@ -223,13 +223,13 @@ async def test_taking_one_surfacing_back_leaves_the_others_counted():
 async def test_replicas_that_share_the_state_share_rate_cooldown_and_late_hits():
     stage, state = Stage(hit(), rate_per_minute=1), LocalSessionState()
     options = Options(surface=stage.surface)
-    one, other = (
+    entry, other = (
         Surfacer(stage.recall, stage.ttl_store, options, state=state, clock=stage.clock)
         for _ in range(2)
     )
-    first = await one.surface(read())
+    first = await entry.surface(read())
     assert await reason(other, read("src/other.py")) is SkipReason.RATE
-    await one.take_back(first, read(), late=True)
+    await entry.take_back(first, read(), late=True)
     searches = len(stage.recall.asked)
     assert isinstance(await other.surface(read()), Surfacing)
     assert len(stage.recall.asked) == searches, "the late hits answer, without a search"
@@ -283,9 +283,9 @@ async def test_decisions_reach_the_journal():
     surfacer = stage.surfacer()
     await surfacer.surface(read())
     await surfacer.aclose()
-    (kept,) = await stage.ttl_store.scan("decision")
-    assert b'"surfaced"' in kept.value
-    assert b"cache" not in kept.value.replace(b"src/cache", b"")
+    (stored,) = await stage.ttl_store.scan("decision")
+    assert b'"surfaced"' in stored.value
+    assert b"cache" not in stored.value.replace(b"src/cache", b"")
     (queries,) = await stage.ttl_store.scan("query")
     assert b"sha256:" in queries.value
     assert b"cache" not in queries.value

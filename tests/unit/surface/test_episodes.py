@@ -31,8 +31,8 @@ def project(tmp_path: Path) -> Path:
 
 
 def episode(project: Path, **fields) -> Memory:
-    given = {"text": TEXT, "id": "e1", "paths": ("config/settings.toml",), "content_hash": "h"}
-    return Memory(project=str(project), triggers=(TRIGGER,), **{**given, **fields})
+    arguments = {"text": TEXT, "id": "e1", "paths": ("config/settings.toml",), "content_hash": "h"}
+    return Memory(project=str(project), triggers=(TRIGGER,), **{**arguments, **fields})
 
 
 def met(memory: Memory) -> Hit:
@@ -107,8 +107,8 @@ NOTE = Hit(memory=Memory(text="A note", id="note"), score=0.7)
 
 
 async def said(project: Path, *hits: Hit) -> list[str]:
-    kept, _ = await applicable(hits, (TRIGGER, OTHER_TRIGGER), str(project))
-    return [hit.memory.id for hit in kept]
+    stored, _ = await applicable(hits, (TRIGGER, OTHER_TRIGGER), str(project))
+    return [hit.memory.id for hit in stored]
 
 
 async def test_conditions_that_hold_let_it_through(project: Path) -> None:
@@ -137,12 +137,12 @@ async def test_the_first_trigger_with_an_episode_decides(project: Path) -> None:
 async def test_a_place_is_said_if_it_is_the_only_one_that_exists(project: Path) -> None:
     (project / "other.toml").touch()
     signals = {"trigger": 1.0, PLACE: 1.0}
-    here, there, nowhere = (
+    here, other, nowhere = (
         replace(met(episode(project, id=name, paths=(path,))), signals=signals)
         for name, path in (("h", "config/settings.toml"), ("t", "other.toml"), ("n", "gone"))
     )
     assert await said(project, here, nowhere) == ["h"]
-    assert await said(project, here, there) == []
+    assert await said(project, here, other) == []
 
 
 async def test_a_place_that_the_context_shows_is_already_known(project: Path) -> None:

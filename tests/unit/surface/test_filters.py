@@ -7,13 +7,13 @@ from upwell.surface.options import Options, SurfaceOptions
 
 
 def hit(identity: str, score: float, source: str = "", text: str = "") -> Hit:
-    said = text or f"{identity} alone {identity}x {identity}y"
+    reply = text or f"{identity} alone {identity}x {identity}y"
     lines = (1, 2) if source else None
-    return Hit(memory=Memory(id=identity, text=said, source=source, lines=lines), score=score)
+    return Hit(memory=Memory(id=identity, text=reply, source=source, lines=lines), score=score)
 
 
 def ids(hits: list[Hit]) -> list[str]:
-    return [one.memory.id for one in hits]
+    return [entry.memory.id for entry in hits]
 
 
 def test_one_file_does_not_crowd_out_the_others() -> None:
@@ -46,7 +46,7 @@ def test_memories_outside_files_are_not_held_back() -> None:
 
 
 def test_near_identical_texts_are_said_once() -> None:
-    one = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
-    two = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
+    first = hit("a", 0.9, text="The cache reloads on SIGHUP, not before")
+    second = hit("b", 0.8, text="the cache reloads on SIGHUP not before")
     other = hit("c", 0.7, text="The cache is cleared at midnight")
-    assert ids(distinct([one, two, other])) == ["a", "c"]
+    assert ids(distinct([first, second, other])) == ["a", "c"]

@@ -49,19 +49,19 @@ class Stage:
 
     async def counts(self, event):
         await self.learning.counts.flush()
-        found = {}
-        for one in await self.learning.counts.since(90):
-            if one.event is event:
-                found[one.kind] = found.get(one.kind, 0) + one.number
-        return {kind: number for kind, number in found.items() if number}
+        collected = {}
+        for entry in await self.learning.counts.since(90):
+            if entry.event is event:
+                collected[entry.kind] = collected.get(entry.kind, 0) + entry.number
+        return {kind: number for kind, number in collected.items() if number}
 
 
 @pytest.fixture
 async def stage(tmp_path):
-    found = Stage(tmp_path)
-    yield found
-    await found.surfacer.aclose()
-    await found.database.aclose()
+    result = Stage(tmp_path)
+    yield result
+    await result.surfacer.aclose()
+    await result.database.aclose()
 
 
 def hit(identity="m1", score=0.55, text="the cache reloads on SIGHUP"):
@@ -151,8 +151,8 @@ async def test_a_rating_waits_for_a_decision_that_is_being_written(stage):
     outcome = await stage.surfacer.surface(read())
     writing = asyncio.create_task(stage.surfacer.journal.flush())
     await asyncio.sleep(0)
-    said = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
-    assert [one.memory for one in said] == ["m1"]
+    reply = await stage.surfacer.rate(Feedback(surfacing_id=outcome.id, rating=Rating.HELPFUL))
+    assert [entry.memory for entry in reply] == ["m1"]
     await writing
 
 
@@ -166,10 +166,15 @@ async def test_a_skip_cannot_be_rated(stage):
 
 async def test_a_rating_records_its_surfacing(stage):
     outcome = await stage.surfacer.surface(read(trace_id="t" * 32))
-    (one,) = await stage.surfacer.rate(
+    (first,) = await stage.surfacer.rate(
         Feedback(surfacing_id=outcome.id, rating=Rating.PARTIALLY_HELPFUL)
     )
-    assert (one.tool, one.door, one.score, one.signals) == ("fs__read", "tool", 0.55, {"bm25": 7.0})
+    assert (first.tool, first.door, first.score, first.signals) == (
+        "fs__read",
+        "tool",
+        0.55,
+        {"bm25": 7.0},
+    )
     (decision,) = await stage.surfacer.journal.recent()
     assert decision["trace_id"] == "t" * 32
 
@@ -296,5 +301,5 @@ async def test_a_decision_with_fewer_fields_can_be_explained_and_rated(stage):
     await stage.ttl_store.put("decision", {"s_cold": value}, ttl_seconds=60)
     (decision,) = await stage.surfacer.journal.recent()
     assert (decision["id"], decision["late"], decision["queries"]) == ("s_cold", False, [])
-    (one,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
-    assert (one.tool, one.memory, one.score) == ("Read", "m1", 0.8)
+    (first,) = await stage.surfacer.rate(Feedback(surfacing_id="s_cold", rating=Rating.HELPFUL))
+    assert (first.tool, first.memory, first.score) == ("Read", "m1", 0.8)

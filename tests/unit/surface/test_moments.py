@@ -87,8 +87,8 @@ def test_the_kind_follows_from_the_origin() -> None:
 )
 def test_a_moment_admits_kinds(moment: Moment, ids: str) -> None:
     hits = [Hit(memory=memory, score=0.9) for memory in (NOTE, COMMIT, DOCUMENT, FOREIGN)]
-    said = suited(call("Bash", {"command": "x"}), moment, hits)
-    assert "".join(hit.memory.id[0] for hit in said) == ids
+    reply = suited(call("Bash", {"command": "x"}), moment, hits)
+    assert "".join(hit.memory.id[0] for hit in reply) == ids
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ class Stage:
         self.memories = memories
         self.rules = rules
         self.error: StoreError | None = None
-        self.recall = FakeRecall([Hit(memory=one, score=0.9) for one in memories])
+        self.recall = FakeRecall([Hit(memory=memory, score=0.9) for memory in memories])
         self.surfacer = Surfacer(
             self.reader(),
             MemoryTtlStore(clock=ManualClock(NOW)),
@@ -170,9 +170,9 @@ async def test_a_note_shown_whole_is_not_repeated_in_that_session() -> None:
     stage = Stage(note("new"))
     await stage.begin()
     read = Cue(door="tool", tool="Read", args={"file_path": "src/cache.py"}, session="s")
-    said = await stage.surfacer.surface(read)
-    assert isinstance(said, Skip)
-    assert said.reason is SkipReason.REPEATED
+    reply = await stage.surfacer.surface(read)
+    assert isinstance(reply, Skip)
+    assert reply.reason is SkipReason.REPEATED
     assert ids(await stage.surfacer.surface(replace(read, session="t"))) == ["new"]
 
 

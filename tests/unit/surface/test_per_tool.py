@@ -57,7 +57,7 @@ async def test_patterns_servers_and_built_in_tools_have_their_own_options(told):
     )
     cues = [reading("git__show"), reading("fs__read_file"), reading("Read"), reading("web__get")]
     git, fs, own, other = await told(toml, *cues)
-    assert [one.reason for one in (git, fs, own)] == [
+    assert [entry.reason for entry in (git, fs, own)] == [
         SkipReason.BELOW_MIN_SCORE,
         SkipReason.DISABLED,
         SkipReason.BELOW_MIN_SCORE,
@@ -126,8 +126,8 @@ async def test_texts_of_a_tool_that_was_made_private_are_cleared(tmp_path):
 async def test_a_door_is_not_a_tool(told):
     toml = '[tool."*".surface]\nmin_score = 1.0\n'
     prompt = Cue(door=Door.PROMPT, text="how often does src/tide/retry.py retry?", session="p")
-    said, beside = await told(toml, prompt, reading("fs__read_file"))
-    assert isinstance(said, Surfacing)
+    reply, beside = await told(toml, prompt, reading("fs__read_file"))
+    assert isinstance(reply, Surfacing)
     assert isinstance(beside, Skip)
 
 

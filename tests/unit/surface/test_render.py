@@ -81,9 +81,9 @@ def test_a_preview_of_a_short_text_is_the_text_on_one_line():
 def test_budgets_count_frame_and_citations():
     profile = profile_of(Door.TOOL, Intent(), Options())
     many = [hit("long " * 300, f"m{i}") for i in range(9)]
-    kept = fitting(many, [], profile, FRAME_CHARS)
-    assert len(kept) == 3
-    assert len(block(kept, [], profile, "s_0123456789ab")) <= 3000
+    stored = fitting(many, [], profile, FRAME_CHARS)
+    assert len(stored) == 3
+    assert len(block(stored, [], profile, "s_0123456789ab")) <= 3000
 
 
 @pytest.mark.parametrize(("confidence", "items"), [(0.0, 5), (0.49, 5), (0.5, 10), (0.8, 15)])
@@ -94,8 +94,8 @@ def test_intent_decides_how_much_may_be_said_at_prompts(confidence, items):
 def test_a_documents_matching_item_is_shown_with_its_lines():
     text = "# 2026-04-09\n\n- JC's dog Cookie loves carrots\n- The port is 5433"
     memory = Memory(id="d1", text=text, source="memory/2026-04-09.md", lines=(3, 3))
-    found = Hit(memory=memory, score=0.9, matched=("what does Cookie love",))
-    shown = digest([found], found.matched, ASK)
+    result = Hit(memory=memory, score=0.9, matched=("what does Cookie love",))
+    shown = digest([result], result.matched, ASK)
     assert shown.splitlines()[1] == "- [memory/2026-04-09.md#L3-L3] JC's dog Cookie loves carrots"
 
 
@@ -103,9 +103,9 @@ def test_a_size_of_zero_breaks_nothing():
     sizes = Options(surface=SurfaceOptions(tool_count=0, preview_chars=0))
     assert profile_of(Door.TOOL, Intent(), sizes).items == 0
     profile = profile_of(Door.PROMPT, Intent(), sizes)
-    said = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, 100)
-    assert len(said) == 1
-    assert "webhooks" in block(said, ("webhooks",), profile, "s_1")
+    reply = fitting([hit("the payments service retries webhooks")], ("webhooks",), profile, 100)
+    assert len(reply) == 1
+    assert "webhooks" in block(reply, ("webhooks",), profile, "s_1")
 
 
 @pytest.mark.parametrize(

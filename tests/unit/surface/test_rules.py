@@ -125,9 +125,9 @@ async def test_rules_are_capped_and_the_rest_is_counted() -> None:
     rules = [Memory(id=f"r{i}", text=f"rule {i} " + "long " * 100) for i in range(MAX_RULES + 5)]
     outcome = await surfacer(Pinned(*rules)).surface(prompt())
     assert isinstance(outcome, Surfacing)
-    said = len(outcome.memories)
-    assert 1 < said <= MAX_RULES
-    assert f"({len(rules) - said} more" in outcome.text
+    reply = len(outcome.memories)
+    assert 1 < reply <= MAX_RULES
+    assert f"({len(rules) - reply} more" in outcome.text
     assert len(outcome.text) < MAX_BYTES + 400
 
 

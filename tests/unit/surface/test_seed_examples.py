@@ -103,12 +103,12 @@ def test_messages_that_need_a_search(number: object, message: str, applicable: b
     ],
 )
 def test_derived_queries(number: object, message: str, queries: Sequence[str]) -> None:
-    found = READ.queries(message)
+    result = READ.queries(message)
     if len(message.strip()) > 500:
-        assert found[0] == queries[0]
-        found[0].encode()
+        assert result[0] == queries[0]
+        result[0].encode()
     else:
-        assert found == queries
+        assert result == queries
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def hit(identity: str, score: float = 0.5, matched: Sequence[str] = (), **fields
 
 def order(hits: Sequence[Hit], intent: Intent | None = None, **context: object) -> list[str]:
     options = Options(memory_context=ContextOptions(**context))
-    return [one.memory.id for one in ranked(hits, intent or Intent(), options, NOW)]
+    return [entry.memory.id for entry in ranked(hits, intent or Intent(), options, NOW)]
 
 
 @pytest.mark.parametrize(
@@ -219,11 +219,11 @@ DOWN = RecallUnavailable("down", source="x")
 async def test_23_a_search_that_fails_costs_its_own_results_only(
     places: Sequence[Hit | UpwellError], found: list[str]
 ) -> None:
-    recalls = Recalls([Place(str(n), place) for n, place in enumerate(places)])
+    recalls = Recalls([Place(str(n), position) for n, position in enumerate(places)])
     stage = Surfacer(Reader(recalls), MemoryTtlStore(), Options(), clock=ManualClock())
     outcome = await stage.surface(Cue(door="ask", text="what does Cookie love?"))
-    said = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
-    assert said == found
+    reply = [m.id for m in outcome.memories] if isinstance(outcome, Surfacing) else []
+    assert reply == found
 
 
 def test_24_snippets_are_one_line_of_at_most_220() -> None:

@@ -62,8 +62,8 @@ class Tally:
 
 async def test_upwell_speaks_only_when_it_has_a_relevant_memory(harbour: App) -> None:
     tallies: dict[str, Tally] = {}
-    for place, row in enumerate(CUES):
-        outcome = await harbour.surfacer.surface(cue_of(row, place))
+    for position, row in enumerate(CUES):
+        outcome = await harbour.surfacer.surface(cue_of(row, position))
         tally = tallies.setdefault(row["class"], Tally())
         tally.asked += 1
         if isinstance(outcome, Surfacing):
@@ -74,8 +74,8 @@ async def test_upwell_speaks_only_when_it_has_a_relevant_memory(harbour: App) ->
     assert tallies["neg_generic"].answered <= 0.025 * tallies["neg_generic"].asked
     unwanted = [tally for kind, tally in tallies.items() if kind.startswith("neg")]
     assert sum(t.answered for t in unwanted) <= 0.05 * sum(t.asked for t in unwanted)
-    for wanted in ("pos_tool", "pos_prompt"):
-        assert tallies[wanted].useful >= 0.85 * tallies[wanted].asked, wanted
+    for entry in ("pos_tool", "pos_prompt"):
+        assert tallies[entry].useful >= 0.85 * tallies[entry].asked, entry
 
 
 async def test_by_default_upwell_speaks_only_at_telling_moments(tmp_path: Path) -> None:
@@ -83,8 +83,8 @@ async def test_by_default_upwell_speaks_only_at_telling_moments(tmp_path: Path) 
     app = await build(Settings(home=tmp_path, flags=unlimited, environment={}))
     await app.memory.add_many(lines("memories.jsonl"))
     spoke: dict[str, list[bool]] = {}
-    for place, row in enumerate(CUES):
-        outcome = await app.surfacer.surface(cue_of(row, place))
+    for position, row in enumerate(CUES):
+        outcome = await app.surfacer.surface(cue_of(row, position))
         assert not isinstance(outcome, Surfacing) or len(outcome.memories) <= 2
         spoke.setdefault(row["class"], []).append(isinstance(outcome, Surfacing))
     await app.aclose()
@@ -102,9 +102,9 @@ async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
     heard: set[str] = set()
     for row in (row for row in CUES if row["class"] == "repeat"):
         outcome = await app.surfacer.surface(cue_of({**row, "session": "one"}))
-        said = {m.id for m in outcome.memories} if isinstance(outcome, Surfacing) else set()
-        assert not said & heard
-        heard |= said
+        reply = {m.id for m in outcome.memories} if isinstance(outcome, Surfacing) else set()
+        assert not reply & heard
+        heard |= reply
     await app.aclose()
     assert heard >= {gold for row in CUES if row["class"] == "repeat" for gold in row["gold"]}
 
@@ -115,7 +115,7 @@ async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> Non
     reader, deadline = harbour.memory.reader, Deadline.after(10)
     texts = [row["prompt"] for row in CUES if "prompt" in row]
     texts += [memory["text"] for memory in lines("memories.jsonl")]
-    found = 0
+    result = 0
     for text in texts:
         query = unasked(text)
         hits = (await reader.search(query, deadline)).hits
@@ -126,19 +126,19 @@ async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> Non
             continue
         assert isinstance(outcome, Surfacing), f"{text}: {outcome}"
         assert hits[0].memory.id in {m.id for m in outcome.memories}
-        found += 1
-    assert found > 60
+        result += 1
+    assert result > 60
 
 
 async def test_a_call_gets_the_memories_that_recall_finds(harbour: App) -> None:
     least = harbour.config.surface.min_score
-    found = 0
-    for place, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):
-        outcome = await harbour.surfacer.surface(cue_of(row, place))
+    result = 0
+    for position, row in enumerate(row for row in CUES if row["class"] == "pos_tool"):
+        outcome = await harbour.surfacer.surface(cue_of(row, position))
         queries = map(unasked, outcome.queries)
         found_for = [await harbour.memory.reader.search(q, Deadline.after(10)) for q in queries]
-        hits = [hit for one in found_for for hit in one.hits]
+        hits = [hit for entry in found_for for hit in entry.hits]
         if any(hit.score >= least for hit in hits):
             assert isinstance(outcome, Surfacing), row
-            found += 1
-    assert found > 10
+            result += 1
+    assert result > 10

@@ -41,8 +41,8 @@ async def complaint(box: Toolbox, tool: str, **args: object) -> str:
 async def test_without_status_lines_there_is_only_data(notes: ShortTerm) -> None:
     box = toolbox(notes)
     (note_id,) = await said(box, "add_memory", content="the tide turns at noon")
-    (found,) = await said(box, "search_memory", query="tide")
-    (note,) = json.loads(found)
+    (result,) = await said(box, "search_memory", query="tide")
+    (note,) = json.loads(result)
     assert set(note) == {"id", "content", "created_at", "viewed_at"}
     assert (note["id"], note["content"]) == (note_id, "the tide turns at noon")
     assert note["created_at"].endswith("Z")

@@ -44,13 +44,13 @@ async def read(resources: Resources, uri: str) -> Any:
 
 def addresses(value: Any) -> list[str]:
     if isinstance(value, dict):
-        found = [value["uri"]] if "uri" in value else []
-        return found + [uri for part in value.values() for uri in addresses(part)]
+        result = [value["uri"]] if "uri" in value else []
+        return result + [uri for part in value.values() for uri in addresses(part)]
     return [uri for part in value for uri in addresses(part)] if isinstance(value, list) else []
 
 
 async def test_every_address_in_an_answer_can_be_read(resources: Resources) -> None:
-    queue, seen = [one["uri"] for one in resources.listed()], set()
+    queue, seen = [entry["uri"] for entry in resources.listed()], set()
     while queue:
         uri = queue.pop()
         if uri not in seen:
@@ -72,10 +72,10 @@ async def test_topics_and_one_of_them(resources: Resources) -> None:
 
 @pytest.mark.parametrize("query", ["caf%C3%A9+azul", "tide%20noon", "caf%C3%A9/azul"])
 async def test_a_search(resources: Resources, query: str) -> None:
-    found = await read(resources, f"upwell://search/{query}")
-    assert found["memories"][0]["id"] == "sea"
-    assert 0 < found["memories"][0]["score"] <= 1
-    assert found["count"] == len(found["memories"])
+    result = await read(resources, f"upwell://search/{query}")
+    assert result["memories"][0]["id"] == "sea"
+    assert 0 < result["memories"][0]["score"] <= 1
+    assert result["count"] == len(result["memories"])
 
 
 async def test_a_memory_whole(resources: Resources) -> None:
@@ -87,8 +87,8 @@ async def test_a_memory_whole(resources: Resources) -> None:
 
 
 async def test_memories_of_another_project_do_not_exist(resources: Resources) -> None:
-    found = await read(resources, "upwell://search/tide%20of%20another%20project")
-    assert "theirs" not in [memory["id"] for memory in found["memories"]]
+    result = await read(resources, "upwell://search/tide%20of%20another%20project")
+    assert "theirs" not in [memory["id"] for memory in result["memories"]]
     with pytest.raises(UsageError):
         await resources.read("upwell://memory/theirs")
     with pytest.raises(UsageError):

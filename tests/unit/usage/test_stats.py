@@ -10,27 +10,27 @@ DAY = 86_400.0
 async def test_counts_are_added_up():
     clock = ManualClock()
     ttl_store = MemoryTtlStore(clock=clock)
-    one, two = Counts(ttl_store, clock), Counts(ttl_store, clock)
-    one.add(Event.DECISION, "surfaced", door="tool", tool="fs__read")
-    one.add(Event.SAID, "memories", door="tool", tool="fs__read", by=3)
-    two.add(Event.DECISION, "repeated", door="tool", tool="fs__read", by=2)
-    two.add(Event.DECISION, "not_applicable", door="prompt")
-    two.add(Event.RATING, "helpful", door="tool", tool="fs__read")
-    two.add(Event.COMPRESSED, "results", tool="fs__read")
-    two.add(Event.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
-    two.add(Event.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
-    for counts in (one, two, one):
+    first, second = Counts(ttl_store, clock), Counts(ttl_store, clock)
+    first.add(Event.DECISION, "surfaced", door="tool", tool="fs__read")
+    first.add(Event.SAID, "memories", door="tool", tool="fs__read", by=3)
+    second.add(Event.DECISION, "repeated", door="tool", tool="fs__read", by=2)
+    second.add(Event.DECISION, "not_applicable", door="prompt")
+    second.add(Event.RATING, "helpful", door="tool", tool="fs__read")
+    second.add(Event.COMPRESSED, "results", tool="fs__read")
+    second.add(Event.COMPRESSED, "tokens_before", tool="fs__read", by=9000)
+    second.add(Event.COMPRESSED, "tokens_saved", tool="fs__read", by=5000)
+    for counts in (first, second, first):
         await counts.flush()
-    found = stats_of(await one.since(1))
-    assert (found.decisions, found.surfaced, found.memories) == (4, 1, 3)
-    assert found.skips["repeated"] == 2
-    assert set(found.skips) == set(SkipReason)
-    assert found.ratings == {str(rating): int(rating == "helpful") for rating in Rating}
-    assert [(b.door, b.tool, b.decisions) for b in found.beside] == [
+    result = stats_of(await first.since(1))
+    assert (result.decisions, result.surfaced, result.memories) == (4, 1, 3)
+    assert result.skips["repeated"] == 2
+    assert set(result.skips) == set(SkipReason)
+    assert result.ratings == {str(rating): int(rating == "helpful") for rating in Rating}
+    assert [(b.door, b.tool, b.decisions) for b in result.beside] == [
         ("tool", "fs__read", 3),
         ("prompt", "", 1),
     ]
-    assert (found.tokens_saved, found.tokens_before) == (5000, 9000)
+    assert (result.tokens_saved, result.tokens_before) == (5000, 9000)
 
 
 async def test_only_the_requested_days_are_counted():

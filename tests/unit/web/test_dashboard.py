@@ -70,8 +70,8 @@ async def test_the_page_runs_its_own_script_and_puts_in_text_only() -> None:
 async def test_the_requests_of_the_page() -> None:
     assert (await got("/dashboard/stats?days=30"))[:2] == (200, b'{"days":30}')
     assert (await got("/dashboard/stats"))[:2] == (200, b'{"days":7}')
-    found = b'{"hits":[],"query":"a b","limit":50}'
-    assert (await got("/dashboard/memories?query=a+b"))[:2] == (200, found)
+    hits = b'{"hits":[],"query":"a b","limit":50}'
+    assert (await got("/dashboard/memories?query=a+b"))[:2] == (200, hits)
     status, body, _ = await got("/dashboard/decisions")
     assert (status, b"the ledger cannot be read" in body) == (503, True)
 

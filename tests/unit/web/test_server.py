@@ -50,9 +50,9 @@ async def test_a_silent_connection_is_closed(monkeypatch: pytest.MonkeyPatch) ->
         listening.listen()
         serving = http_server(Starlette())
         running = asyncio.create_task(serving.serve(sockets=[listening]))
-        for said in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
+        for entry in (b"", b"GET / HTTP/1.1\r\nHost: x\r\n"):
             read, write = await asyncio.open_connection(*listening.getsockname()[:2])
-            write.write(said)
+            write.write(entry)
             assert await asyncio.wait_for(read.read(), 20) == b""
             write.close()
         read, write = await asyncio.open_connection(*listening.getsockname()[:2])

@@ -74,4 +74,4 @@ def test_a_name_has_one_token(path: Path) -> None:
         revoke(path, "bob")
     with pytest.raises(UsageError, match="namespace"):
         issue(path, "bob", ["not a name"])
-    assert [one.principal.name for one in tokens_in(path)] == ["ada"]
+    assert [entry.principal.name for entry in tokens_in(path)] == ["ada"]

@@ -43,8 +43,8 @@ def ended(process: subprocess.Popen[bytes], within_seconds: float = 20.0) -> boo
 def test_only_the_groups_that_are_left_are_ended():
     watcher = Watcher()
     sleepers = [sleeper() for _ in range(4)]
-    for one in sleepers:
-        watcher.watch(one.pid)
+    for entry in sleepers:
+        watcher.watch(entry.pid)
     for released in (1, 3):
         watcher.release(sleepers[released].pid)
     watcher.close()

@@ -68,7 +68,7 @@ async def test_an_unreachable_server_is_reported_without_its_key(
     await link.write(b'{"jsonrpc":"2.0","id":1,"method":"initialize"}')
     async for _ in lines:
         pass
-    said = await link.exit_reason()
-    assert f"127.0.0.1:{port}/mcp?key=***" in said
-    assert "s3cret" not in said
+    reply = await link.exit_reason()
+    assert f"127.0.0.1:{port}/mcp?key=***" in reply
+    assert "s3cret" not in reply
     await link.stop()

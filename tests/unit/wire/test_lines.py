@@ -14,27 +14,27 @@ async def lines_of(*chunks: bytes, max_bytes: int = 100) -> list[Line]:
 
 
 async def test_lines_are_joined_across_chunks():
-    found = await lines_of(b'{"a"', b":1}\n{}", b"\n\n \nlast")
-    assert [line.data for line in found] == [b'{"a":1}', b"{}", b"last"]
+    result = await lines_of(b'{"a"', b":1}\n{}", b"\n\n \nlast")
+    assert [line.data for line in result] == [b'{"a":1}', b"{}", b"last"]
 
 
 async def test_an_oversize_line_keeps_its_beginning_and_is_reported_at_once():
-    found = await lines_of(b'{"id":7,"x":"', b"y" * 5000, b"y" * 5000, b'"}\n{"id":8}\n')
-    assert found[0].oversize == 13 + 5000
-    assert found[0].data.startswith(b'{"id":7')
-    assert len(found[0].data) <= 4096
-    assert found[1:] == [Line(b'{"id":8}')]
+    result = await lines_of(b'{"id":7,"x":"', b"y" * 5000, b"y" * 5000, b'"}\n{"id":8}\n')
+    assert result[0].oversize == 13 + 5000
+    assert result[0].data.startswith(b'{"id":7')
+    assert len(result[0].data) <= 4096
+    assert result[1:] == [Line(b'{"id":8}')]
 
 
 async def test_an_oversize_line_without_an_end_is_reported_once():
-    found = await lines_of(b'{"id":7,', *[b"y" * 99] * 500)
-    assert [line.oversize for line in found] == [107]
+    result = await lines_of(b'{"id":7,', *[b"y" * 99] * 500)
+    assert [line.oversize for line in result] == [107]
 
 
 async def test_an_oversize_line_in_one_chunk_is_noticed_too():
-    found = await lines_of(b"x" * 200 + b"\nok\n")
-    assert found[0].oversize == 200
-    assert found[1] == Line(b"ok")
+    result = await lines_of(b"x" * 200 + b"\nok\n")
+    assert result[0].oversize == 200
+    assert result[1] == Line(b"ok")
 
 
 async def test_carriage_returns_belong_to_the_line():

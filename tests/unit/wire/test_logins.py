@@ -43,14 +43,14 @@ def test_a_login_applies_only_to_its_address(path: Path) -> None:
 
 
 def test_changes_of_another_process_are_read(path: Path) -> None:
-    one, other = Logins(path), Logins(path)
-    one.put("x", LOGIN)
+    first, other = Logins(path), Logins(path)
+    first.put("x", LOGIN)
     assert other.get("x", URL) == LOGIN
-    one.put("y", replace(LOGIN, access_token="at-2"))
+    first.put("y", replace(LOGIN, access_token="at-2"))
     other.put("x", replace(LOGIN, access_token="at-3"))
-    assert [one.get(name, URL).access_token for name in "xy"] == ["at-3", "at-2"]
-    assert one.put("x", None)
-    assert not one.put("x", None)
+    assert [first.get(name, URL).access_token for name in "xy"] == ["at-3", "at-2"]
+    assert first.put("x", None)
+    assert not first.put("x", None)
     assert other.get("x", URL) is None
 
 
@@ -104,9 +104,9 @@ async def test_a_login_that_cannot_be_renewed_has_expired(path: Path) -> None:
     async with httpx2.AsyncClient(transport=transport, auth=auth) as client:
         with pytest.raises(LoginNeeded, match="expired"):
             await client.post(URL)
-    found = logins.get("x", URL)
-    assert found
-    assert not found.holds
+    result = logins.get("x", URL)
+    assert result
+    assert not result.holds
 
 
 def test_the_sdk_is_not_loaded_for_a_server_that_runs() -> None:

@@ -26,8 +26,8 @@ def test_line_ends_between_parts_become_spaces(value: object, end: str) -> None:
 
 def test_lexemes_and_repeated_members_stay() -> None:
     assert one_line(b'{"a":1.10,\n"a":1E400}') == b'{"a":1.10, "a":1E400}'
-    whole = b'{"a":"\\n"}'
-    assert one_line(whole) is whole
+    full = b'{"a":"\\n"}'
+    assert one_line(full) is full
 
 
 @pytest.mark.parametrize(

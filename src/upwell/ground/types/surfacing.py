@@ -49,6 +49,7 @@ class SkipReason(StrEnum):
     RESPONSE_TOO_SHORT = "response_too_short"
     ROUTINE = "routine"
     UNSUITED = "unsuited"
+    UNWORTHY = "unworthy"
     ALREADY_KNOWN = "already_known"
     STALE = "stale"
     PROGRESSIVE = "progressive"

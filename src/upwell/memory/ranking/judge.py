@@ -114,8 +114,8 @@ def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) 
 
 
 def _triggered(judged: Sequence[Judged], readings: Sequence[Reading]) -> list[Hit]:
-    """Turn the candidates with a trigger of the query into hits. How often memories of its kind are
-    useful is measured, and does not depend on the words of the query."""
+    """Turn the candidates with a trigger of the query into hits. The score is the measured
+    precision of that kind of trigger; the words of the query do not matter."""
     return [_hit(entry, precision_of(entry.trigger), readings) for entry in judged]
 
 

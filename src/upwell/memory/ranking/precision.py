@@ -1,6 +1,6 @@
-"""How often a memory is useful that is said because one of its triggers was met, by the kind of the
-trigger: the part before its colon. Measured by reading what `upwell replay` said in real sessions
-(`docs/measurements.md`)."""
+"""The precision of triggers: the share of useful memories among those said for a met trigger, by
+the kind of the trigger, which is the part before its colon. Measured on the output of `upwell
+replay` over real sessions (`docs/measurements.md`)."""
 
 from collections.abc import Mapping
 

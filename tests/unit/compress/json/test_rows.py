@@ -61,8 +61,8 @@ def test_a_requested_value_is_written_with_its_name() -> None:
     rows = orders(80)
     rows[57]["note"] = "delivered to the neighbour"
     retained = expand(fitted(rows, 900, "what is the note of order-57?"))
-    (found,) = [row for row in retained if row.get("id") == "order-57"]
-    assert found["note"] == "delivered to the neighbour"
+    (collected,) = [row for row in retained if row.get("id") == "order-57"]
+    assert collected["note"] == "delivered to the neighbour"
 
 
 def test_a_source_with_our_signs_gets_no_tables() -> None:

@@ -87,19 +87,19 @@ def test_equal_lines_of_code_are_left_alone() -> None:
 
 def unfold(text: str) -> str:
     """Folds back to lines: the inverse that shows nothing was lost."""
-    rows, found = text.split("\n"), []
+    rows, result = text.split("\n"), []
     at = 0
     while at < len(rows):
         head = HEAD.match(rows[at])
         at += 1
         if head is None:
-            found.append(rows[at - 1])
+            result.append(rows[at - 1])
             continue
         for row in rows[at : at + int(head[1])]:
             cells = iter(row.split(" "))
-            found.append(" ".join(next(cells) if w == "{}" else w for w in head[2].split(" ")))
+            result.append(" ".join(next(cells) if w == "{}" else w for w in head[2].split(" ")))
         at += int(head[1])
-    return "\n".join(found)
+    return "\n".join(result)
 
 
 lines = st.lists(

@@ -22,12 +22,12 @@ def orders(count: int) -> list[dict[str, Any]]:
 def test_whole_records_are_kept_and_the_rest_is_counted() -> None:
     source = orders(400)
     result = compress(json.dumps(source), max_tokens=2_000)
-    *kept, mark = json.loads(result.text)
-    whole = [one for one in kept if one in source]
-    assert len(whole) >= len(kept) - 1
-    assert len(whole) >= 10
-    assert {1, 2, 211, 400} <= {one["id"] for one in whole}
-    assert f"{400 - len(kept)} left out" in mark["…"]
+    *stored, mark = json.loads(result.text)
+    full = [entry for entry in stored if entry in source]
+    assert len(full) >= len(stored) - 1
+    assert len(full) >= 10
+    assert {1, 2, 211, 400} <= {entry["id"] for entry in full}
+    assert f"{400 - len(stored)} left out" in mark["…"]
 
 
 def test_answers_come_first() -> None:

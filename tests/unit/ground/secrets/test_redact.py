@@ -173,8 +173,8 @@ def test_the_standard_library_has_almost_no_passwords() -> None:
     """Less than one in a megabyte, because a text with a secret is not stored on disk."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     texts = [path.read_text(encoding="utf-8", errors="replace") for path in files]
-    found = [rule for text in texts for rule in redact(text)[1]]
-    ours = [rule for rule in found if rule in ("assigned-secret", "quoted-password")]
+    collected = [rule for text in texts for rule in redact(text)[1]]
+    ours = [rule for rule in collected if rule in ("assigned-secret", "quoted-password")]
     assert len(texts) > 100
     assert len(ours) <= sum(map(len, texts)) / 1e6
 
@@ -227,5 +227,5 @@ def test_the_pages_of_this_repository_have_none() -> None:
     pages = [*root.glob("*.md"), *root.glob("docs/**/*.md")]
     ours = {"password-option", "password-variable", "client-password"}
     assert len(pages) > 8
-    found = {page.name: ours & {*redact(page.read_text("utf-8"))[1]} for page in pages}
-    assert {page: rules for page, rules in found.items() if rules} == {}
+    collected = {page.name: ours & {*redact(page.read_text("utf-8"))[1]} for page in pages}
+    assert {page: rules for page, rules in collected.items() if rules} == {}

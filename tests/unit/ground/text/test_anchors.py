@@ -43,10 +43,10 @@ def test_files(text: str, paths: tuple[str, ...]) -> None:
     ],
 )
 def test_names(text: str, names: tuple[str, ...]) -> None:
-    found = symbols_in(text)
-    assert set(names) <= set(found)
+    result = symbols_in(text)
+    assert set(names) <= set(result)
     if not names:
-        assert found == ()
+        assert result == ()
 
 
 def test_parts_and_roots() -> None:

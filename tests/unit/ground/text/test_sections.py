@@ -36,28 +36,28 @@ def headings_by_the_parser(text: str) -> list[tuple[int, int]]:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(LINES, max_size=14).map("\n".join))
 def test_headings_are_those_of_commonmark(text: str) -> None:
-    found = blocks(text)
-    ours = [(text.count("\n", 0, b.start), b.level) for b in found if b.what == HEADING]
+    result = blocks(text)
+    ours = [(text.count("\n", 0, b.start), b.level) for b in result if b.what == HEADING]
     lists = any(line.startswith(("- ", "1. ")) for line in text.splitlines())
     if not lists and not text.startswith("---"):
         assert ours == headings_by_the_parser(text)
-    assert "".join(text[b.start : b.end] for b in found) == text
+    assert "".join(text[b.start : b.end] for b in result) == text
 
 
 def test_blocks_know_their_heading() -> None:
     text = "# A\n\none\n\n## B\n\ntwo\n\n# C\n\nthree\n"
-    found = blocks(text)
+    result = blocks(text)
     above = {
-        text[b.start : b.end].strip(): title(text, found[b.heading])
-        for b in found
+        text[b.start : b.end].strip(): title(text, result[b.heading])
+        for b in result
         if b.what == "paragraph"
     }
     assert above == {"one": "A", "two": "B", "three": "C"}
 
 
 def test_a_hash_inside_a_fence_is_not_a_heading() -> None:
-    found = blocks("```\n# not a heading\n```\n# yes\n")
-    assert [b.what for b in found] == [FENCE, HEADING]
+    result = blocks("```\n# not a heading\n```\n# yes\n")
+    assert [b.what for b in result] == [FENCE, HEADING]
 
 
 def test_front_matter_is_one_block() -> None:

@@ -84,16 +84,21 @@ def test_the_part_after_a_colon_is_shown_with_it() -> None:
 
 def test_an_item_introduces_only_deeper_items() -> None:
     text = "- Deploy:\n  - build\n  - push\n- Rest"
-    assert [(one.first, one.until) for one in statements(text)] == [(0, 2), (1, 1), (2, 2), (3, 3)]
+    assert [(statement.first, statement.until) for statement in statements(text)] == [
+        (0, 2),
+        (1, 1),
+        (2, 2),
+        (3, 3),
+    ]
 
 
 def test_an_incomplete_line_continues() -> None:
     text = "The lock is taken in\n`src/db/migrate.py` by\nAna's script, and\nNobody else."
-    assert [(one.first, one.last) for one in statements(text)] == [(0, 3)]
+    assert [(statement.first, statement.last) for statement in statements(text)] == [(0, 3)]
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", ":", "a:\n\n", "- x:\n", "# h\n", "```\n", "| a |\n"])
 def test_edges_have_lines_that_exist(text: str) -> None:
-    for one in statements(text):
-        assert 0 <= one.first <= one.last <= one.until <= text.count("\n")
-        assert text[one.start : one.end].strip()
+    for statement in statements(text):
+        assert 0 <= statement.first <= statement.last <= statement.until <= text.count("\n")
+        assert text[statement.start : statement.end].strip()

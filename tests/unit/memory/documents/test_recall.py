@@ -157,12 +157,12 @@ async def test_a_project_sees_its_own_documents_and_the_global_ones(house: House
         await house.take(f"{name}/notes.md")
     house.write("all/notes.md", "a kettle for all\n")
     await house.take("all")
-    one = str(house.work / "one")
-    seen = {hit.memory.source for hit in await house.find("kettle", one)}
+    first = str(house.work / "one")
+    seen = {hit.memory.source for hit in await house.find("kettle", first)}
     assert seen == {"one/notes.md", "all/notes.md"}
     assert len(await house.find("kettle")) == 3
     with pytest.raises(UsageError):
-        await house.documents.lines("two/notes.md", one)
+        await house.documents.lines("two/notes.md", first)
 
 
 async def test_a_source_inside_another_owns_its_files(house: House):
@@ -210,9 +210,9 @@ async def test_secrets_are_masked_in_the_index_and_lines_stay(house: House):
     assert TOKEN not in "".join(await house.documents.lines("a.md", None))
     await house.documents.aclose()
     house.documents = house.opened()
-    kept = b"".join(path.read_bytes() for path in house.home.glob("index.db*"))
-    assert TOKEN.encode() not in kept
-    assert b"MIIEpAIBAAKCAQEA" not in kept
+    stored = b"".join(path.read_bytes() for path in house.home.glob("index.db*"))
+    assert TOKEN.encode() not in stored
+    assert b"MIIEpAIBAAKCAQEA" not in stored
 
 
 async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House):
@@ -229,7 +229,7 @@ async def test_an_unreadable_file_is_reported_and_the_rest_is_found(house: House
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
     state = await house.documents.refresh()
-    assert {Path(one.path).name: one.why for one in state.problems} == {
+    assert {Path(problem.path).name: problem.why for problem in state.problems} == {
         "latin.md": "not UTF-8 (byte 3)",
         "big.md": "over 10 MB",
         "link.md": "links are not followed",
@@ -246,7 +246,9 @@ async def test_an_unreadable_file_is_reported(house: House):
     house.write("n/bad.md", "the kettle\n").chmod(0)
     await house.take("n")
     assert await house.cited("kettle") == ["n/good.md:(1, 1)"]
-    assert [one.why for one in (await house.documents.refresh()).problems] == ["permission denied"]
+    assert [problem.why for problem in (await house.documents.refresh()).problems] == [
+        "permission denied"
+    ]
     (house.work / "n" / "bad.md").chmod(0o600)
     assert len(await house.find("kettle")) == 2
 
@@ -343,18 +345,20 @@ async def test_a_file_that_was_only_touched_is_not_read_into_the_index_again(hou
         os.utime(path, (1_000_000, 1_000_000))
     (after,) = await house.find("kettle")
     assert after.memory == before.memory
-    assert [one.why for one in (await house.documents.refresh()).problems] == ["not UTF-8 (byte 3)"]
+    assert [problem.why for problem in (await house.documents.refresh()).problems] == [
+        "not UTF-8 (byte 3)"
+    ]
 
 
 def test_a_file_that_cannot_be_opened_is_reported_once_and_tried_again(tmp_path: Path):
     source = Source(str(tmp_path), "n")
-    found = FoundFile(str(tmp_path / "a.md"), 11, 1, source)
-    (first,) = Reader("default").read_all([found], {}, 10**18)
+    result = FoundFile(str(tmp_path / "a.md"), 11, 1, source)
+    (first,) = Reader("default").read_all([result], {}, 10**18)
     assert (first.problem, first.found.mtime_ns) == ("no such file or directory", 0)
-    known = {found.path: Known(11, 0, first.hash, source.key)}
-    assert Reader("default").read_all([found], known, 10**18) == []
+    known = {result.path: Known(11, 0, first.hash, source.key)}
+    assert Reader("default").read_all([result], known, 10**18) == []
     (tmp_path / "a.md").write_text("the kettle\n")
-    (again,) = Reader("default").read_all([found], known, 10**18)
+    (again,) = Reader("default").read_all([result], known, 10**18)
     assert [row.text for row in again.sections] == ["the kettle"]
 
 

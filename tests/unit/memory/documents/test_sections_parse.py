@@ -42,9 +42,9 @@ def check_lines(text: str) -> None:
             assert block.text == "\n".join(rows[block.first - 1 : block.last]).rstrip()
     for row in rows_from("/a.md", "a.md", text):
         if row.section.blocks:
-            found = blocks_of(row.text, row.section.first, row.section.level)
-            assert found == row.section.blocks
-            assert len(row.terms) == len(found) + 1
+            result = blocks_of(row.text, row.section.first, row.section.level)
+            assert result == row.section.blocks
+            assert len(row.terms) == len(result) + 1
 
 
 def test_sections_have_their_headings_lines_and_blocks():
@@ -58,13 +58,13 @@ def test_sections_have_their_headings_lines_and_blocks():
 
 
 def test_the_title_of_the_front_matter_heads_a_page_without_one():
-    found = parse("---\ntitle: Proxies | Docs\n---\n\nOpening.\n\n## Use\n\nText.\n", 3)
-    assert [section.trail for section in found] == [("Proxies",), ("Proxies", "Use")]
+    result = parse("---\ntitle: Proxies | Docs\n---\n\nOpening.\n\n## Use\n\nText.\n", 3)
+    assert [section.trail for section in result] == [("Proxies",), ("Proxies", "Use")]
 
 
 def test_sections_know_the_one_above():
-    found = parse("# A\n\na\n\n## B\n\nb\n\n### C\n\nc\n\n## D\n\nd\n")
-    assert list(parents(found)) == [-1, 0, 1, 0]
+    result = parse("# A\n\na\n\n## B\n\nb\n\n### C\n\nc\n\n## D\n\nd\n")
+    assert list(parents(result)) == [-1, 0, 1, 0]
 
 
 def test_ids_stay_while_other_sections_change():

@@ -68,9 +68,9 @@ class Shelf:
     def add(self, files: Mapping[str, str], project: str = "") -> None:
         for path, text in files.items():
             source = Source("/docs", "", project or None)
-            found = FoundFile(f"/docs/{path}", len(text), 1, source)
-            rows = tuple(rows_from(found.path, path, text))
-            reading = tables.Reading(found, "h", sections=rows, namespace="context")
+            result = FoundFile(f"/docs/{path}", len(text), 1, source)
+            rows = tuple(rows_from(result.path, path, text))
+            reading = tables.Reading(result, "h", sections=rows, namespace="context")
             no = tables._note(self.db, reading)
             tables.rows.insert(self.db, no, project, rows)
 
@@ -126,9 +126,9 @@ def test_governed_text_keeps_its_heading_its_lead_in_and_its_callout():
 def test_a_passage_is_short_and_made_of_whole_sentences():
     text = "# T\n\n" + "Alpha beta gamma is a sentence. " * 400 + "The zebra eats it. "
     shelf = Shelf({"b.md": text + "Other words follow here. " * 300})
-    found = shelf.first("zebra")
-    assert "The zebra eats it." in found
-    assert len(found) < 700
+    result = shelf.first("zebra")
+    assert "The zebra eats it." in result
+    assert len(result) < 700
 
 
 def test_a_hit_cites_its_lines():

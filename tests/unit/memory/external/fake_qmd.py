@@ -14,7 +14,7 @@ ROOT = Path(os.environ["FAKE_QMD_ROOT"])
 
 
 def passages(words: list[str]) -> list[dict[str, object]]:
-    found = []
+    collected = []
     for file in sorted(ROOT.rglob("*.md")):
         lines = file.read_text().split("\n")
         body = "\n".join(lines).lower()
@@ -23,7 +23,7 @@ def passages(words: list[str]) -> list[dict[str, object]]:
         at = next(i for i, line in enumerate(lines) if any(w in line.lower() for w in words))
         shown = lines[max(0, at - 1) : at + 3]
         head = f"@@ -{max(0, at - 1) + 1},{len(shown)} @@ (0 before, 0 after)\n"
-        found.append(
+        collected.append(
             {
                 "docid": "#abcdef",
                 "score": 0,
@@ -33,7 +33,7 @@ def passages(words: list[str]) -> list[dict[str, object]]:
                 "snippet": head + "\n".join(shown),
             }
         )
-    return found
+    return collected
 
 
 def fail(how: str) -> None:

@@ -37,8 +37,8 @@ def seconds(body: str) -> float:
     started = process_time()
     for read in READERS:
         try:
-            for found in read(body)[:40]:
-                _memory(found)
+            for entry in read(body)[:40]:
+                _memory(entry)
         except Unreadable:
             pass
     return process_time() - started
@@ -56,20 +56,20 @@ def test_no_answer_takes_longer_than_reading_it(shape):
 def test_a_numbered_memory_may_have_numbered_lines():
     end = "\n   Hash: abc\n   Created: 2026-01-01\n"
     body = f"Found 2 memories:\n\n1. Steps:\n1. build\n2. ship{end}\n2. Second{end}"
-    assert [one.text for one in memory_service(body)] == ["Steps:\n1. build\n2. ship", "Second"]
+    assert [entry.text for entry in memory_service(body)] == ["Steps:\n1. build\n2. ship", "Second"]
 
 
 def test_invalid_scores_are_ignored():
     for score in (10**400, float("nan"), float("inf"), "0.5"):
-        (found,) = memtomem({"results": [{"content": "a", "score": score}]})
-        assert found.score is None
+        (result,) = memtomem({"results": [{"content": "a", "score": score}]})
+        assert result.score is None
 
 
 def test_tags_are_bounded():
     tags = ["t" * 10_000] * 1_000
-    (found,) = memtomem({"results": [{"content": "a", "tags": tags}]})
-    assert len(found.tags) == 20
-    assert max(map(len, found.tags)) == 100
+    (result,) = memtomem({"results": [{"content": "a", "tags": tags}]})
+    assert len(result.tags) == 20
+    assert max(map(len, result.tags)) == 100
 
 
 @pytest.mark.parametrize(

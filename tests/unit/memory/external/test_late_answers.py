@@ -39,8 +39,8 @@ class Gated:
         await self.open.wait()
         if self.failing:
             raise RecallUnavailable("the memory server is broken", source="ltm")
-        said = json.dumps({"results": [{"content": FACT, "score": 0.5}]})
-        return {"content": [{"type": "text", "text": said}]}
+        reply = json.dumps({"results": [{"content": FACT, "score": 0.5}]})
+        return {"content": [{"type": "text", "text": reply}]}
 
     async def aclose(self) -> None:
         return None

@@ -252,8 +252,8 @@ async def test_rubbish_is_one_clear_error(name: str) -> None:
 
 async def test_secrets_of_another_server_are_masked() -> None:
     key = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    said = text(json.dumps({"results": [{"content": f"The deploy token is {key}."}]}))
-    (hit,) = await found(Server({"mem_search": SEARCH}, lambda _: said), "deploy token")
+    reply = text(json.dumps({"results": [{"content": f"The deploy token is {key}."}]}))
+    (hit,) = await found(Server({"mem_search": SEARCH}, lambda _: reply), "deploy token")
     assert key not in hit.memory.text
 
 

@@ -260,8 +260,8 @@ def test_in_a_projects_file_only_notes_written_here_count(path: Path) -> None:
     assert is_untrusted(notes)
     assert notes.search(query="kettle") == [] == notes.memories()
     mine, _ = notes.add("kettle mine")
-    assert [one.id for one in notes.search(query="kettle")] == [mine.id]
-    assert [(one.id, one.project) for one in notes.memories()] == [(mine.id, "/repo")]
+    assert [entry.id for entry in notes.search(query="kettle")] == [mine.id]
+    assert [(entry.id, entry.project) for entry in notes.memories()] == [(mine.id, "/repo")]
     assert notes.clear() == 0
     assert not is_untrusted(notes)
     assert "2 of them come from elsewhere" in ping_of(notes).detail

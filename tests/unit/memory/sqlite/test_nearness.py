@@ -26,14 +26,14 @@ async def test_the_nearest_vectors_are_nearly_the_exact_ones(tmp_path: Path) -> 
     await SqliteStore(database).add([Memory(text=f"memory {n}") for n in range(COUNT)])
     due = await database.read(lambda db: vectors.due(db, 0, -1, COUNT))
     model = await database.write(lambda db: vectors.model_number(db, "random", DIM))
-    kept = [packed(vector.tolist()) for vector in made]
-    await database.write(lambda db: vectors.keep(db, model, due, kept))
+    stored = [packed(vector.tolist()) for vector in made]
+    await database.write(lambda db: vectors.keep(db, model, due, stored))
     near, scope = Nearness(model, DIM), due[0].n >> SEQUENCE_BITS
 
     async def look(asked: list[float]) -> Likeness:
-        found = await database.read(lambda db: near.look(db, asked, [scope], (), ()))
-        assert found
-        return found
+        result = await database.read(lambda db: near.look(db, asked, [scope], (), ()))
+        assert result
+        return result
 
     same = 0
     for number in random.Random(7).sample(range(COUNT), QUESTIONS):
@@ -41,7 +41,7 @@ async def test_the_nearest_vectors_are_nearly_the_exact_ones(tmp_path: Path) -> 
         asked /= np.linalg.norm(asked)
         best = np.argsort(-(made @ asked))[:BEST].tolist()
         likeness = await look(asked.tolist())
-        same += sum(due[place].n in likeness.cosines for place in best)
+        same += sum(due[entry].n in likeness.cosines for entry in best)
         assert abs(likeness.cosines[due[best[0]].n] - float(made[best[0]] @ asked)) < 0.002
     await database.aclose()
     assert same >= 0.97 * QUESTIONS * BEST

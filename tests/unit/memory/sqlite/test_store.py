@@ -36,8 +36,8 @@ async def test_a_deletion_during_get_is_before_or_after_it(tmp_path: Path, at: i
     store = SqliteStore(database)
     await store.add([Memory(text="The kettle boils", id="k")])
     await database.read(lambda db: db.set_trace_callback(Interruption(path, at)))
-    found = await store.get("k")
-    assert found is None or found.text == "The kettle boils"
+    match = await store.get("k")
+    assert match is None or match.text == "The kettle boils"
     await database.aclose()
 
 
@@ -46,9 +46,9 @@ async def test_a_file_from_before_triggers_opens_with_its_memories(tmp_path: Pat
     make_file_without_triggers(path)
     database = open_database(path, [OWNER], synchronous="FULL")
     store = SqliteStore(database)
-    kept = await store.get("k")
-    assert kept is not None
-    assert (kept.text, kept.triggers, kept.occurrences) == ("The kettle boils", (), 1)
+    stored = await store.get("k")
+    assert stored is not None
+    assert (stored.text, stored.triggers, stored.occurrences) == ("The kettle boils", (), 1)
     await store.add([Memory(text="Lids", id="l", triggers=("error:1",))])
     query = Query(texts=("kettle",), triggers=("error:1",))
     hits = await StoreRecall(store).search(query, Deadline.after(30.0))
@@ -65,9 +65,9 @@ async def test_a_damaged_file_from_before_triggers_is_salvaged(tmp_path: Path) -
     damaged = sqlite3.connect(path, check_same_thread=False)
     await fresh.write(lambda db: salvage(damaged, db))
     damaged.close()
-    kept = await SqliteStore(fresh).get("k")
-    assert kept is not None
-    assert kept.text == "The kettle boils"
+    stored = await SqliteStore(fresh).get("k")
+    assert stored is not None
+    assert stored.text == "The kettle boils"
     await fresh.aclose()
 
 
