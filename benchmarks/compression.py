@@ -3,7 +3,7 @@
     python benchmarks/compression.py                                     upwell and head truncation
     python benchmarks/compression.py --stm PYTHON --headroom PYTHON      peers, each in its own venv
 
-A fact is kept when its answer stands in the compressed text. Material: `--data` (a folder with
+A fact is kept if its answer is in the compressed text. Material: `--data` (a folder with
 `manifest.jsonl`, and `paraphrased.jsonl` where there is one), what `gather.py` finds on this
 machine, and `corpus/`, which is ours. Prints a Markdown table; `--json` and `--plot` write files.
 """

@@ -55,8 +55,8 @@ Lines = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Answer:
-    """What was found for a cue: hits best first as (path, first, last, share of the best score),
-    the probability of the first, and the signals that it was judged by."""
+    """The hits for a cue, best first as (path, first, last, share of the best score), the
+    probability of the first, and the signals that it was judged by."""
 
     cue: Mapping[str, Any]
     kind: str

@@ -92,7 +92,7 @@ EXAMPLES = (
 
 
 def run(example: Example) -> Compressed:
-    """What the strategy makes of its example."""
+    """The result of the strategy for its example."""
     passage = Passage(text=example.text, query=example.query, key=example.key)
     budget = Budget(hard_chars=example.max_chars)
     return Compressor(tools=Tools(chat=_Model())).compress(passage, budget, example.strategy)

@@ -30,7 +30,7 @@ def keys() -> list[str]:
 
 
 def missing(names: Iterable[str], page: str, section: str) -> list[str]:
-    """What to write: a line for each name without a row in the tables of this section."""
+    """The missing rows: a line for each name without a row in the tables of this section."""
     text = (ROOT / page).read_text(encoding="utf-8")
     body = text.partition(f"\n{section}\n")[2].partition("\n## ")[0] if section else text
     cells = [line.split("|")[1] for line in body.splitlines() if line.startswith("| ")]

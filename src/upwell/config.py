@@ -17,14 +17,15 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
+from upwell.capture.options import CaptureOptions
 from upwell.compress.base import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, window_in
 from upwell.ground.embed import EmbedOptions
-from upwell.ground.endpoint import Endpoint
 from upwell.ground.errors import ConfigError, UsageError
 from upwell.ground.files import read_regular_file
 from upwell.ground.home import Home, default_home
+from upwell.ground.llm import LlmOptions
 from upwell.ground.names import OWN_SERVER, check_server_name
 from upwell.ground.settings import checked, masked, unknown
 from upwell.ground.text.lexicon import Lexicon, extended, shipped
@@ -36,6 +37,7 @@ from upwell.surface.options import (
     NOT_PER_TOOL,
     ContextOptions,
     IntentOptions,
+    JudgeOptions,
     Options,
     SurfaceOptions,
     scaled_to,
@@ -52,10 +54,11 @@ SECTIONS: Mapping[str, type] = {
     "gateway": GatewayOptions,
     "cache": CacheOptions,
     "agent": AgentOptions,
-    "llm": Endpoint,
+    "llm": LlmOptions,
     "embed": EmbedOptions,
     "learn": LearnOptions,
     "hook": HookOptions,
+    "capture": CaptureOptions,
 }
 PER_TOOL = ("compress", "surface")
 MAX_TOOLS_CACHED = 512
@@ -87,11 +90,12 @@ class Config:
     gateway: GatewayOptions = field(default_factory=GatewayOptions)
     cache: CacheOptions = field(default_factory=CacheOptions)
     agent: AgentOptions = field(default_factory=AgentOptions)
-    llm: Endpoint = field(default_factory=Endpoint)
+    llm: LlmOptions = field(default_factory=LlmOptions)
     embed: EmbedOptions = field(default_factory=EmbedOptions)
     learn: LearnOptions = field(default_factory=LearnOptions)
     lexicon: Lexicon = field(default_factory=shipped)
     hook: HookOptions = field(default_factory=HookOptions)
+    capture: CaptureOptions = field(default_factory=CaptureOptions)
     servers: tuple[ServerOptions, ...] = ()
     overrides: Mapping[str, Mapping[str, Mapping[str, Any]]] = field(default_factory=dict)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -104,6 +108,11 @@ class Config:
             intent=self.intent,
             memory_context=self.memory_context,
             lexicon=self.lexicon,
+            judge=JudgeOptions(
+                calls=self.surface.judge_calls,
+                input_price=self.llm.input_price,
+                output_price=self.llm.output_price,
+            ),
         )
 
     def shows_status(self) -> bool:

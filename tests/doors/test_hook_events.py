@@ -8,7 +8,7 @@ from tests.doors.hook_events import HOSTS
 from tests.doors.hooked import House
 
 SESSION_KEYS = {"session_id", "conversation_id", "sessionId", "sessionID"}
-"""Of a session that begins: what it is told then is not told to it again."""
+"""The start of a session: its memories are not repeated later."""
 TOPICS = {
     "claude": "harbour tide gauge calibration",
     "codex": "glacier moraine sampling",

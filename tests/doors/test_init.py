@@ -94,7 +94,7 @@ STAY = {"mine", "asks", "remote", "some", "off"}
 
 @pytest.fixture
 def user(environment: Mapping[str, str]) -> Path:
-    """The home of somebody who has every agent."""
+    """The home of a user with every agent."""
     user = Path(environment["HOME"])
     for name, content in FILES.items():
         (user / name).parent.mkdir(parents=True, exist_ok=True)

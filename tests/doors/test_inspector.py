@@ -117,7 +117,7 @@ def same(asked: tuple[Session, Session]) -> Session:
 
 
 LEFT_OUT = {"legacy": {"outputSchema"}, "auto": {"outputSchema", "execution"}}
-"""What a tool through upwell does not show, by era. Asked for the newest era the server still
+"""The fields that a tool lacks through upwell, by era. Asked for the newest era the server still
 speaks the older one and upwell the newer, whose tools have no `execution`: the inspector drops
 it."""
 CALLS = [

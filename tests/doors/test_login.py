@@ -63,7 +63,7 @@ def browser(tmp_path: Path) -> str:
 
 
 class Person:
-    """Somebody with a shell and a browser."""
+    """A user with a shell and a browser."""
 
     def __init__(self, upwell: Upwell, browser: str) -> None:
         self._upwell = upwell

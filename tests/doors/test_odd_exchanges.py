@@ -13,7 +13,7 @@ from tests.doors.reading import complaint
 from tests.doors.test_soak import rss_mb
 
 CALL_SECONDS = 40.0
-"""So long that nobody who waits for the timeout passes."""
+"""Long enough that a test which waits for the timeout fails."""
 AT_ONCE = 20.0
 
 

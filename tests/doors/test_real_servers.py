@@ -235,7 +235,7 @@ def test_everything_of_the_everything_server_passes(
 
 
 def timeless(message: dict[str, Any]) -> Any:
-    """What was read, but for the time that stands in it."""
+    """The contents without the time in them."""
     return re.sub(r"\d{1,2}:\d\d:\d\d( [AP]M)?", "", json.dumps(message["result"]))
 
 

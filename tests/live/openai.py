@@ -8,7 +8,7 @@ from uuid import uuid4
 from tests.live.talk import Call, Said, as_events, as_json, text_in
 
 _ROLES = {"assistant": "model", "tool": "result", "user": "user"}
-"""Whatever else speaks (system, developer) is the system."""
+"""Every other role (system, developer) counts as the system."""
 
 
 class Chat:

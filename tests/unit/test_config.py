@@ -185,6 +185,27 @@ def test_a_variable_of_the_wrong_type_is_quoted_as_written(home):
         assert f"UPWELL_{name}" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("question,failed", ("question", "failed")),
+        ("question", ("question",)),
+        (" question , name ", ("question", "name")),
+        ('["question", "failed"]', ("question", "failed")),
+        ("all", "all"),
+    ],
+)
+def test_moments_may_be_listed_in_a_variable(home, text, expected):
+    config = load(home, environment={"UPWELL_SURFACE__MOMENTS": text})
+    assert config.surface.moments == expected
+
+
+def test_an_unknown_moment_in_a_list_is_named_with_the_nearest(home):
+    with pytest.raises(ConfigError, match=r"'fail'.* not a known value") as caught:
+        load(home, environment={"UPWELL_SURFACE__MOMENTS": "question,fail"})
+    assert "'failed'" in str(caught.value)
+
+
 def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
     text = (
         "[surface]\n# race_ms = 1\nrace_ms = 1\n"
@@ -200,7 +221,12 @@ def test_the_reported_line_belongs_to_the_key_and_not_to_its_namesake(home):
 
 @pytest.mark.parametrize("key", sorted(NOT_PER_TOOL))
 def test_a_key_that_cannot_differ_by_tool_is_refused_with_its_place(home, key):
-    values = {"exclude_tools": "[]", "templates": "{ a = 'b' }", "moments": "'all'"}
+    values = {
+        "exclude_tools": "[]",
+        "templates": "{ a = 'b' }",
+        "moments": "'all'",
+        "judge": "true",
+    }
     value = values.get(key, "1")
     for table in ('[tool."fs__*".surface]', '[server.fs]\ncommand = "x"\n[server.fs.surface]'):
         with pytest.raises(ConfigError, match=rf"surface\.{key} .*cannot differ by tool") as caught:

@@ -183,11 +183,13 @@ def open_notes(config: Config, cwd: str | None) -> ShortTerm:
     folder = Path(project, PROJECT_FOLDER) if project else None
     if not project or not folder or folder.is_symlink() or not folder.is_dir():
         return notes
-    theirs = open_at(folder / notes.path.name, root=project)
-    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(theirs):
-        return theirs
-    LOG.warning("%s was not written by this home's upwell and is not used", theirs.path)
-    notes.ignored = theirs.path
+    project_notes = open_at(folder / notes.path.name, root=project)
+    if not tracks(project, f"{PROJECT_FOLDER}/{notes.path.name}") and not is_untrusted(
+        project_notes
+    ):
+        return project_notes
+    LOG.warning("%s was not written by this home's upwell and is not used", project_notes.path)
+    notes.ignored = project_notes.path
     return notes
 
 

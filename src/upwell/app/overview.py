@@ -18,7 +18,7 @@ async def stats(app: App, days: int) -> dict[str, Any]:
 
 async def demoted(app: App) -> list[dict[str, Any]]:
     """The memories that are no longer offered unasked, most negative first."""
-    demotions = sorted(app.learning.learned.demoted.items(), key=lambda one: (-one[1], one[0]))
+    demotions = sorted(app.learning.learned.demoted.items(), key=lambda pair: (-pair[1], pair[0]))
     texts = await texts_of(app, [memory_id for memory_id, _ in demotions])
     return [
         {"id": memory_id, "negatives": negatives, "text": texts.get(memory_id, "")}

@@ -5,7 +5,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,13 +13,13 @@ from pathlib import Path
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from upwell.app.sessions import SessionLearning, every_proposal
 from upwell.app.wiring import App, Settings, build
-from upwell.capture.entries import Call, CallResult, Entry, Message
 from upwell.capture.git import proposals_of
 from upwell.capture.inbox import Proposal
-from upwell.capture.transcript import proposals_of as proposals_in_session
+from upwell.capture.sessions import findings_in
 from upwell.config import load
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Event
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.home import Home
 from upwell.ground.types.cue import Cue
@@ -38,35 +38,49 @@ _LEFT_OUT = ("ltm", "llm", "memory", "server")
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
+Verdicts = Callable[[], Mapping[str, int]]
+"""What the judge did and cost so far."""
+
 
 @asynccontextmanager
 async def replaying(
-    timeline: Timeline, choices: frozenset[With], repository: Path | None = None
-) -> AsyncIterator[tuple[Replay, Projects]]:
+    timeline: Timeline,
+    choices: frozenset[With],
+    repository: Path | None = None,
+    *,
+    judged: bool = False,
+) -> AsyncIterator[tuple[Replay, Projects, Verdicts]]:
     """A replay of these sessions with the kinds of memory in `choices`, in a scratch folder that is
-    removed at the end. With `repository` every session belongs to that one.
+    removed at the end. With `repository` every session belongs to that one. `judged`: the user's
+    model judges every event, and the replay waits for each verdict.
 
     Raises:
-        UsageError: `repository` is not a repository.
+        UsageError: `repository` is not a repository; or there is no model.
         ConfigError, StoreError: the user's home cannot be read.
     """
     config = load()
+    if judged and not config.llm.base_url:
+        raise UsageError("--judge needs a model", hint="set llm.base_url and llm.model")
+    left_out = tuple(section for section in _LEFT_OUT if section != "llm" or not judged)
     with _scratch() as scratch:
         projects = Projects(scratch, config.environment, repository)
         wants_notes = With.MEMORY in choices
         notes = await _memories_of(config.home, scratch / "copy") if wants_notes else []
         clock = SimulatedClock(timeline.begins)
         settings = Settings(
-            home=_home_like(config.home, scratch / "home"),
-            environment=_environment_like(config.environment),
-            flags=_FLAGS,
+            home=_home_like(config.home, scratch / "home", left_out),
+            environment=_environment_like(config.environment, left_out),
+            flags={**_FLAGS, "surface.judge": judged},
             clock=clock,
             watches=False,
+            waits_for_judge=True,
         )
         app = await build(settings)
         try:
-            product = _AppProduct(app, config.environment)
-            yield Replay(product, clock, projects, choices, notes), projects
+            learning = app.session_learning(accepts=every_proposal)
+            product = _AppProduct(app, learning, config.environment)
+            replay = Replay(product, clock, projects, choices, notes)
+            yield replay, projects, lambda: app.surfacer.verdicts
         finally:
             await app.aclose()
 
@@ -76,6 +90,7 @@ class _AppProduct:
     """An app as the `Product` that a replay drives."""
 
     app: App
+    learning: SessionLearning
     environment: Mapping[str, str]
 
     async def surface(self, cue: Cue) -> Surfacing | Skip:
@@ -105,37 +120,14 @@ class _AppProduct:
     def commits(self, root: str) -> list[Memory]:
         return _accepted(proposals_of(root, COMMITS, self.environment))
 
-    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
-        if root is None:
-            return []
-        last = events[-1]
-        proposals = proposals_in_session(
-            list(_entries(events)),
-            source=f"session:{last.session[:40]}",
-            project=root,
-            session=last.session,
-            at=last.t,
-        )
-        return _accepted(proposals)
+    async def learn(self, events: Sequence[Event], project: str) -> None:
+        findings = findings_in(events, project, f"session:{events[0].session[:40]}")
+        await self.learning.keep(findings)
 
 
 def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
     """The memories of the proposals, as if the user accepted each."""
     return [proposal.memory() for proposal in proposals]
-
-
-def _entries(events: Iterable[Event]) -> Iterator[Entry]:
-    """A session as capture reads it. Of a tool's answer, capture reads only whether the call
-    failed."""
-    for event in events:
-        if event.kind is Kind.PROMPT:
-            yield Message(at=event.t, role="user", text=event.text)
-        elif event.kind is Kind.SAY:
-            yield Message(at=event.t, role="assistant", text=event.text)
-        elif event.kind is Kind.TOOL:
-            call = str(event.i)
-            yield Call(at=event.t, id=call, tool=event.tool, args=event.args)
-            yield CallResult(at=event.t, id=call, failed=event.failed)
 
 
 @contextmanager
@@ -157,8 +149,8 @@ def _scratch() -> Iterator[Path]:
     raise StoreError(f"{base} holds {_MAX_SCRATCH} scratch folders", hint="remove those of replays")
 
 
-def _home_like(home: Home, folder: Path) -> Path:
-    """Make a home with the user's settings, except for `_LEFT_OUT`."""
+def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
+    """Make a home with the user's settings, except for these sections."""
     made = Home(folder).prepare()
     if home.lexicon_file.exists():
         shutil.copyfile(home.lexicon_file, made.lexicon_file)
@@ -167,15 +159,15 @@ def _home_like(home: Home, folder: Path) -> Path:
             document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
         except (TOMLKitError, UnicodeDecodeError) as error:
             raise UsageError(f"{home.config_file} is not TOML: {error}") from error
-        for section in _LEFT_OUT:
+        for section in left_out:
             document.pop(section, None)
         made.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
     return folder
 
 
-def _environment_like(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without the settings of `_LEFT_OUT`."""
-    prefixes = tuple(f"UPWELL_{section.upper()}__" for section in _LEFT_OUT)
+def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -> dict[str, str]:
+    """The environment without the settings of these sections."""
+    prefixes = tuple(f"UPWELL_{section.upper()}__" for section in left_out)
     return {name: value for name, value in environment.items() if not name.startswith(prefixes)}
 
 

@@ -51,7 +51,7 @@ class Shortening:
     async def __call__(
         self, host: str, event: Event, texts: Sequence[str], max_tokens: int | None
     ) -> list[str | None]:
-        """The shortened texts, None for each text that stays as it is."""
+        """The shortened texts; None for each unchanged text."""
         if self._paused(event.session):
             return [None] * len(texts)
         server, _, tool = event.tool.rpartition("__")

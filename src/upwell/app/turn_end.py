@@ -4,14 +4,10 @@ answered and never delays an answer."""
 import asyncio
 import time
 from functools import partial
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-from upwell.capture.inbox import Inbox
-from upwell.capture.transcript import has_lost_marks, proposals_in, written_in
-from upwell.config import Config
+from upwell.capture.transcript import has_lost_marks, written_in
 from upwell.ground.errors import StoreError
-from upwell.ground.project import project_of
-from upwell.ground.secrets.redact import redact
 from upwell.ground.trace import LOG
 from upwell.hosts.events import Event, EventKind
 from upwell.surface.learning import Learning
@@ -19,10 +15,19 @@ from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import TAG
 from upwell.surface.rules import HEADING
 
+if TYPE_CHECKING:
+    from upwell.app.sessions import SessionLearning
 
-async def end_turn(surfacer: Surfacer, learning: Learning, config: Config, event: Event) -> None:
+
+async def end_turn(
+    surfacer: Surfacer,
+    learning: Learning,
+    sessions: "SessionLearning | None",
+    event: Event,
+) -> None:
     """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
-    what the agent wrote, and propose memories where the user has agreed to that."""
+    what the agent wrote, and keep what the turn found out where the user has agreed to that: with
+    `sessions`."""
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
         return
@@ -30,8 +35,11 @@ async def end_turn(surfacer: Surfacer, learning: Learning, config: Config, event
     await learning.wrote(event.session, written, ended=event.kind is EventKind.END)
     if not event.reports_compactions and await _has_lost_memories(event):
         await surfacer.compacting(event.session)
-    if config.hook.capture and event.kind is EventKind.STOP:
-        await _capture(config.home.inbox_file, event)
+    if sessions is not None:
+        try:
+            await sessions.end_turn(event.transcript, event.session, event.cwd)
+        except (StoreError, OSError) as error:
+            LOG.warning("nothing was learned from a turn: %s", error)
 
 
 async def _has_lost_memories(event: Event) -> bool:
@@ -44,22 +52,3 @@ def _written(event: Event, now: float, since: float) -> list[tuple[float, str]]:
     last_message = [(now, event.text)] if event.text else []
     earlier = written_in(event.transcript, since) if event.transcript else []
     return [*last_message, *earlier]
-
-
-async def _capture(inbox_file: Path, event: Event) -> None:
-    """Propose memories from the turn, in a thread of its own."""
-    project = project_of(event.cwd)
-    if not event.transcript or project is None:
-        return
-    propose = partial(
-        proposals_in,
-        event.transcript,
-        source=f"session:{event.session[:40]}",
-        project=project,
-        session=event.session,
-    )
-    inbox = Inbox(inbox_file, lambda text: redact(text)[0])
-    try:
-        await asyncio.to_thread(lambda: inbox.propose(propose()))
-    except StoreError as error:
-        LOG.warning("no memories were captured: %s", error)

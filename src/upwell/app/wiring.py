@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from upwell.app.files import (
     Chore,
@@ -31,7 +31,7 @@ from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
 from upwell.gateway.front.handshake import save_offer
 from upwell.gateway.routing.definitions import Definitions
-from upwell.gateway.server import Gateway, OwnServer, StartRecords, ToolListing
+from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
@@ -40,6 +40,7 @@ from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
+from upwell.ground.session_state import LocalSessionState
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
@@ -52,6 +53,7 @@ from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
 from upwell.memory.recall import FallBack
 from upwell.memory.topics import Topics
+from upwell.surface.judge import judge_ping
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.tools import notes as note_tools
@@ -62,6 +64,9 @@ from upwell.tools.followup import read_more_tool, search_original_tool, select_t
 from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
+if TYPE_CHECKING:
+    from upwell.app.sessions import Accepts, SessionLearning
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -69,7 +74,8 @@ class Settings:
     home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
     are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
     that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
-    imported files alone until `documents.refresh`."""
+    imported files alone until `documents.refresh`. `waits_for_judge`: no event goes on without its
+    verdict."""
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -78,6 +84,7 @@ class Settings:
     cwd: str | None = None
     clock: Clock = SYSTEM_CLOCK
     watches: bool = True
+    waits_for_judge: bool = False
 
 
 class App:
@@ -103,7 +110,7 @@ class App:
         self._tools = tools
         self.pause = Pause(config.home.pause_file)
         self._add_memory(memory)
-        self._add_surfacing(memory, settings.clock)
+        self._add_surfacing(memory, settings)
         self._add_compression()
 
     def _add_memory(self, memory: Memories) -> None:
@@ -113,19 +120,28 @@ class App:
         self.imports = memory.imports
         self.embeddings = Embeddings(memory.library.vector_indexes)
         self.topics = Topics(self._files.indexed)
+        self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
 
-    def _add_surfacing(self, memory: Memories, clock: Clock) -> None:
-        config = self.config
+    def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
+        config, clock, options = self.config, settings.clock, self.config.surfacing()
+        # One for surfacing, pending calls and HTTP sessions, so that replicas may share it.
+        self._session_state = LocalSessionState(clock=clock)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
         self.surfacer = Surfacer(
             self.memory.reader,
             self._ttl_store,
-            replace(config.surfacing(), of_cue=self._surface_of, is_paused=self.pause.holds),
+            replace(
+                options,
+                of_cue=self._surface_of,
+                is_paused=self.pause.holds,
+                judge=replace(options.judge, waits=settings.waits_for_judge),
+            ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            state=self._session_state,
             learning=self.learning,
             clock=clock,
         )
@@ -252,7 +268,8 @@ class App:
                 may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
                 definitions=definitions,
             ),
-            StartRecords(
+            Records(
+                sessions=self._session_state,
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),
             ),
@@ -261,15 +278,32 @@ class App:
     def hooks(self) -> HookDoor:
         """The receiver of agents' hook events."""
         sessions = HostSessions(self._ttl_store)
+        learns = self.session_learning() if self.config.hook.capture else None
         return HookDoor(
             self.surfacer,
             sessions,
             self.config.hook,
-            turn_end=partial(end_turn, self.surfacer, self.learning, self.config),
+            turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
             shorten=Shortening(
                 self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
             ),
+        )
+
+    def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
+        """Keeps what sessions found out; by default the configuration decides which proposals it
+        accepts."""
+        # The readers of transcripts take a while to load, and most processes need none.
+        from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
+        from upwell.capture.inbox import inbox_at
+
+        asks = self.config.capture.accept == "nothing"
+        return SessionLearning(
+            self.memory,
+            self._places,
+            inbox_at(self.config.home.inbox_file),
+            self._ttl_store,
+            accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
@@ -290,6 +324,7 @@ class App:
         qmd = {"qmd": await FallBack(self._qmd, self.documents).ping()} if self._qmd else {}
         ltm = {"ltm": await self._ltm.ping()} if self._ltm else {}
         meaning = await self.embeddings.ping()
+        judged = self.config.surface.judge
         return {
             "memory": await self.memory.ping(),
             "notes": await asyncio.to_thread(ping_of, self.notes),
@@ -297,6 +332,7 @@ class App:
             **qmd,
             **ltm,
             **({"meaning": meaning} if meaning else {}),
+            **({"judge": await asyncio.to_thread(judge_ping, self.config.llm)} if judged else {}),
             "ttl_store": await self._ttl_store.ping(),
             "pause": Ping(
                 ok=True, detail="paused: `upwell on` resumes" if paused else "not paused"

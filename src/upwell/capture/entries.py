@@ -1,11 +1,7 @@
-"""The entries of a session's transcript: JSON lines as Claude Code and Codex write them.
-
-A tool's result is reduced to whether the call failed: a page or a file must not be able to propose
-a memory.
-"""
+"""The messages and calls in a session's transcript: JSON lines as Claude Code and Codex write
+them."""
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -16,9 +12,6 @@ import orjson
 
 MAX_BYTES = 2_000_000
 ROLES = ("user", "assistant")
-_EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
-_EXIT_CHARS = 4_000
-"""An exit status is near the beginning or the end of an output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,14 +36,6 @@ class Call(Entry):
     id: str
     tool: str
     args: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallResult(Entry):
-    """The end of the call with that id. `failed` is None if the transcript does not show it."""
-
-    id: str
-    failed: bool | None
 
 
 def entries_of(path: str, max_bytes: int = MAX_BYTES) -> Iterator[Entry]:
@@ -92,9 +77,6 @@ def _read(message: Mapping[str, Any], at: float) -> Iterator[Entry]:
     if kind in ("function_call", "custom_tool_call"):
         args = message.get("arguments", message.get("input"))
         yield _call(message.get("call_id"), message.get("name"), args, at)
-    elif kind in ("function_call_output", "custom_tool_call_output"):
-        failed = _failed(message.get("output"))
-        yield CallResult(id=str(message.get("call_id")), failed=failed, at=at)
     elif role in ROLES:
         content = message.get("content")
         if isinstance(content, str):
@@ -110,9 +92,6 @@ def _block(block: Mapping[str, Any], role: str, at: float) -> Iterator[Entry]:
         yield Message(role=role, text=text, at=at)
     elif kind == "tool_use":
         yield _call(block.get("id"), block.get("name"), block.get("input"), at)
-    elif kind == "tool_result":
-        failed = block.get("is_error") is True
-        yield CallResult(id=str(block.get("tool_use_id")), failed=failed, at=at)
 
 
 def _call(id: Any, tool: Any, args: Any, at: float) -> Call:
@@ -123,16 +102,6 @@ def _call(id: Any, tool: Any, args: Any, at: float) -> Call:
             args = {"input": args}
     args = args if isinstance(args, dict) else {}
     return Call(id=str(id), tool=str(tool), args=args, at=at)
-
-
-def _failed(output: Any) -> bool | None:
-    """Codex gives a command's exit status in words, or in a table next to its output."""
-    if isinstance(output, dict):
-        output = orjson.dumps(output).decode(errors="replace")
-    if not isinstance(output, str):
-        return None
-    status = _EXIT.search(output[:_EXIT_CHARS]) or _EXIT.search(output[-_EXIT_CHARS:])
-    return int(status[1]) != 0 if status else None
 
 
 def _time_of(value: Any) -> float:

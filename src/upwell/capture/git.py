@@ -1,5 +1,5 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touch, so that an agent that reads a file learns why it is as it is."""
+touch, so that an agent that reads a file learns the reason for its present form."""
 
 import re
 import secrets
@@ -11,6 +11,7 @@ from upwell.capture.inbox import Proposal
 from upwell.capture.rules import gives_reasons
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
+from upwell.ground.secrets.redact import redact
 
 MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
@@ -109,7 +110,7 @@ def _redirects_git(name: str) -> bool:
 def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Proposal | None:
     """The proposal of a commit that gives a reason, None for any other."""
     sha, seconds, message, files = entry
-    subject, _, body = message.strip().partition("\n")
+    subject, _, body = redact(message.strip())[0].partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())
     text = f"{subject.strip()}. {details}" if details else subject.strip()
     if _DULL.match(subject) or len(text) < MIN_MESSAGE_CHARS or not gives_reasons(text):

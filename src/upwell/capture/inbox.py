@@ -10,6 +10,7 @@ import orjson
 
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
+from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
 MAX_WAITING = 500
@@ -18,14 +19,18 @@ MAX_SETTLED = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A possible memory. `source` is its origin (`git:3f2a1c0`, `claude`), `why` the rule that
-    found it."""
+    """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` the rule that
+    found it. `triggers`: the situations of an episode, which holds while its `paths` exist and hold
+    its `symbols`. `occurrences`: how often sessions found it."""
 
     text: str
     source: str
     why: str
     namespace: str = "context"
     paths: tuple[str, ...] = ()
+    symbols: tuple[str, ...] = ()
+    triggers: tuple[str, ...] = ()
+    occurrences: int = 1
     project: str | None = None
     session: str = ""
     at: float | None = None
@@ -36,18 +41,23 @@ class Proposal:
         identity = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
         return "p" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:11]
 
-    def memory(self) -> Memory:
-        """The memory that an accepted proposal becomes. The user then vouches for it."""
+    def memory(self, trust: Trust = Trust.USER) -> Memory:
+        """The memory that an accepted proposal becomes. The user vouches for it, unless upwell
+        accepts it without asking."""
         return Memory(
             id=self.id,
             text=self.text,
             namespace=self.namespace,
             paths=self.paths,
+            symbols=self.symbols,
+            triggers=self.triggers,
+            occurrences=self.occurrences,
             project=self.project,
             source=self.source,
             provenance=Provenance(door="capture", tool=self.why, session=self.session),
-            trust=Trust.USER,
+            trust=trust,
             created_at=self.at,
+            updated_at=self.at,
         )
 
 
@@ -64,20 +74,30 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def propose(self, proposals: Iterable[Proposal]) -> int:
-        """Add the proposals that are neither open nor settled already. Returns their number."""
+        """Add the proposals that are neither open nor settled already, and count those that are
+        open once more. The later of two episodes for the same situation replaces the earlier one.
+        Returns how many are new."""
+        new = 0
         with exclusively(self._path):
             content = self._read()
-            known = {entry["id"] for entry in content["waiting"]} | set(content["settled"])
-            fresh = {}
+            waiting = {entry["id"]: entry for entry in content["waiting"]}
+            settled = set(content["settled"])
             for proposal in proposals:
-                entry = asdict(proposal) | {"text": self._mask(proposal.text)}
-                entry["id"] = _proposal(entry).id
-                if entry["id"] not in known:
-                    fresh[entry["id"]] = entry
-            if fresh:
-                content["waiting"] = [*content["waiting"], *fresh.values()][-MAX_WAITING:]
-                self._write(content)
-        return len(fresh)
+                entry = self._entry(proposal)
+                if entry["id"] in settled:
+                    continue
+                earlier = _same_situation(entry, waiting)
+                new += earlier is None
+                if earlier is not None:
+                    entry = _later(waiting.pop(earlier["id"]), entry)
+                waiting[entry["id"]] = entry
+            content["waiting"] = list(waiting.values())[-MAX_WAITING:]
+            self._write(content)
+        return new
+
+    def is_settled(self, proposal: Proposal) -> bool:
+        """Has a person decided about this proposal?"""
+        return self._entry(proposal)["id"] in self._read()["settled"]
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
         """The proposals with these ids; all of them where no id is given.
@@ -105,6 +125,10 @@ class Inbox:
             self._write(content)
         return [_proposal(entry) for entry in removed]
 
+    def _entry(self, proposal: Proposal) -> dict[str, Any]:
+        entry = asdict(proposal) | {"text": self._mask(proposal.text)}
+        return entry | {"id": _proposal(entry).id}
+
     def _read(self) -> dict[str, Any]:
         try:
             content = orjson.loads(read_regular_file(self._path))
@@ -122,7 +146,41 @@ class Inbox:
             write_atomically(self._path, orjson.dumps(content).decode())
 
 
+def inbox_at(path: Path) -> Inbox:
+    """The inbox in this file, which masks secrets."""
+    return Inbox(path, lambda text: redact(text)[0])
+
+
 def _proposal(entry: Mapping[str, Any]) -> Proposal:
     known = {field.name for field in fields(Proposal)}
     values = {name: value for name, value in entry.items() if name in known}
-    return Proposal(**{**values, "paths": tuple(values.get("paths") or ())})
+    lists = {name: tuple(values.get(name) or ()) for name in ("paths", "symbols", "triggers")}
+    return Proposal(**{**values, **lists})
+
+
+def _same_situation(
+    entry: Mapping[str, Any], waiting: Mapping[str, dict[str, Any]]
+) -> dict[str, Any] | None:
+    """The open proposal with the same text, or the episode for the same situation."""
+    if entry["id"] in waiting:
+        return waiting[entry["id"]]
+    if not entry["triggers"]:
+        return None
+    wanted = (entry["project"], entry["why"], tuple(entry["triggers"]))
+    return next(
+        (
+            other
+            for other in waiting.values()
+            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == wanted
+        ),
+        None,
+    )
+
+
+def _later(earlier: dict[str, Any], entry: dict[str, Any]) -> dict[str, Any]:
+    """The later of two entries, with the occurrences of both if they are of different sessions."""
+    later = entry if (entry["at"] or 0.0) >= (earlier["at"] or 0.0) else earlier
+    occurrences = earlier.get("occurrences", 1)
+    if entry["session"] != earlier["session"]:
+        occurrences += entry["occurrences"]
+    return later | {"occurrences": occurrences}

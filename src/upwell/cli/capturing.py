@@ -1,5 +1,6 @@
-"""inbox · learn git · hook capture"""
+"""inbox · learn git · learn sessions · hook capture"""
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +15,9 @@ from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
+    from upwell.app.sessions import Gain
     from upwell.capture.inbox import Inbox
+    from upwell.replay.transcripts import Transcript
 
 inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
 learn = typer.Typer(help="Propose memories from existing history.", no_args_is_help=True)
@@ -87,10 +90,62 @@ def git(
         note("upwell: `upwell inbox` lists them, `upwell inbox accept --all` stores them")
 
 
+@learn.command("sessions")
+def sessions(
+    paths: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="PATH", help="Transcripts, or folders of them."),
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn from past sessions: where things are, which commands worked after others had failed,
+    and standing rules of yours. Without PATH it reads the sessions of every agent on this machine.
+    A transcript that was read before is not read again."""
+    from upwell.cli.progress import progress
+    from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
+
+    format = format_named(host) if host else None
+    if paths:
+        transcripts = transcripts_at([path.resolve() for path in paths], format)
+    else:
+        transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
+    with progress("learning") as show:
+        gain = with_app(lambda app: _learned_from(app, transcripts, show))
+    if as_json:
+        say_json({"transcripts": len(transcripts), **asdict(gain)})
+        return
+    say(
+        f"{counted(len(transcripts), 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
+        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
+        f"{counted(gain.places, 'place')}"
+    )
+    if gain.proposed:
+        note("upwell: `upwell inbox` lists the proposals")
+
+
+async def _learned_from(
+    app: "App", transcripts: "Sequence[Transcript]", show: Callable[[int, int], None]
+) -> "Gain":
+    from upwell.app.sessions import Gain
+
+    learning, total = app.session_learning(), Gain()
+    for done, transcript in enumerate(transcripts, 1):
+        try:
+            total.add(await learning.read(transcript))
+        except (UsageError, OSError) as error:
+            note(f"upwell: {transcript.path} is left out: {error}")
+        show(done, len(transcripts))
+    return total
+
+
 @hook.command("capture")
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Propose memories at the end of each turn. They come from the user's decisions and rules. Off
-    by default."""
+    """Learn at the end of each turn: keep where things are, and propose commands that worked and
+    your standing rules. Off by default."""
     from upwell.setup.settings import set_setting
 
     if state not in ("on", "off"):
@@ -106,8 +161,7 @@ def _ids(ids: list[str] | None, everything: bool) -> list[str]:
 
 
 def _inbox() -> "Inbox":
-    from upwell.capture.inbox import Inbox
+    from upwell.capture.inbox import inbox_at
     from upwell.config import load
-    from upwell.ground.secrets.redact import redact
 
-    return Inbox(load().home.prepare().inbox_file, lambda text: redact(text)[0])
+    return inbox_at(load().home.prepare().inbox_file)

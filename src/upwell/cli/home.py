@@ -88,12 +88,12 @@ def doctor(as_json: Json = False) -> None:
     from upwell.app import examine
 
     async def findings() -> dict[str, "Ping"]:
-        found = {}
+        pings = {}
         async for part, ping in examine(folder()):
-            found[part] = ping
+            pings[part] = ping
             if not as_json:
                 _show_part(part, ping)
-        return found
+        return pings
 
     parts = run(findings())
     is_well = all(ping.ok for ping in parts.values())

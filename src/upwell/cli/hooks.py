@@ -130,7 +130,7 @@ def _installer(installation: "Installation") -> "Installer":
 
 
 def _installation(*, http: bool = False, host: str = "") -> "Installation":
-    """What to install; with `http`, requests for `host`.
+    """The installation; with `http`, HTTP requests for `host`.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.

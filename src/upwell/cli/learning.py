@@ -113,7 +113,7 @@ async def _reset(app: "App", memory: str | None) -> int:
 
 
 async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
-    """Thresholds and budgets in use, and what the evidence suggests, by tool."""
+    """Thresholds and budgets in use, and those that the evidence suggests, by tool."""
     from upwell.app.overview import demoted
 
     if apply:
@@ -121,8 +121,10 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
         await app.learning.learned.apply()
     if not app.config.learn.auto_tune:
         note("upwell: learn.auto_tune is off: none of this is in use")
-    thresholds = {one.tool: one for one in await app.learning.learned.thresholds()}
-    budgets = {one.tool: one for one in await app.budgets.learned()}
+    thresholds = {
+        threshold.tool: threshold for threshold in await app.learning.learned.thresholds()
+    }
+    budgets = {threshold.tool: threshold for threshold in await app.budgets.learned()}
     missed = await app.budgets.missed()
     tools: list[dict[str, Any]] = []
     for tool in sorted({*thresholds, *budgets, *missed}):
@@ -138,8 +140,8 @@ async def _learned(app: "App", *, apply: bool) -> dict[str, Any]:
                 "budget_ratio": budget.ratio if budget else 1.0,
                 "budget_samples": budget.samples if budget else 0,
                 "missing": [
-                    {"at": iso(one.at), "kind": one.kind, "text": one.text}
-                    for one in missed.get(tool, ())
+                    {"at": iso(threshold.at), "kind": threshold.kind, "text": threshold.text}
+                    for threshold in missed.get(tool, ())
                 ],
             }
         )

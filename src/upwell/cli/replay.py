@@ -56,6 +56,9 @@ def replay(
     fit: Annotated[
         bool, typer.Option("--fit", help="With --label: offer a surface.min_score that fits.")
     ] = False,
+    judge: Annotated[
+        bool, typer.Option("--judge", help="Let the model of llm.* choose, and wait for it.")
+    ] = False,
     events: Annotated[
         bool, typer.Option("--events", help="Print the sessions as neutral events instead.")
     ] = False,
@@ -74,7 +77,7 @@ def replay(
     if events:
         _print_events(timeline)
         return
-    _replayed(timeline, choices, repo, sample, fit=fit, as_json=as_json)
+    _replayed(timeline, choices, repo, sample, fit=fit, judged=judge, as_json=as_json)
 
 
 def _kinds(names: str) -> "frozenset[With]":
@@ -149,6 +152,7 @@ def _replayed(
     sample: int | None,
     *,
     fit: bool,
+    judged: bool,
     as_json: bool,
 ) -> None:
     from upwell.replay.labels import Sample
@@ -158,7 +162,7 @@ def _replayed(
     interrupted = False
     with progress("replaying") as show:
         try:
-            run(_run(timeline, kinds, repo, sampled, reports, show, as_json=as_json))
+            run(_run(timeline, kinds, repo, sampled, reports, show, judged=judged, as_json=as_json))
         except KeyboardInterrupt:
             interrupted = True
     if interrupted:
@@ -179,6 +183,7 @@ async def _run(
     reports: "list[Report]",
     show: Callable[[int, int], None],
     *,
+    judged: bool,
     as_json: bool,
 ) -> None:
     from upwell.app.replaying import replaying
@@ -186,22 +191,27 @@ async def _run(
     from upwell.replay.run import described
 
     total = timeline.events
-    async with replaying(timeline, kinds, repo) as (simulation, projects):
+    async with replaying(timeline, kinds, repo, judged=judged) as (simulation, projects, verdicts):
         report = Report(projects)
         reports.append(report)
         async for decision in simulation.decisions(timeline):
             report.add(decision)
             sampled.offer(decision)
+            report.verdicts = dict(verdicts())
             show(timeline.done, total)
             if as_json:
                 say(json.dumps(described(decision, projects)))
 
 
 def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
+    from upwell.cli.stats import judge_line
     from upwell.replay.report import COLUMNS
+    from upwell.usage.stats import judge_totals
 
+    judge = judge_totals(report.verdicts) if report.verdicts else None
     if as_json:
-        say(json.dumps({"summary": report.summary.described()}))
+        summary = report.summary.described()
+        say(json.dumps({"summary": summary | ({"judge": judge} if judge else {})}))
         return
     if not brief:
         for line in report.sessions():
@@ -211,6 +221,8 @@ def _show(report: "Report", *, as_json: bool, brief: bool) -> None:
     if silent := report.silences():
         say()
         say(f"Silent: {silent}")
+    if judge:
+        say(f"Judge: {judge_line(judge)}")
 
 
 def _label(sampled: "Sample", report: "Report", *, fit: bool) -> None:

@@ -9,6 +9,8 @@ from upwell.cli.session import with_app
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from upwell.app import App
     from upwell.usage.stats import Stats
 
@@ -68,11 +70,23 @@ def _speech(stats: "Stats", since: str) -> list[str]:
         lines.append(
             f"  late       {stats.late:,} late, {stats.offered_late:,} said at the next call"
         )
+    if stats.judge["asked"]:
+        lines.append(f"  judge      {judge_line(stats.judge)}")
     rated = [f"{n:,} {name.replace('_', ' ')}" for name, n in stats.ratings.items() if n]
     lines.append(
         f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
     )
     return lines
+
+
+def judge_line(judge: "Mapping[str, float]") -> str:
+    """What the judge did, and what it cost where the prices are known."""
+    tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
+    cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
+    return (
+        f"asked {_times(int(judge['asked']))}: {judge['chosen']:,.0f} chosen, "
+        f"{judge['nothing']:,.0f} nothing, {judge['failed']:,.0f} failed; {tokens}{cost}"
+    )
 
 
 def _silence(stats: "Stats") -> list[str]:
@@ -104,10 +118,12 @@ def _savings(stats: "Stats") -> list[str]:
         return [""]
     share = _share(stats.tokens_saved, stats.tokens_before)
     lines = [
-        f"  {saving.tool}  {saving.tokens_saved:,} tokens in {saving.results:,} results"
+        f"  {saving.tool}  {counted(saving.tokens_saved, 'token')} in "
+        f"{counted(saving.results, 'result')}"
         for saving in stats.saved[:5]
     ]
-    return ["", f"Saved {stats.tokens_saved:,} tokens of long results ({share})", *lines, ""]
+    saved = counted(stats.tokens_saved, "token")
+    return ["", f"Saved {saved} of long results ({share})", *lines, ""]
 
 
 def _times(number: int) -> str:

@@ -226,7 +226,7 @@ def _buy(
         if unit in selected:
             continue
         batch = [need for need in dict.fromkeys((*units.needs[unit], unit)) if need not in selected]
-        for place, member in enumerate(batch):
+        for index, member in enumerate(batch):
             start, end = starts[member], ends[member]
             gap_change = (member - 1 not in selected) + (member + 1 not in selected) - 1
             whole_lines = text[end - 1] == "\n" and (start == 0 or text[start - 1] == "\n")
@@ -235,7 +235,7 @@ def _buy(
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
                 # What governs the unit still fits; a larger budget has it too.
-                return [*bought, batch[:place]] if place else bought
+                return [*bought, batch[:index]] if index else bought
             selected.add(member)
         bought.append(batch)
     return bought
@@ -285,8 +285,8 @@ class _Gaps:
         return _omissions(self._text, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
-        """Return what stands in the result for `text[start:end]`: nothing for blank lines, and the
-        text itself where the mark would not be shorter."""
+        """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
+        itself where the mark would not be shorter."""
         missing = self._text[start:end]
         if not missing.strip():
             return missing if len(missing) <= 4 else "\n"
@@ -332,11 +332,11 @@ class _Gaps:
 
 def _omissions(text: str, lines: int, chars: int) -> tuple[Omission, ...]:
     total = text.count("\n") + (not text.endswith("\n"))
-    found = [
+    omissions = [
         Omission(what="lines", count=lines, total=total),
         Omission(what="characters", count=chars, total=len(text)),
     ]
-    return tuple([omission for omission in found if omission.count])
+    return tuple([omission for omission in omissions if omission.count])
 
 
 def _everything(passage: Passage) -> tuple[Omission, ...]:
@@ -357,8 +357,8 @@ def _without_marks(
     """Write the beginning of the most important unit, for a budget too small for any mark."""
     body = ""
     if ordered:
-        whole = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
-        body = _piece(whole, remaining)
+        original = text[units.starts[ordered[0]] : units.ends[ordered[0]]].strip("\r\n")
+        body = _piece(original, remaining)
     missing = len(text) - len(body.removesuffix("…"))
     return Fitted(body, (Omission(what="characters", count=missing, total=len(text)),))
 

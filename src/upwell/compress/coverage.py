@@ -21,11 +21,11 @@ from upwell.compress.units.base import BLANK, Units
 _NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
-"""What a plain word is worth beside an identifier, path or number."""
+"""The worth of a plain word relative to an identifier, path or number."""
 _MARK_CHARS = 8
 """A gap between two units costs a mark."""
 _LINE = 0.12
-"""What a unit is worth without any new name, so that runs are completed."""
+"""The worth of a unit without any new name, so that runs are completed."""
 _EARLY, _EARLY_PART = 6.0, 0.3
 """Units of the first `_EARLY_PART` of a text are worth up to `1 + _EARLY` times as much as that."""
 _RUN = 0.2

@@ -25,7 +25,6 @@ MAX_SHOWN_CHARS = 160
 MAX_QUOTE_CHARS = 120
 MIN_SHARED = 0.5
 _WORDS = re.compile(r"[a-z0-9]+")
-_PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _STARTS = frozenset("up start serve restart open boot daemon run dev".split())
 _RISKY = re.compile(
     r"--force\b|--no-verify|--hard\b|(?:^|\s)rm\s|--dangerously|(?:^|\s)sudo\s|\bkill(?:all)?\b|-f\b"
@@ -33,11 +32,11 @@ _RISKY = re.compile(
 _PASSING = re.compile(
     r"/tmp/|/var/folders/|\$\(|`|/private/|[0-9a-f]{12,}|(?i:password|token|secret|api_?key|bearer)"
 )
-"""What holds for one session only, or must not be repeated."""
+"""Words of commands that hold for one session only, or must not be repeated."""
 _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Open:
     """A failure that waits for the command that works. `others` are commands since then."""
 
@@ -65,6 +64,7 @@ class CommandMiner:
         steps = real_steps(command)
         if failure is None and succeeded(event):
             yield from self._resolved(event, steps)
+        self._drop_rerun(steps, failure)
         for waiting in self._open:
             waiting.age += 1
             waiting.others += [] if failure else steps
@@ -75,10 +75,25 @@ class CommandMiner:
 
     def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
         for waiting in reversed(list(self._open)):
-            text = next(filter(None, (_conclusion(waiting, step) for step in steps)), "")
-            if text and waiting in self._open:
-                self._forget(waiting.failure)
-                yield _episode(waiting, event, text)
+            if waiting not in self._open:
+                continue
+            for step in steps:
+                if text := _conclusion(waiting, step):
+                    self._forget(waiting.failure)
+                    if not _is_obvious(waiting.failure, step):
+                        yield _episode(waiting, event, text)
+                    break
+
+    def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
+        """The same command with another outcome: the failure was an accident of the folder."""
+        now = failure.signature if failure else ""
+        words = {step.words for step in steps}
+        others = [
+            each
+            for each in self._open
+            if each.failure.step.words not in words or each.failure.signature == now
+        ]
+        self._open = deque(others, maxlen=MAX_OPEN)
 
     def _forget(self, failure: Failure) -> None:
         """The same failure teaches once."""
@@ -127,16 +142,17 @@ def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
     fault = failure.fault
     if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
         return False
-    if fault is Fault.QUOTING or worked.words == failed.words:
-        return worked.words == failed.words and fault in (Fault.PROGRAM, Fault.QUOTING)
     if fault is Fault.PROGRAM:
-        return failure.speaker == "shell" and _shared(failed, worked) >= MIN_SHARED
+        is_same = worked.words == failed.words or _shared(failed, worked) >= MIN_SHARED
+        return failed.program in failure.message and is_same
+    if fault is Fault.QUOTING or worked.words == failed.words:
+        return worked.words == failed.words and fault is Fault.QUOTING
     if worked.words == failed.words[1:]:
         return fault is Fault.OPTION
     if worked.program != failed.program:
         return False
     if fault is Fault.ARGUMENT:
-        return _verbs(failed) == _verbs(worked)
+        return failed.verbs == worked.verbs
     named = _named(failed, failure.message)
     if named & set(worked.words) or not _continues(failed, worked, named):
         return False
@@ -147,9 +163,15 @@ def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
 
 def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
     """Do both have the same sub-commands, up to one that the error names?"""
-    verbs = _verbs(failed)
+    verbs = failed.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
-    return verbs[:known] == _verbs(worked)[:known]
+    return verbs[:known] == worked.verbs[:known]
+
+
+def _is_obvious(failure: Failure, worked: Step) -> bool:
+    """Is something left out, and nothing else? The error says so by itself, and agents correct the
+    call at once."""
+    return failure.fault is Fault.OPTION and set(worked.words) <= set(failure.step.words)
 
 
 def _named(step: Step, message: str) -> set[str]:
@@ -164,18 +186,15 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Could somebody who asks for the script `old` mean `new`? They share a folder or a word."""
+    """Could somebody who asks for the script `old` mean `new`? They share a folder, or the words of
+    one name are in the other."""
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")
     if folder and folder.removeprefix("./") == other_folder.removeprefix("./"):
         return True
     words = set(_WORDS.findall(name.partition(".")[0].lower()))
-    return bool(words & set(_WORDS.findall(other_name.partition(".")[0].lower())))
-
-
-def _verbs(step: Step) -> Sequence[str]:
-    """The sub-commands of a call: at most two plain words among its first arguments."""
-    return [word for word in step.args[:5] if _PLAIN.fullmatch(word)][:2]
+    others = set(_WORDS.findall(other_name.partition(".")[0].lower()))
+    return bool(words and others) and (words <= others or others <= words)
 
 
 def _shared(failed: Step, worked: Step) -> float:

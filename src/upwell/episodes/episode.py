@@ -10,25 +10,20 @@ class EpisodeKind(StrEnum):
     COMMAND = "command"
     """A command failed, and another one for the same purpose succeeded."""
     PLACE = "place"
-    """A file was not where it was looked for, or took a search."""
+    """A session worked with a file, or a search showed where a name is defined."""
     TICKET = "ticket"
-    """A ticket has a file or specification."""
-    CORRECTION = "correction"
-    """The user corrected how the agent took a request."""
-    RULE = "rule"
-    """A standing correction of the user."""
+    """A prompt named a ticket, and the agent opened the file that bears its name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Episode:
-    """What a session found out, in one or two complete sentences.
+    """A conclusion of a session, in one or two complete sentences.
 
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
     speaks (`triggers_of`). `paths` and `identifiers` must still exist when it is said; paths are
-    written as the session wrote them, absolute or relative to `cwd`, the folder of the session.
-    `tool` is the tool that it is about, "" for none. `evidence` are the places (`Event.i`) of the
-    events in `session` that it was concluded from, `at` the time of the last, in seconds since the
-    epoch.
+    relative to `cwd`, the folder of the session. `tool` is the tool of the last event. `evidence`
+    are the places (`Event.i`) of the events in `session` that it was concluded from, `at` the time
+    of the last, in seconds since the epoch.
     """
 
     kind: EpisodeKind

@@ -21,7 +21,7 @@ ROOT = "$ROOT"
 
 
 class Kind(StrEnum):
-    """What happened."""
+    """The kinds of events."""
 
     START = "start"
     PROMPT = "prompt"

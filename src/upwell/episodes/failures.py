@@ -14,7 +14,7 @@ from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
-"""The parts of an answer that are read: errors stand at its beginning or at its end."""
+"""The parts of an answer that are read: errors are at its beginning or at its end."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
@@ -22,7 +22,7 @@ MAX_UNFLAGGED_CHARS = 1_500
 
 
 class Fault(StrEnum):
-    """The wrong part of a call."""
+    """The part of a call that is wrong."""
 
     OPTION = "option"
     ARGUMENT = "argument"
@@ -44,8 +44,15 @@ class Failure:
 
     @property
     def speaker(self) -> str:
-        """The program that reports the error: the shell, for a program that does not exist."""
-        return "shell" if self.signature.startswith(_NOT_FOUND) else self.step.program
+        """The program that reports the error: the shell, for a program that does not exist. An
+        error about options or arguments is that of a sub-command."""
+        if self.signature.startswith(_NOT_FOUND):
+            return "shell"
+        parts = [self.step.program]
+        if self.fault in _CALLED:
+            named = set(_WORDS.findall(self.message))
+            parts += [verb for verb in self.step.verbs if verb not in named]
+        return " ".join(parts)
 
 
 _PHRASES: tuple[tuple[Fault, tuple[str, ...]], ...] = (
@@ -196,7 +203,11 @@ _SPEAKERS = frozenset(
     {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
 )
 _NOT_FOUND = "command not found"
+_CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
+"""An error that comes with the usage of the program tells by itself how to call it: agents correct
+such a call at once."""
 _HELP = frozenset({"--help", "-h", "help", "-help"})
+_WORDS = re.compile(r"[\w:-]+")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _EXIT = re.compile(r"(?:Error: )?Exit code \d+$")
 _TESTS = frozenset(
@@ -222,12 +233,14 @@ def failure_of(event: Event) -> Failure | None:
     if found is None:
         return None
     fault, message = found
+    if fault in _CALLED and "usage:" in event.out[:HEAD_CHARS].lower():
+        return None
     step = _culprit(steps_of(command), fault, message)
     if step is None or asks_help(step) or (not event.failed and step.program in _READERS):
         return None
     if fault is Fault.SERVICE and step.program in _CLIENTS:
         return None
-    if fault not in (Fault.OPTION, Fault.PROGRAM, Fault.QUOTING) and _tests(step):
+    if fault in (Fault.ARGUMENT, Fault.SERVICE) and _tests(step):
         return None
     if _NOT_FOUND in message:
         return Failure(step, fault, message, f"{_NOT_FOUND}: {_complaint(message)}")

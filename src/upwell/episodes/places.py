@@ -1,4 +1,5 @@
-"""Where things are: files that sessions worked with, and names of the code that searches found."""
+"""The places of things: files that sessions worked with, and names in the code that searches
+found."""
 
 from collections.abc import Iterator
 
@@ -11,6 +12,8 @@ MAX_FILES, MAX_SYMBOLS = 512, 256
 MAX_PLACES = 2
 """A name that is defined in more files has no place."""
 _FOREIGN = ("node_modules/", ".git/", "dist/", "build/", "vendor/", ".venv/", "target/")
+_DOCUMENTS = (".md", ".mdx", ".rst", ".txt", ".adoc")
+"""Files that quote code."""
 _FILE_TOOLS = frozenset({"Read", "Edit", "Write", "MultiEdit"})
 
 
@@ -32,7 +35,8 @@ class PlaceMiner:
                 self._add(self._files, _own(path, event.cwd), event, MAX_FILES)
             return
         for name, file in definitions(event):
-            if own := _own(file, event.cwd):
+            own = _own(file, event.cwd)
+            if own and not own.endswith(_DOCUMENTS):
                 files = self._symbols.setdefault(name, {})
                 self._add(files, own, event, MAX_PLACES + 1)
                 while len(self._symbols) > MAX_SYMBOLS:

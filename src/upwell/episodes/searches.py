@@ -23,6 +23,7 @@ _ESCAPES = re.compile(r"\\[bBwWsSdD]")
 _DEFINING = frozenset(
     "func def class interface struct type enum trait fn const function module record object".split()
 )
+_VALUES = frozenset({"const", "type", "object", "module"})
 _FILES = re.compile(r"Found \d+ files?$")
 
 
@@ -111,25 +112,30 @@ def _asks_definition(pattern: str) -> bool:
 
 
 def _defined_in(line: str, name: str, place: str) -> str:
-    """The file of a line `FILE:LINE:CODE` or `LINE:CODE` that defines the name; "" for others."""
-    at = line.find(name)
-    after = line[at + len(name) : at + len(name) + 1]
-    before = line[:at]
-    if after.isalnum() or after == "_" or not _introduces(before):
+    """The file of a line `FILE:LINE:CODE`, `FILE:CODE` or `LINE:CODE` that defines the name; ""
+    for others."""
+    file, _, code = line.partition(":")
+    number, _, rest = code.partition(":")
+    if file.isdigit():
+        file = place
+    elif number.isdigit():
+        code = rest
+    before, _, after = code.partition(name)
+    if " " in file or not _is_file(file) or after[:1].isalnum() or after[:1] == "_":
         return ""
-    first, _, rest = before.partition(":")
-    if first.isdigit():
-        return place if _is_file(place) else ""
-    return first if (rest.partition(":")[0].isdigit() and "/" in first) or _is_file(first) else ""
+    return file if _introduces(before) else ""
 
 
 def _introduces(before: str) -> bool:
-    """Does a definition's keyword stand before the name? Go's methods have a receiver between."""
+    """Does a definition's keyword stand before the name? Go's methods have a receiver between. An
+    indented constant is a local one."""
     code = before.rstrip()
     if code == before:
         return False
-    word = code.rpartition(" ")[2].rpartition(":")[2].strip("\t(")
+    word = code.rpartition(" ")[2].strip("\t(")
     receiver = code.rpartition("func (")[2] if code.endswith(")") else ""
+    if word in _VALUES:
+        return not before[:1].isspace()
     return word in _DEFINING or (0 < len(receiver) < len(code) and ")" not in receiver[:-1])
 
 

@@ -22,6 +22,7 @@ _RUNNERS = frozenset(
 _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
 _FOLDERS = re.compile(r"[^\s'\"`:,;(]*/")
 _HEXES = re.compile(r"\b(?:[0-9a-f]{7,}|0x[0-9a-f]+)\b")
 _NUMBERS = re.compile(r"\d+")
@@ -47,6 +48,11 @@ class Step:
     def args(self) -> tuple[str, ...]:
         """The words after the program."""
         return self.words[1:]
+
+    @property
+    def verbs(self) -> Sequence[str]:
+        """The sub-commands of a call: at most two plain words among its first arguments."""
+        return [word for word in self.words[1:6] if _PLAIN.fullmatch(word)][:2]
 
 
 def command_of(event: Event) -> str:

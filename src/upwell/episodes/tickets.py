@@ -20,7 +20,7 @@ MIN_BARE = 10
 
 def tickets_in(text: str) -> Sequence[str]:
     """The tickets that a text is about: `ABC-123`, or a number without leading zeros."""
-    found = [
+    tickets = [
         match[0]
         for match in _KEY.finditer(text)
         if match[0].partition("-")[0] not in _TECHNICAL and len(match[0]) <= 16
@@ -29,8 +29,8 @@ def tickets_in(text: str) -> Sequence[str]:
         digits = match[1] or match[2]
         bare = match[1] is None and not digits.startswith("0") and int(digits[:6]) < MIN_BARE
         if len(digits) <= 6 and not bare:
-            found.append(str(int(digits)))
-    unique = tuple(dict.fromkeys(found))
+            tickets.append(str(int(digits)))
+    unique = tuple(dict.fromkeys(tickets))
     return unique if len(unique) <= MAX_TICKETS else ()
 
 

@@ -3,7 +3,7 @@
 A trigger is a short string `kind:value`. An event gives the same triggers in every session, so that
 a lookup by equality finds the episodes of a moment:
 
-    fails:PROGRAM:DIGEST    a command fails with this error
+    fails:PROGRAM:DIGEST    a command of this program fails with this error
     file:NAME               a file of this name is missing (a name of several words)
     file:FOLDER/NAME        a file is missing in this folder, or in a folder of this folder
     below:FOLDER/NAME       a file is missing in this folder; it may be one folder further down
@@ -32,10 +32,10 @@ _FAMILIES = {
 """Extensions that stand for one another when somebody guesses the name of a file."""
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _FRAMEWORK = frozenset(
-    "index main mod lib __init__ __main__ page layout route readme package tsconfig makefile"
-    " dockerfile skill claude agents gemini changelog license conftest error loading".split()
+    "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
+    " loading readme.md skill.md claude.md agents.md gemini.md changelog.md license.md".split()
 )
-"""Names that stand in many folders, each with a meaning of its own."""
+"""Names that occur in many folders, each time with another meaning."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 
@@ -60,7 +60,7 @@ def tickets_of(prompt: Event) -> Sequence[str]:
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
     """The key of an error of a program."""
-    return (f"fails:{failure.speaker[:40]}:{digest(failure.signature)}",)
+    return (f"fails:{failure.speaker[:60]}:{digest(failure.signature)}",)
 
 
 def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
@@ -103,7 +103,7 @@ def _split(path: str) -> tuple[str, str]:
     """The folder and the name of a file, "" for a name that says nothing."""
     folder, _, name = path.rpartition("/")
     stem, dot, suffix = name.rpartition(".")
-    if not dot or not stem or stem.partition(".")[0].lower() in _FRAMEWORK:
+    if not stem or {stem.partition(".")[0].lower(), name.lower()} & _FRAMEWORK:
         return folder, ""
     return folder, f"{stem}{_FAMILIES.get(dot + suffix, dot + suffix)}"
 

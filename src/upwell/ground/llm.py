@@ -4,15 +4,47 @@ The calls block and belong on worker threads.
 """
 
 import json
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from upwell.ground.clock import Deadline
 from upwell.ground.endpoint import Answer, Endpoint, post
 from upwell.ground.errors import LlmError
+from upwell.ground.text.tokens import count
+
+MOST_TOKENS = 10**9
+"""No answer takes more; an endpoint that reports more is not believed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmOptions(Endpoint):
+    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 where nothing
+    is to be counted."""
+
+    input_price: float = 0.0
+    output_price: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """An answer and the tokens that it took, estimated where the endpoint does not report them."""
+
+    text: str
+    tokens_in: int
+    tokens_out: int
 
 
 class Chat(Protocol):
     """A language model."""
+
+    def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
+        """Answer a message of the user under a system message.
+
+        Raises:
+            LlmError: no usable answer arrived before the deadline.
+        """
+        ...
 
     def chat(self, prompt: str, deadline: Deadline) -> str:
         """Return the answer to `prompt`.
@@ -33,13 +65,27 @@ class OpenAIChat:
         self._endpoint = endpoint
 
     def chat(self, prompt: str, deadline: Deadline) -> str:
+        return _text_of(self._ask([{"role": "user", "content": prompt}], deadline))
+
+    def complete(self, system: str, user: str, deadline: Deadline) -> Completion:
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        answer = self._ask(messages, deadline)
+        text = _text_of(answer)
+        usage = _usage_in(answer)
+        return Completion(
+            text,
+            _tokens(usage.get("prompt_tokens"), count(system) + count(user)),
+            _tokens(usage.get("completion_tokens"), count(text)),
+        )
+
+    def _ask(self, messages: Sequence[object], deadline: Deadline) -> Answer:
         message = {
             "model": self._endpoint.model,
-            "messages": [{"role": "user", "content": prompt}],
+            "messages": messages,
             "temperature": 0,
             "stream": False,
         }
-        return _text_of(post(self._endpoint, "/chat/completions", message, deadline))
+        return post(self._endpoint, "/chat/completions", message, deadline)
 
 
 def _text_of(answer: Answer) -> str:
@@ -52,6 +98,21 @@ def _text_of(answer: Answer) -> str:
     if not isinstance(text, str):
         raise LlmError("the language model's answer has no text")
     return text
+
+
+def _usage_in(answer: Answer) -> dict[str, Any]:
+    """The `usage` of a completion; empty where there is none."""
+    try:
+        usage = json.loads(answer.body).get("usage")
+    except (ValueError, AttributeError):
+        return {}
+    return usage if isinstance(usage, dict) else {}
+
+
+def _tokens(reported: object, estimated: int) -> int:
+    if isinstance(reported, int) and not isinstance(reported, bool) and 0 < reported < MOST_TOKENS:
+        return reported
+    return estimated
 
 
 def _streamed(raw: bytes) -> str:

@@ -13,7 +13,7 @@ import msgspec
 
 from upwell.ground.errors import ConfigError
 from upwell.ground.secrets.mask import masked_address, masked_words, names_secret
-from upwell.ground.type_hints import CHOICES, choices_of, shown, type_hint
+from upwell.ground.type_hints import CHOICES, choices_of, listed_choices_of, shown, type_hint
 
 SHARES = frozenset({"min_score", "cooldown_similarity", "min_confidence", "min_result_retention"})
 MOST = 10**12
@@ -34,7 +34,10 @@ def checked(kind: type, key: str, name: str, value: Any, origin: str, known: Seq
         raise unknown(key, name, known, origin)
     hint = get_type_hints(kind, include_extras=True)[name]
     choices = _choices(kind, name, hint)
-    if choices and isinstance(value, str) and value not in choices:
+    words = listed_choices_of(hint)
+    if words and isinstance(value, str) and value not in choices:
+        value = _words_of(key, value, [*choices, *words], origin)
+    elif choices and isinstance(value, str) and value not in choices:
         raise _no_choice(key, value, choices, origin)
     _check_names(key, value, hint, origin)
     try:
@@ -143,6 +146,19 @@ def _choices(kind: type, name: str, hint: Any) -> Sequence[str]:
         return allowed
     declared = {entry.name: entry.metadata for entry in dataclasses.fields(kind)}
     return tuple(declared[name].get(CHOICES, ()))
+
+
+def _words_of(key: str, text: str, known: Sequence[str], origin: str) -> Sequence[str]:
+    """Read a list of known words that stand in one text with commas between them.
+
+    Raises:
+        ConfigError: a word is not known.
+    """
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in known:
+            raise _no_choice(key, word, known, origin)
+    return words
 
 
 def _no_choice(key: str, value: str, choices: Sequence[str], origin: str) -> ConfigError:

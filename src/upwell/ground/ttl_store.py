@@ -31,6 +31,7 @@ class Kind(StrEnum):
     DECISION = "decision"
     HOST_SESSION = "host_session"
     INTENT = "intent"
+    LEARNED = "learned"
     OPENING = "opening"
     ORIGINAL = "original"
     PLACE = "place"

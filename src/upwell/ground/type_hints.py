@@ -32,6 +32,8 @@ def type_hint(kind: Any, name: str, default: Any) -> str:
     if get_origin(kind) is tuple:
         listed = choices_of(get_args(kind)[0])
         return f"a list of {', '.join(listed)}" if listed else 'a list of strings, like ["a", "b"]'
+    if choices and (listed := listed_choices_of(kind)):
+        return f"{', '.join(choices)}, or a list of {', '.join(listed)}"
     if choices:
         return f"one of {', '.join(filter(None, choices))}"
     if kind is bool:
@@ -52,6 +54,14 @@ def choices_of(kind: Any) -> Sequence[str]:
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         return [str(choice) for choice in kind]
     return get_args(kind) if get_origin(kind) is Literal else ()
+
+
+def listed_choices_of(kind: Any) -> Sequence[str]:
+    """Return the names of which a type allows a list, or () if it allows no such list."""
+    for option in get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,):
+        if get_origin(option) is tuple and (names := choices_of(get_args(option)[0])):
+            return names
+    return ()
 
 
 def shown(value: Any) -> str:

@@ -21,13 +21,13 @@ _READS_ORIGINAL = re.compile(r"\bupwell\b[^\n;&|]*\sread\s")
 Path = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
 """Host, event, texts of the tool's answer, the host's limit in tokens → the shortened texts, None
-for each text that stays as it is."""
+for each unchanged text."""
 
 
 async def no_shortening(
     host: str, event: Event, texts: Sequence[str], max_tokens: int | None
 ) -> Sequence[str | None]:
-    """Leave every text as it is."""
+    """Leave every text unchanged."""
     return [None] * len(texts)
 
 
@@ -60,7 +60,7 @@ def texts_in(reply: Any) -> list[tuple[Path, str]]:
 
 
 def with_texts(reply: Any, places: Sequence[Path], texts: Sequence[str | None]) -> Any:
-    """`reply` with these texts at these places; None leaves a text as it is."""
+    """`reply` with these texts at these places; None leaves a text unchanged."""
     for path, text in zip(places, texts, strict=True):
         if text is not None:
             reply = _replaced(reply, path, text)

@@ -10,7 +10,7 @@ from upwell.hosts.servers import ServerFile
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """What `upwell hook export` produces: an instruction for agents without hooks, in `file` below
+    """The output of `upwell hook export`: an instruction for agents without hooks, in `file` below
     the project, and for some hosts a plugin.
 
     `tool_name` is how the host names a tool of the gateway, with `{}` for our own name of the
@@ -46,8 +46,8 @@ class AutoLoaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcripts:
-    """Where a host records its sessions: glob patterns relative to the user's home folder, and the
-    name of the format, by which the reader is found."""
+    """The places where a host records its sessions: glob patterns relative to the user's home
+    folder, and the name of the format, by which the reader is found."""
 
     format: str
     files: tuple[str, ...]

@@ -1,8 +1,8 @@
 """GitHub Copilot CLI.
 
 Events in camelCase do not carry their name: the command line of the hook does. Context is joined
-and capped at 10 KB. A resumed session has lost the context of its start, so it begins anew. A
-subagent is a session of its own, whose task arrives as a prompt.
+and capped at 10 KB. A resumed session has lost the context of its start, so it counts as a new one.
+A subagent is a session of its own, whose task arrives as a prompt.
 
 Sources: the github/docs repository and the behaviour of 1.0.102 (`tests/live/`). In earlier
 versions `toolArgs` was JSON in a string.
@@ -113,6 +113,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         answer=answer_of(
             result.get("textResultForLlm", payload.get("error")),
             failed="error" in payload or result.get("resultType") == "failure",
+            tool=tool,
         ),
         reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
         agent=session_of(payload.get("agentId")),

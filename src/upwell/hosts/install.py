@@ -213,7 +213,7 @@ def _digest(text: str) -> str:
 
 
 def _backed_up(plan: Plan) -> str:
-    """Copy the file as it is, under the first free name."""
+    """Copy the unchanged file to the first free name."""
     if plan.before is None:
         return ""
     for number in range(MAX_BACKUPS):

@@ -114,7 +114,8 @@ class NestedEvents:
         return bool(self.synthetic_prompt) and prompt.startswith(self.synthetic_prompt)
 
     def _reason(self, payload: Mapping[str, Any]) -> str:
-        """Why the session begins. One that was resumed without its context begins anew."""
+        """The reason for the session's start. A session that was resumed without its context counts
+        as new."""
         reason = text_of(payload.get("source"), 64)
         return reason if self.restores_context or reason != RESUMED else STARTED
 
@@ -132,7 +133,9 @@ class NestedEvents:
             args=plain_args(table_of(payload.get("tool_input"))),
             reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
             answer=answer_of(
-                payload.get("tool_response", payload.get("error")), failed="error" in payload
+                payload.get("tool_response", payload.get("error")),
+                failed="error" in payload,
+                tool=tool,
             ),
             reply=self.read_reply(called, payload.get("tool_response")),
             agent=_agent_in(payload),

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.secrets.redact import redact
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.text.safe import clip
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Kind, TtlStore
@@ -117,7 +117,7 @@ class Missed:
 
 async def note(ttl_store: TtlStore, tool: str, report: Report, text: str) -> None:
     """Store a remark for 30 days, once, as one line without secrets."""
-    line = clip(" ".join(redact(text[:_READ_CHARS])[0].split()), MAX_CHARS)
+    line = clip(" ".join(redacted_start(text, _READ_CHARS).split()), MAX_CHARS)
     if not line:
         return
     value = json.dumps(asdict(Missed(tool=tool, kind=str(report), text=line))).encode()

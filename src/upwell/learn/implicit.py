@@ -2,7 +2,7 @@
 was used.
 
 A word is distinctive if it is rare in the store and did not occur in the cue that surfaced the
-memory. All of this happens after the calls. The watched memories stand in the TTL store, so that a
+memory. All of this happens after the calls. The watched memories are in the TTL store, so that a
 session is followed even if every event of it is a process of its own. No text of a cue is stored.
 """
 

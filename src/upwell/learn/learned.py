@@ -34,8 +34,8 @@ _UNKNOWN = (-1, -1)
 class Limits:
     """The configured limits: `surface.min_score`, and as `negatives`
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool, which may have one of its own. `asked` is that of the door where
-    somebody asks, who gets whatever bears on the question."""
+    `min_score` of a tool, which may have one of its own. `asked` is the threshold for explicit
+    requests, which get every relevant memory."""
 
     min_score: float = 0.5
     negatives: int = 3

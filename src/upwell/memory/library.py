@@ -288,9 +288,9 @@ class LibraryReader:
         if not (query.texts or query.paths or query.symbols):
             return exact
         ids = {hit.memory.id for hit in exact.hits}
-        found = await self.library.recall.search(replace(query, triggers=()), deadline)
-        related = [hit for hit in found.hits if hit.memory.id not in ids]
-        return Found((*exact.hits, *related), (*exact.missing, *found.missing))
+        result = await self.library.recall.search(replace(query, triggers=()), deadline)
+        related = [hit for hit in result.hits if hit.memory.id not in ids]
+        return Found((*exact.hits, *related), (*exact.missing, *result.missing))
 
     async def pinned(self, scope: Scope, *, limit: int = 50) -> Sequence[Memory]:
         return await self.library.store.pinned(scope, limit=limit)

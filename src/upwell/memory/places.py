@@ -6,7 +6,7 @@ apart from the memories that people keep: each expires unless another session fi
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
@@ -24,19 +24,10 @@ PLACE = "place"
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""How many places are kept for one trigger, the latest first. Two that both exist are one too many
-to say."""
+"""The most places stored for one trigger, the latest first. If two of them exist, neither is
+said."""
 BATCH = 200
 _ID = "place:"
-
-
-@dataclass(frozen=True, slots=True)
-class _Place:
-    text: str
-    paths: tuple[str, ...]
-    symbols: tuple[str, ...]
-    at: float
-    session: str
 
 
 class Places:
@@ -77,10 +68,10 @@ class Places:
         except StoreError as error:
             raise RecallUnavailable(error.message, source=self.name, hint=error.hint) from error
         hits = [
-            _hit(_memory(key, number, place, project, trigger), trigger)
+            _hit(memory, trigger)
             for key, trigger in keys.items()
             if key in items
-            for number, place in enumerate(_decoded(items[key].value))
+            for memory in _decoded(key, items[key].value)
         ]
         return Found(tuple(hits[: query.limit]))
 
@@ -90,15 +81,12 @@ class Places:
         Raises:
             StoreError: the store failed.
         """
-        key, _, number = memory_id.removeprefix(_ID).partition(".")
-        if not memory_id.startswith(_ID) or not number.isdecimal():
+        key = memory_id.removeprefix(_ID).partition(".")[0]
+        if not memory_id.startswith(_ID):
             return None
         item = (await self._ttl_store.get(Kind.PLACE, [key])).get(key)
-        places = _decoded(item.value) if item else []
-        number_of_place = int(number)
-        if number_of_place >= len(places):
-            return None
-        return _memory(key, number_of_place, places[number_of_place], None, "")
+        places = _decoded(key, item.value) if item else []
+        return next((place for place in places if place.id == memory_id), None)
 
     async def ping(self) -> Ping:
         return await self._ttl_store.ping()
@@ -107,13 +95,11 @@ class Places:
         known = await self._ttl_store.get(Kind.PLACE, list(by_key))
         values = {}
         for key, memories in by_key.items():
-            places = (
-                {place.text: place for place in _decoded(known[key].value)} if key in known else {}
-            )
-            for memory in memories:
-                places[memory.text] = _place(memory)
-            latest = sorted(places.values(), key=lambda place: -place.at)[:MAX_CANDIDATES]
-            values[key] = orjson.dumps([_row(place) for place in latest])
+            item = known.get(key)
+            places = {place.text: place for place in (_decoded(key, item.value) if item else [])}
+            places |= {memory.text: memory for memory in memories}
+            latest = sorted(places.values(), key=lambda place: -(place.updated_at or 0.0))
+            values[key] = orjson.dumps([_row(place) for place in latest[:MAX_CANDIDATES]])
         await self._ttl_store.put(Kind.PLACE, values, ttl_seconds=TTL_SECONDS)
 
 
@@ -122,35 +108,30 @@ def _key(project: str | None, trigger: str) -> str:
     return hashlib.sha256(identity).hexdigest()[:24]
 
 
-def _place(memory: Memory) -> _Place:
-    at = memory.updated_at or memory.created_at or 0.0
-    return _Place(memory.text, memory.paths, memory.symbols, at, memory.provenance.session)
+def _row(place: Memory) -> list[object]:
+    session = place.provenance.session
+    paths, symbols = place.paths, place.symbols
+    return [place.text, paths, symbols, place.triggers, place.project, place.updated_at, session]
 
 
-def _row(place: _Place) -> list[object]:
-    return [place.text, place.paths, place.symbols, place.at, place.session]
+def _decoded(key: str, value: bytes) -> list[Memory]:
+    return [_memory(f"{_ID}{key}.{number}", row) for number, row in enumerate(orjson.loads(value))]
 
 
-def _decoded(value: bytes) -> list[_Place]:
-    return [
-        _Place(text, tuple(paths), tuple(symbols), at, session)
-        for text, paths, symbols, at, session in orjson.loads(value)
-    ]
-
-
-def _memory(key: str, number: int, place: _Place, project: str | None, trigger: str) -> Memory:
+def _memory(memory_id: str, row: Sequence[Any]) -> Memory:
+    text, paths, symbols, triggers, project, at, session = row
     return Memory(
-        id=f"{_ID}{key}.{number}",
-        text=place.text,
-        paths=place.paths,
-        symbols=place.symbols,
-        triggers=(trigger,) if trigger else (),
+        id=memory_id,
+        text=text,
+        paths=tuple(paths),
+        symbols=tuple(symbols),
+        triggers=tuple(triggers),
         project=project,
-        provenance=Provenance(door="capture", tool="place", session=place.session),
+        provenance=Provenance(door="capture", tool=PLACE, session=session),
         trust=Trust.USER,
-        content_hash=content_hash(place.text),
-        created_at=place.at,
-        updated_at=place.at,
+        content_hash=content_hash(text),
+        created_at=at,
+        updated_at=at,
     )
 
 

@@ -125,7 +125,7 @@ def _checked(memory: Memory) -> Memory:
 
 def _anchored(memory: Memory) -> Memory:
     """Extract files and symbols from the text, unless the memory lists its own, or has triggers:
-    it then is said only while its files exist."""
+    such a memory is said only while its files exist."""
     if memory.triggers:
         return replace(memory, triggers=memory.triggers[:MAX_TRIGGERS])
     paths = memory.paths[:MAX_LISTED] or paths_in(memory.text)

@@ -3,6 +3,7 @@
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.hosts import claude, events
+from upwell.surface.episodes import triggers_in
 from upwell.surface.moments import Moment, moment_of
 
 SESSION_START, COMPACTION = "session_start", "compaction"
@@ -43,4 +44,6 @@ def moment_named(event: Event, cue: Cue | None, prompts_before: int) -> str:
         return SESSION_START
     if event.kind is Kind.COMPACT:
         return COMPACTION
-    return str(moment_of(cue, prompts_before) if cue else Moment.ROUTINE)
+    if cue is None:
+        return str(Moment.ROUTINE)
+    return str(moment_of(cue, prompts_before, triggers_in(cue)))

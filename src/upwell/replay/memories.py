@@ -179,6 +179,11 @@ class Relocation:
             self._learn(self._root_above(cwd))
         self._compile()
 
+    @property
+    def folder(self) -> str:
+        """The folder of the checkout."""
+        return self._project.folder
+
     def cwd(self, cwd: str | None) -> str:
         """The folder in the checkout that corresponds to `cwd`; the checkout itself for a folder
         outside the repository."""

@@ -43,6 +43,8 @@ class Report:
 
     def __init__(self, projects: Projects) -> None:
         self.summary = Summary()
+        self.verdicts: Mapping[str, int] = {}
+        """What the judge did and cost, where there is one."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}

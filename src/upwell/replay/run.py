@@ -69,8 +69,9 @@ class Product(Protocol):
         """Memories of the commits of a repository that say why."""
         ...
 
-    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
-        """Memories of a session that ended, as capture proposes them."""
+    async def learn(self, events: Sequence[Event], project: str) -> None:
+        """Keep what these events of a session in `project` found out, as capture does at the end of
+        a turn."""
         ...
 
 
@@ -125,9 +126,8 @@ class Summary:
 @dataclass(slots=True)
 class _Session:
     """A session under way. `prompts` counts its prompts so far, `turn` holds the texts of the agent
-    since the last prompt, `events` the entries that capture reads at the end."""
+    since the last prompt, `events` the entries that capture reads at the end of the turn."""
 
-    root: str | None
     relocation: Relocation | None
     prompts: int = 0
     turn: list[tuple[float, str]] = field(default_factory=list[tuple[float, str]])
@@ -167,11 +167,12 @@ class Replay:
                 session = self._sessions[event.session] = await self._begin(event)
             if event.kind in (Kind.PROMPT, Kind.END):
                 await self._end_turn(event, session)
+            event_here = session.relocation.event(event) if session.relocation else event
             if event.kind in _DECIDED:
-                yield await self._decide(event, session)
-            self._record(event, session)
+                yield await self._decide(event, event_here, session)
+            self._record(event, event_here, session)
             if event.kind is Kind.END:
-                await self._end_session(event, session)
+                del self._sessions[event.session]
 
     async def _remember_due_notes(self) -> None:
         """Store the user's notes that existed at the current time."""
@@ -182,8 +183,8 @@ class Replay:
         root = self._projects.root_of(event.cwd)
         project = await self._project_at(root, event.t) if root else None
         if project is None:
-            return _Session(root, None)
-        return _Session(root, Relocation(project, event.cwd))
+            return _Session(None)
+        return _Session(Relocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
         """The project as it was when a session began: its files, documents and commits. None where
@@ -201,8 +202,7 @@ class Replay:
             await self._product.remember(arrivals)
         return project
 
-    async def _decide(self, event: Event, session: _Session) -> Decision:
-        event_here = session.relocation.event(event) if session.relocation else event
+    async def _decide(self, event: Event, event_here: Event, session: _Session) -> Decision:
         cue = cue_of(event_here, event_here.cwd)
         moment = moment_named(event_here, cue, session.prompts)
         if event.kind is Kind.COMPACT:
@@ -223,24 +223,21 @@ class Replay:
             detail=skip.detail if skip else "",
         )
 
-    def _record(self, event: Event, session: _Session) -> None:
+    def _record(self, event: Event, event_here: Event, session: _Session) -> None:
         session.prompts += event.kind is Kind.PROMPT
         if len(session.turn) < _MAX_TEXTS:
             session.turn += _texts_written(event)
         if With.LEARNED in self._choices:
-            session.events.append(event)
+            session.events.append(event_here)
 
     async def _end_turn(self, event: Event, session: _Session) -> None:
         turn, session.turn = session.turn, []
         over = event.kind is Kind.END
         if turn or over:
             await self._product.turn_ended(event.session, turn, over=over)
-
-    async def _end_session(self, event: Event, session: _Session) -> None:
-        del self._sessions[event.session]
-        if With.LEARNED in self._choices and session.events:
-            memories = self._product.learned(session.events, session.root)
-            await self._product.remember([self._projects.moved(memory) for memory in memories])
+        events, session.events = session.events, []
+        if events and session.relocation is not None:
+            await self._product.learn(events, session.relocation.folder)
 
 
 def described(decision: Decision, projects: Projects) -> dict[str, Any]:
@@ -259,6 +256,7 @@ def described(decision: Decision, projects: Projects) -> dict[str, Any]:
                 "source": projects.shown(hit.memory.source),
                 "score": round(hit.score, 4),
                 "text": projects.shown(hit.memory.text),
+                "trigger": hit.trigger,
                 "created_at": iso(hit.memory.created_at),
             }
             for hit in decision.hits
@@ -268,9 +266,12 @@ def described(decision: Decision, projects: Projects) -> dict[str, Any]:
 
 
 def kind_of(memory: Memory) -> str:
-    """The kind of a memory: `rule`, `commit`, `learned` from a session, `doc` or `note`."""
+    """The kind of a memory: `rule`, `episode`, `commit`, `learned` from a session, `doc` or
+    `note`."""
     if memory.pinned:
         return "rule"
+    if memory.triggers:
+        return "episode"
     if memory.source.startswith("git:"):
         return "commit"
     if memory.provenance.door == "capture":

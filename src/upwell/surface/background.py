@@ -10,7 +10,7 @@ import msgspec
 
 from upwell.ground.session_state import SessionState
 from upwell.ground.trace import contained
-from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue
+from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Hit, Query
 from upwell.memory.base import MemoryReader
 
@@ -26,18 +26,22 @@ class BackgroundWork:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._is_due = False
-        self._closing = asyncio.Event()
+        self._is_closing = False
+        self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def request(self) -> None:
-        """Have the jobs run soon."""
+    def request(self, *, now: bool = False) -> None:
+        """Have the jobs run soon; `now`: without waiting for more."""
         self._is_due = True
+        if now:
+            self._hurry.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
         """Run every job once more, and stop."""
-        self._closing.set()
+        self._is_closing = True
+        self._hurry.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._run_jobs()
@@ -45,7 +49,9 @@ class BackgroundWork:
     async def _run(self) -> None:
         while self._is_due:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), FLUSH_SECONDS)
+                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
+            if not self._is_closing:
+                self._hurry.clear()
             await self._run_jobs()
 
     async def _run_jobs(self) -> None:
@@ -66,6 +72,7 @@ class _Offer:
 
     tool: str | None
     query: Query
+    judged: bool
     hits: tuple[Hit, ...]
     changes: str
 
@@ -78,15 +85,17 @@ class LateHits:
         self._state = state
         self._reader = reader
 
-    async def keep(self, cue: Cue, query: Query, hits: Sequence[Hit]) -> None:
+    async def keep(
+        self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
+    ) -> None:
         """Keep the hits that missed this cue. Standing rules are left out, since `Rules` delivers
-        them."""
+        them. `judged`: the session's next call gets them, whatever it is about."""
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
         # The token comes first: a deletion after it shows in the token, one before it in `known`.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
-        offer = _Offer(cue.tool, query, tuple(existing), changes)
+        offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
         await self._state.put(cue.session, LATE, "", _encoded(offer), ttl_seconds=LATE_SECONDS)
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
@@ -99,8 +108,21 @@ class LateHits:
         if value is None or not await self._state.delete(cue.session, LATE):
             return []
         offer = _decoded(value)
-        if not _is_about_the_same(offer, cue, query):
-            return []
+        return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
+
+    async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
+        """The query and the hits of a late verdict, if this is a call, and the memory has not
+        changed since. A prompt may have changed the subject: there, `take` decides."""
+        if cue.door != Door.TOOL or not cue.session:
+            return None
+        value = await self._state.get(cue.session, LATE)
+        if value is None or not (offer := _decoded(value)).judged:
+            return None
+        if not await self._state.delete(cue.session, LATE):
+            return None
+        return offer.query, await self._current(offer)
+
+    async def _current(self, offer: _Offer) -> list[Hit]:
         return list(offer.hits) if repr(await self._reader.changes()) == offer.changes else []
 
     async def _exists(self, hit: Hit) -> bool:

@@ -39,6 +39,8 @@ REASONS: Mapping[SkipReason, str] = {
     SkipReason.BELOW_MIN_SCORE: "the best match is too unlikely to be relevant",
     SkipReason.REPEATED: "every relevant memory was delivered before",
     SkipReason.DEMOTED: "every relevant memory was rated unhelpful too often",
+    SkipReason.JUDGED: "the judge found no candidate worth telling",
+    SkipReason.JUDGING: "the judge's verdict comes later, with the session's next event",
     SkipReason.OVER_BUDGET: "no relevant memory fits the size limit",
     SkipReason.NOT_DELIVERED: "not delivered: the agent did not receive the answer",
 }
@@ -146,6 +148,8 @@ def in_words(signals: Mapping[str, float]) -> str:
 
 def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
     get = signals.get
+    if get("judged"):
+        yield f"chosen by the judge ({get('judge_tokens', 0.0):,.0f} tokens)"
     if get("path_join", 0.0) > 0.0:
         yield _path_in_words(signals)
     if get("symbol_join", 0.0) > 0.0:

@@ -129,7 +129,7 @@ PACE = "pace"
 MAX_SAID = 2
 """The most memories at one moment: in real sessions a third was never useful."""
 LEAST_SHARE_ASKED = 0.2
-"""Whoever asks gets no hit with less than this share of the best score (ours)."""
+"""Explicit requests get no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
 
 
@@ -249,6 +249,26 @@ class PostFilter:
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
         return new
+
+    async def candidates(
+        self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
+    ) -> list[Hit]:
+        """The hits that a judge may choose from, best first: those that could help at this moment
+        and that the agent does not have, however probable they are. Episodes go by triggers."""
+        related = [hit for hit in hits if not hit.memory.triggers]
+        helpful = suited(cue, moment, related) if moment is not None else related
+        ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
+        return await self.new_to_agent(cue, ordered)
+
+    async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
+        """The hits that the session was not told and does not know, and that nobody rated down."""
+        sketch = self._sketches.of(cue.session)
+        unknown = [
+            hit
+            for hit in hits
+            if not self._learning.is_demoted(hit.memory.id) and not sketch.holds(hit.memory, cue)
+        ]
+        return await self._seen_log.fresh(unknown, cue.session, cue.principal.name)
 
 
 def _comparable(hits: Sequence[Hit]) -> list[Hit]:

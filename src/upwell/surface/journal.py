@@ -14,7 +14,7 @@ import orjson
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
-from upwell.ground.secrets.redact import redact
+from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.ttl_store import Item, Kind, TtlStore
 from upwell.ground.types.cue import Cue
@@ -72,7 +72,7 @@ class Journal:
                 await self._write(pending)
 
     async def find(self, key: str) -> dict[str, Any] | None:
-        """The decision of this surfacing; None when there is none, or none any more.
+        """The decision of this surfacing; None if it does not exist or has expired.
 
         Raises:
             StoreError: the store cannot be read.
@@ -167,8 +167,8 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "at": cue.at,
         "door": str(cue.door),
         "tool": cue.tool,
-        "session": _masked(cue.session[:200]),
-        "trace_id": _masked(cue.trace_id[:64]),
+        "session": redacted_start(cue.session, 200),
+        "trace_id": redacted_start(cue.trace_id, 64),
         "outcome": str(skip.reason) if skip else "surfaced",
         "detail": skip.detail if skip else "",
         "late": decision.late,

@@ -1,7 +1,7 @@
 """Moments: could anything help the agent now, and which kinds of memory could?
 
 In real sessions a useful memory exists for one event in twenty. It answers the user's words, or it
-carries an exact thing at a step that went wrong. A moment therefore names the situation of a cue,
+carries an exact fact at a step that went wrong. A moment therefore names the situation of a cue,
 and each moment admits only the kinds of memory that help in it.
 """
 
@@ -39,9 +39,9 @@ class Moment(StrEnum):
     FAILED = "failed"
     """A command that failed."""
     FILE = "file"
-    """A call on one file, which somebody may have written a note about."""
+    """A call on one file, about which a note may exist."""
     NAME = "name"
-    """A search for a name of the code, which somebody may have written a note about."""
+    """A search for a name in the code, about which a note may exist."""
     TRIGGER = "trigger"
     """Any other event with a trigger, which an earlier session may have met."""
     ROUTINE = "routine"
@@ -49,7 +49,7 @@ class Moment(StrEnum):
 
 
 class Kind(StrEnum):
-    """How a memory came to be, which decides where it helps."""
+    """The origin of a memory, which decides where it helps."""
 
     NOTE = "note"
     """Written on purpose, by the user or by an agent."""
@@ -121,7 +121,7 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
 
 
 def is_question(text: str) -> bool:
-    """Is a prompt put as a question?"""
+    """Is a prompt phrased as a question?"""
     return "?" in text or bool(_INTERROGATIVE.match(text))
 
 
@@ -152,7 +152,7 @@ def file_of(cue: Cue) -> str:
 
 
 def kind_of(memory: Memory) -> Kind:
-    """How `memory` came to be."""
+    """The origin of `memory`."""
     if memory.triggers:
         return Kind.EPISODE
     if memory.source.startswith("git:"):

@@ -42,7 +42,8 @@ class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
     intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
     those at which upwell may speak by itself; with "all", every cue is looked up, whatever its
-    moment, and every kind of memory may be said."""
+    moment, and every kind of memory may be said. `judge`: the model of
+    `llm.*` chooses, at most `judge_calls` times a session."""
 
     enabled: bool = True
     moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS
@@ -68,6 +69,8 @@ class SurfaceOptions:
     namespace_weights: Weights = field(default_factory=dict)
     multi_match_boost: float = 1.15
     feedback_demotion_negative_threshold: int = 3
+    judge: bool = False
+    judge_calls: int = 40
     query_retention_days: float = 30.0
     persist_query_text: bool = True
 
@@ -87,6 +90,8 @@ NOT_PER_TOOL = frozenset(
         "exclude_tools",
         "templates",
         "feedback_demotion_negative_threshold",
+        "judge",
+        "judge_calls",
         "query_retention_days",
     }
 )
@@ -101,6 +106,17 @@ _SCALES: Mapping[str, Mapping[str, int]] = {
 def scaled_to(size: str) -> Mapping[str, int]:
     """The injection sizes for a `small` or `large` window; empty for other windows."""
     return _SCALES.get(size, {})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """`calls` is the number of verdicts that a session may ask for. The prices are those of a
+    million tokens, 0 where nothing is to be counted. `waits`: every verdict is waited for."""
+
+    calls: int = 40
+    input_price: float = 0.0
+    output_price: float = 0.0
+    waits: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +149,8 @@ def never_paused(session: str) -> bool:
 class Options:
     """Everything that configures the pipeline. `surface` holds for messages and for whole
     sessions; `of_cue` gives the options beside a tool (None: a message) in a context window of so
-    many tokens (None: not known). `is_paused` tells whether the user has paused a session."""
+    many tokens (None: not known). `is_paused` tells whether the user has paused a session.
+    `judge` are the limits of the judge that `surface.judge` switches on."""
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)
@@ -141,6 +158,7 @@ class Options:
     lexicon: Lexicon = field(default_factory=shipped)
     of_cue: Callable[[str | None, int | None], SurfaceOptions] | None = None
     is_paused: Callable[[str], bool] = never_paused
+    judge: JudgeOptions = field(default_factory=JudgeOptions)
 
     def beside(self, cue: Cue) -> "Options":
         """The options for this cue: those of its tool (`server__tool`, or the host's own name for

@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
@@ -32,6 +32,8 @@ from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
 from upwell.surface.intent import Classifier, detector_of
 from upwell.surface.journal import Journal
+from upwell.surface.judge import Judge, is_judged
+from upwell.surface.judging import Case, Judging
 from upwell.surface.learning import Learning, ratings_of
 from upwell.surface.moments import Moment, moment_of
 from upwell.surface.options import Options
@@ -69,8 +71,8 @@ class Surfacer:
     """Decides whether to speak and what to say.
 
     `reader` is what it may read of memory, `ttl_store` the home's log and journal, `state` the
-    short-lived state of sessions, `chat` the model behind `intent.use_llm`, `learning` the
-    thresholds and demotions that feedback moved.
+    short-lived state of sessions, `chat` the model behind `intent.use_llm` and `surface.judge`,
+    `learning` the thresholds and demotions that feedback moved.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class Surfacer:
             options, self._learning, self._seen_log, self._sketches, clock
         )
         self._late_hits = LateHits(state, reader)
+        self._judging = self._judging_by(chat) if chat and surface.judge else None
         self._rules = Rules(reader, ttl_store, surface.dedup_ttl_seconds)
         self._compaction = Compaction(
             reader, self._learning, self._rules, self._seen_log, ttl_store
@@ -118,10 +121,19 @@ class Surfacer:
         self._journal = Journal(ttl_store, options, clock)
         self._background = BackgroundWork([self._journal.flush, *self._learning.jobs()])
 
+    def _judging_by(self, chat: Chat) -> Judging:
+        judge = Judge(chat, self._options.judge, self._learning.counts, self._clock)
+        return Judging(judge, self._post_filter, self._late_hits)
+
     @property
     def journal(self) -> Journal:
         """The record of decisions."""
         return self._journal
+
+    @property
+    def verdicts(self) -> Mapping[str, int]:
+        """What the judge did and cost so far in this process; empty without one."""
+        return self._judging.totals if self._judging else {}
 
     async def surface(self, cue: Cue) -> Outcome:
         """Decide what to say to this cue, and book it as delivered. A fault of the memory side, of
@@ -176,6 +188,8 @@ class Surfacer:
         if cue.session and cue.door != Door.SESSION:
             with contained("recording a delivery"):
                 await self._seen_log.record(chosen, cue.session, cue.principal.name)
+        # At once: a process that is killed takes its pending decisions with it.
+        self._background.request(now=True)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it
@@ -206,6 +220,8 @@ class Surfacer:
     async def compacting(self, session: str) -> None:
         """The session's agent is about to lose its context: allow repeats."""
         self._sketches.compacted(session)
+        if self._judging:
+            self._judging.forget(session)
         with contained("preparing for a compaction"):
             await self._compaction.before(session)
 
@@ -219,9 +235,13 @@ class Surfacer:
     async def aclose(self) -> None:
         """Write everything that is pending."""
         self._classifier.close()
+        if self._judging:
+            await self._judging.aclose()
         await self._background.aclose()
 
     async def _outcome(self, cue: Cue) -> Outcome:
+        if self._judging:
+            self._judging.note(cue)
         triggers = triggers_in(cue)
         moment = self._moment(cue, triggers)
         if cue.door == Door.SESSION:
@@ -246,6 +266,8 @@ class Surfacer:
         return moment
 
     async def _decide(self, cue: Cue, moment: Moment | None, triggers: Sequence[str]) -> Outcome:
+        if late := await self._take_late_verdict(cue, moment):
+            return late
         if moment is not None and moment not in self._options.surface.moments:
             detail = "" if moment is Moment.ROUTINE else str(moment)
             return self._gate.silencing(cue) or Skip(reason=SkipReason.ROUTINE, detail=detail)
@@ -259,9 +281,23 @@ class Surfacer:
         if isinstance(hits, Skip):
             return question.answered(hits)
         chosen = await self._post_filter.choose(cue, hits, question.intent, moment)
+        if self._judging:
+            case = Case(cue, question.query, question.intent, moment, hits, chosen)
+            chosen = await self._judging.choose(case, self._timeout(cue))
         if isinstance(chosen, Skip):
             return question.answered(chosen)
         return await self._speak(question, chosen, hits)
+
+    async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
+        """A surfacing of what the judge chose at an earlier event, at whatever moment this is."""
+        if self._judging is None or self._gate.silencing(cue):
+            return None
+        late = await self._judging.take_late(cue)
+        if late is None:
+            return None
+        query, hits = late
+        self._learning.offered_late(cue)
+        return await self._speak(_Question(cue, query, NO_INTENT, moment), hits, hits)
 
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str]
@@ -396,7 +432,8 @@ class Surfacer:
         await self._pace.withdraw(cue.session, surfacing.id)
         query = self._query(cue) if late else None
         if query is not None:
-            await self._late_hits.keep(cue, query, surfacing.hits)
+            judged = any(map(is_judged, surfacing.hits))
+            await self._late_hits.keep(cue, query, surfacing.hits, judged=judged)
 
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
         """Hand the decision to the journal and to learning, which work behind the call."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from upwell.ground.names import first_match
 from upwell.ground.project import project_of, repository_of
+from upwell.ground.secrets.redact import without_secrets
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.text.format import counted
 from upwell.ground.text.lexicon import Lexicon, shipped
@@ -225,6 +226,8 @@ GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type",
 _MAX_ANCHORS = 12
 """Also the number of list items that are read, so that the cost of a call is bounded."""
 _MAX_ARGUMENTS = 50
+_MAX_CLEANED = 200
+_MAX_DEPTH = 4
 _PLACEHOLDER = re.compile(r"\{([\w.-]+)\}")
 
 
@@ -237,6 +240,9 @@ class CueReader:
 
     def query(self, cue: Cue, limit: int) -> Query | None:
         """The query of a cue, at most `limit` hits; None if it contains nothing to search for."""
+        cue = replace(
+            cue, text=without_secrets(cue.text, MAX_READ_CHARS), args=_without_secrets(cue.args)
+        )
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         if cue.tool is None:
             return self._of_message(cue, scope, limit)
@@ -310,6 +316,22 @@ def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str])
 def usable(text: str) -> bool:
     """Does the text have an informative word?"""
     return bool(informative(terms(text[:MAX_VALUE_CHARS])))
+
+
+def _without_secrets(args: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with their strings cleaned, down to a depth that queries never read below."""
+    return {name: _cleaned(value, _MAX_DEPTH) for name, value in islice(args.items(), _MAX_CLEANED)}
+
+
+def _cleaned(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return without_secrets(value, MAX_READ_CHARS)
+    if depth and isinstance(value, Mapping):
+        pairs = islice(value.items(), _MAX_CLEANED)
+        return {name: _cleaned(item, depth - 1) for name, item in pairs}
+    if depth and isinstance(value, Sequence):
+        return [_cleaned(item, depth - 1) for item in islice(value, _MAX_CLEANED)]
+    return value if isinstance(value, int | float | None) else None
 
 
 def _project(cue: Cue) -> str | None:

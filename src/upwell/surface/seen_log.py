@@ -1,6 +1,6 @@
 """The log of delivered memories, shared by every door and process of a home.
 
-A context window is told a memory once: the log has an entry for each session and memory until the
+A context window gets a memory once: the log has an entry for each session and memory until the
 session's context is compacted. A second entry, for the principal, lasts `surface.dedup_ttl_seconds`
 and makes repeats in other sessions rank lower; an episode, which answers an exact trigger, is as
 good as new there. Keys hold the content hash, so an edited memory counts as new. Automatic doors
@@ -26,7 +26,7 @@ Ignored = Callable[[str], Awaitable[bool]]
 
 
 async def never_ignored(memory_id: str) -> bool:
-    """Nobody watches what agents use."""
+    """The use of memories is not watched."""
     del memory_id
     return False
 

@@ -80,7 +80,8 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        return [memory for memory in memories if memory is not None]
+        # An episode comes back by itself where its situation does.
+        return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
@@ -135,8 +136,8 @@ class SessionStart:
         why there are none.
 
         Standing rules open every session, except a resumed one that already has them. A session
-        whose context was lost gets back what it was told. Other notes come with the request that
-        they bear on; they open a session, once, only where every moment may speak.
+        whose context was lost gets its memories again. Other notes come with the request that they
+        bear on; they open a session, once, only where every moment may speak.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -242,6 +243,7 @@ class SessionStart:
             for memory in await self.reader.latest(Scope(project=project), limit=LOOKED_AT)
             if memory.project in (None, project)
             and not memory.pinned
+            and not memory.triggers
             and memory.trust is not Trust.TOOL
             and not self.learning.is_demoted(memory.id)
         ]

@@ -95,7 +95,7 @@ def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def _own_lack(memory: Memory, kind: Kind) -> str:
-    """What the text lacks, whatever the prompt."""
+    """The reason against the text, for any prompt."""
     if kind is Kind.COMMIT:
         return "" if gives_reason(memory.text) else NO_REASON
     if is_paper(memory.source):
@@ -104,7 +104,7 @@ def _own_lack(memory: Memory, kind: Kind) -> str:
 
 
 def _prompt_lack(text: str) -> str:
-    """What the prompt lacks to be a question that documentation could answer."""
+    """The reason that documentation cannot answer the prompt; "" for none."""
     if len(text.split()) > MAX_WORDS:
         return LONG
     if _POINTER.search(text):

@@ -31,6 +31,9 @@ class Event(StrEnum):
     USE = "use"
     """`kind` is `used` or `ignored`."""
     RATING = "rating"
+    JUDGE = "judge"
+    """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
+    `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, by their number."""
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 

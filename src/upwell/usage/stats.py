@@ -2,7 +2,7 @@
 tokens saved."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,7 @@ class Saved:
 class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
     with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
-    the next one."""
+    the next one. `judge`: how often a model was asked and chose, its tokens and their cost."""
 
     decisions: int
     surfaced: int
@@ -51,6 +51,7 @@ class Stats:
     beside: tuple[Beside, ...]
     saved: tuple[Saved, ...] = ()
     per_day: dict[str, int] = field(default_factory=dict)
+    judge: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def tokens_saved(self) -> int:
@@ -81,6 +82,7 @@ def stats_of(counts: Sequence[Count]) -> Stats:
         beside=tuple(_beside(decided)),
         saved=tuple(_saved([count for count in counts if count.event is Event.COMPRESSED])),
         per_day=_by_day(decided),
+        judge=judge_totals(_summed(count for count in counts if count.event is Event.JUDGE)),
     )
 
 
@@ -121,6 +123,7 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
                 for row in stats.saved
             ],
         },
+        "judge": dict(stats.judge),
         "per_day": stats.per_day,
     }
 
@@ -157,6 +160,23 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
             )
         )
     return sorted(rows, key=lambda row: (-row.tokens_saved, row.tool))
+
+
+def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
+    """The judge's verdicts, tokens and their cost. `failed`: no usable verdict came."""
+    kinds = Counter(by_kind)
+    return {
+        "asked": kinds["asked"],
+        "chosen": kinds["chosen"],
+        "nothing": kinds["nothing"],
+        "failed": kinds["failed"] + kinds["unusable"],
+        "late": kinds["late"],
+        "cached": kinds["cached"],
+        "capped": kinds["capped"],
+        "tokens_in": kinds["tokens_in"],
+        "tokens_out": kinds["tokens_out"],
+        "cost": kinds["millionths"] / 1_000_000,
+    }
 
 
 def _by_day(decided: Iterable[Count]) -> dict[str, int]:

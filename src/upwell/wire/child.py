@@ -126,7 +126,7 @@ class Child:
             self._idle_since = None
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """How the child ended and the end of its stderr, for an error message."""
+        """The way in which the child ended and the end of its stderr, for an error message."""
         await _finishes(patience_seconds, self._ended.wait())
         code = self._process.returncode
         if code is None:

@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.secrets.mask import masked_address
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import MAX_LINE_BYTES, Inbox, Line
@@ -79,7 +80,7 @@ def refused(identity: bytes, status: int, body: bytes, requirement: str = "") ->
             return answer_line(identity, Reply(error=error))
     except NotJson:
         LOG.debug("HTTP %d without a JSON-RPC error", status)
-    text = " ".join(body.decode(errors="replace").split())[:200]
+    text = redacted_start(" ".join(body.decode(errors="replace").split()), 200)
     error = error_body(INTERNAL_ERROR, f"the server answered HTTP {status}: {text}")
     return answer_line(identity, Reply(error=error))
 
@@ -135,7 +136,7 @@ class HttpLink:
         self._tasks = BackgroundTasks(address.shown)
         self._posts: dict[bytes, _Post] = {}
         self._reason = ""
-        """Why the link has ended; "" while it is open."""
+        """The reason for the link's end; "" while it is open."""
         self.locked_out = False
         self.mirrors = Mirrors(address.shown)
         if address.sse:
@@ -185,7 +186,7 @@ class HttpLink:
         await self._client.aclose()
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """Why the link has ended, for an error message."""
+        """The reason for the link's end, for an error message."""
         return self._reason or "its stream ended"
 
     async def stop(self, grace_seconds: float = 2.0) -> None:
@@ -377,7 +378,7 @@ def open_link(
 
 
 def _unreachable(shown: str, error: Exception) -> str:
-    """Why a server cannot be reached, without credentials."""
+    """The reason that a server cannot be reached, without credentials."""
     if isinstance(error, LoginNeeded):
         return str(error)
     return f"{shown} cannot be reached: {_description(error)}"

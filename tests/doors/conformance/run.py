@@ -49,8 +49,8 @@ KNOWN: Mapping[str, str] = {
     f"{_INPUT}-multiple-input-requests: sep-2322-multiple-inputs-incomplete": _ONE_BY_ONE,
     f"{_INPUT}-multiple-input-requests: sep-2322-multiple-inputs-complete": _ONE_BY_ONE,
 }
-"""What cannot pass with a server behind on stdio, and why. `initialize` decides the era of such a
-connection (docs/decisions.md); over HTTP every request has its own."""
+"""Checks that cannot pass with a server on stdio, and the reasons. `initialize` decides the era of
+such a connection (docs/decisions.md); over HTTP every request has its own."""
 
 
 def free_port() -> int:

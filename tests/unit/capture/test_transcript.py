@@ -1,10 +1,11 @@
-"""A transcript whose history was rewritten."""
+"""A transcript: what the agent wrote, and a history that was rewritten."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from upwell.capture.transcript import has_lost_marks
+from upwell.capture.transcript import has_lost_marks, written_in
 
 BEGUN = '{"kind":"main"}\n{"$set":{"messages":[{"type":"user"}]}}\n'
 TOLD = '{"type":"user","content":[{"text":"RULES: be kind"}]}\n'
@@ -43,3 +44,23 @@ def test_a_file_that_is_not_the_users_transcript_gives_nothing(tmp_path: Path) -
     link.symlink_to(chat)
     for path in (str(link), str(tmp_path / "none.jsonl"), "relative.jsonl", ""):
         assert not has_lost_marks(path, ("RULES",))
+
+
+def message(role: str, block: dict[str, object]) -> dict[str, object]:
+    at = "2026-09-18T10:00:00.000Z"
+    return {"type": role, "timestamp": at, "message": {"role": role, "content": [block]}}
+
+
+def test_texts_that_the_agent_wrote_since_then(tmp_path: Path) -> None:
+    path = tmp_path / "session.jsonl"
+    write = {"type": "tool_use", "id": "1", "name": "Write", "input": {"a": "b"}}
+    lines = [
+        {**message("assistant", {"type": "text", "text": "old"}), "timestamp": "2026-01-01T00:00"},
+        message("assistant", {"type": "text", "text": "new"}),
+        message("user", {"type": "text", "text": "not the agent"}),
+        message("assistant", write),
+        {"message": {"role": "assistant", "content": "without a time"}},
+    ]
+    path.write_text("\n".join(map(json.dumps, lines)))
+    since = 1_780_000_000.0
+    assert [text for _, text in written_in(str(path), since)] == ["new", "b"]

@@ -35,7 +35,7 @@ class Broken:
 
 
 class SlowRecall(FakeRecall):
-    """Finds one memory, and takes its time."""
+    """Finds one memory, slowly."""
 
     def __init__(self):
         memory = Memory(id="m1", text="the cache reloads on SIGHUP", content_hash="h")

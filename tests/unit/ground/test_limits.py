@@ -36,7 +36,7 @@ def test_a_probe_that_never_reports_does_not_shut_the_breaker_for_ever():
 
 
 class BreakerAgainstModel(RuleBasedStateMachine):
-    """Whatever happens, the cause gone means that the breaker closes again."""
+    """Once the cause is gone, the breaker always closes again."""
 
     def __init__(self) -> None:
         super().__init__()

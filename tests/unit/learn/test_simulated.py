@@ -1,4 +1,4 @@
-"""Tools whose scores promise too much, too little or what they keep, over weeks of feedback."""
+"""Tools whose scores are too high, too low or right, over weeks of feedback."""
 
 import random
 
@@ -16,9 +16,9 @@ def odds(p, by):
 
 
 def lived(bias, *, rated, seeds=range(4), calls=300):
-    """Surfaced beyond the first half: (said, relevant) at 0.5, and at what was learned; and the
-    threshold at the end, as means over `seeds`. Relevant is a memory of score `p` with `p` moved by
-    `bias` log-odds; one in three of the relevant leaves a trace."""
+    """The surfacings of the second half as (said, relevant), at 0.5 and at the learned threshold,
+    and the final threshold, as means over `seeds`. A memory of score `p` is relevant with
+    probability `p`, moved by `bias` log-odds; one relevant memory in three leaves a trace."""
     plain, tuned, ends = [0, 0], [0, 0], []
     for seed in seeds:
         dice, samples, shift = random.Random(seed), [], 0.0

@@ -1,10 +1,11 @@
 """The simulation drives a product that records every call."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.replay.repository import ENVIRONMENT
+from tests.unit.replay.repository import ENVIRONMENT, commit, repository
 
 from upwell.episodes.events import Event, Kind
 from upwell.ground.types.cue import Cue, ToolAnswer
@@ -51,8 +52,8 @@ class Recorded:
     def commits(self, root: str) -> list[Memory]:
         return []
 
-    def learned(self, events: Sequence[Event], root: str | None) -> list[Memory]:
-        return [Memory(text=f"learned from {len(events)}", created_at=events[-1].t)]
+    async def learn(self, events: Sequence[Event], project: str) -> None:
+        self.note("learn", [event.i for event in events])
 
 
 def session(*kinds: tuple[Kind, float, dict[str, object]]) -> list[Event]:
@@ -113,12 +114,21 @@ async def test_turns_end_with_the_agents_texts(tmp_path: Path) -> None:
     assert compacting == [15.0]
 
 
-async def test_notes_arrive_in_their_time_and_lessons_after_the_session(tmp_path: Path) -> None:
+async def test_notes_arrive_in_their_time(tmp_path: Path) -> None:
     notes = [Memory(text="old", created_at=1.0), Memory(text="new", created_at=12.5)]
     notes.append(Memory(text="future", created_at=99.0))
     _, world = await replayed(tmp_path, STORY, notes)
-    remembered = [(event, at) for kind, event, at in world.happened if kind == "remember"]
-    assert remembered == [(["old"], 10.0), (["new"], 13.0), (["learned from 8"], 17.0)]
+    remembered = [(one, at) for what, one, at in world.happened if what == "remember"]
+    assert remembered == [(["old"], 10.0), (["new"], 13.0)]
+
+
+async def test_each_turn_teaches_when_it_ends(tmp_path: Path) -> None:
+    root = repository(tmp_path / "pumps")
+    commit(root, 5.0, "Pumps", {"pump.py": "def"})
+    story = [replace(event, cwd=str(root)) for event in STORY]
+    _, world = await replayed(tmp_path / "scratch", story)
+    learned = [(places, at) for what, places, at in world.happened if what == "learn"]
+    assert learned == [([0], 11.0), ([1, 2, 3, 4, 5], 16.0), ([6], 17.0)]
 
 
 async def test_a_decision_as_json(tmp_path: Path) -> None:
@@ -138,6 +148,7 @@ async def test_a_decision_as_json(tmp_path: Path) -> None:
                 "source": "",
                 "score": 0.7123,
                 "text": "Pumps stall in winter",
+                "trigger": "",
                 "created_at": "1970-01-01T00:00:05Z",
             }
         ],

@@ -1,4 +1,4 @@
-"""What each context window was told, and taking a delivery back."""
+"""The memories of each context window, and taking a delivery back."""
 
 import pytest
 

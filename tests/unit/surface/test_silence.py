@@ -110,7 +110,8 @@ async def test_a_session_gets_a_memory_once(tmp_path: Path) -> None:
 
 
 async def test_a_prompt_gets_the_memories_that_recall_finds(harbour: App) -> None:
-    """Whatever a search finds unasked above `min_score`, the same words as a prompt bring up."""
+    """Every hit of an unasked search above `min_score` also surfaces for a prompt of the same
+    words."""
     least = harbour.config.surface.min_score
     reader, deadline = harbour.memory.reader, Deadline.after(10)
     texts = [row["prompt"] for row in CUES if "prompt" in row]

@@ -222,7 +222,7 @@ def _weigh_short(text: str) -> float:
 
 
 Emphasis = Literal["values", "fields", "schema"]
-"""What to select first without a question: nothing in particular, a value of each top-level key, or
+"""The first selection without a question: nothing in particular, a value of each top-level key, or
 one value of each key path."""
 
 _TIER = 100.0
@@ -331,16 +331,16 @@ def _emphasise(doc: Outline, saliences: list[float], emphasis: Emphasis) -> None
     for unit, node in enumerate(doc.nodes):
         depth = 0
         if emphasis == "schema":
-            place = node.path
+            spot = node.path
         else:
             top = node
             while top.parent is not None and top.parent is not doc.root:
                 top = top.parent
                 depth += 1
-            place = top.start
+            spot = top.start
         worth = saliences[unit] - _DEEPER * depth
-        if place not in best or worth > best[place][0]:
-            best[place] = (worth, unit)
+        if spot not in best or worth > best[spot][0]:
+            best[spot] = (worth, unit)
     cost = sum(doc.ends[unit] - doc.starts[unit] for _, unit in best.values())
     lift = _LIFT if emphasis == "schema" and cost > _SMALL_SCHEMA else _TIER
     for _, unit in best.values():

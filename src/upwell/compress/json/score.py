@@ -175,8 +175,8 @@ def _first_equal_paths(
     """Map each path to the first path with the same score."""
     first: dict[tuple[int, float, bool], int] = {}
     return [
-        first.setdefault((id(found), precision[path], path in expected), path)
-        for path, found in enumerate(credits)
+        first.setdefault((id(path_credits), precision[path], path in expected), path)
+        for path, path_credits in enumerate(credits)
     ]
 
 
@@ -246,11 +246,11 @@ def _weights(
         for term in terms:
             holding[term] += 1
     below: dict[int, int] = {}
-    for found, values in zip(credits, doc.below, strict=True):
-        below[id(found)] = below.get(id(found), 0) + values
-    for found in {id(found): found for found in credits}.values():
-        for term in found:
-            holding[term] += below[id(found)]
+    for path_credits, values in zip(credits, doc.below, strict=True):
+        below[id(path_credits)] = below.get(id(path_credits), 0) + values
+    for path_credits in {id(path_credits): path_credits for path_credits in credits}.values():
+        for term in path_credits:
+            holding[term] += below[id(path_credits)]
     units = len(doc.nodes)
     return [
         term.weight * rarity(units, min(units, holding[number]))

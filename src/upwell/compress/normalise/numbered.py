@@ -1,6 +1,6 @@
 """Take the line numbers off a file that a tool numbered, and remember where they began.
 
-The code can then be recognised, quoted and edited as it is; marks name the lines that are missing.
+The code can then be recognised, quoted and edited directly; marks name the lines that are missing.
 """
 
 import re
@@ -16,7 +16,7 @@ _MOST = 0.8
 def without_numbers(passage: Passage) -> Passage:
     """Return the passage without its line numbers, or the same passage when it has none.
 
-    The numbers must count up by one without a gap. Other lines may stand before and after. Where
+    The numbers must count up by one without a gap. Other lines may come before and after. Where
     they do not begin with 1, the first line keeps its number.
     """
     rows = passage.text.split("\n")

@@ -202,7 +202,7 @@ async def work(
     cuts: list[Cut],
 ) -> None:
     """The worker's side: fit incoming results until the gateway closes the pipe. The fitter appends
-    to `cuts` what it shortened."""
+    every shortened result to `cuts`."""
     while True:
         try:
             job, result = await _read_frame(source)

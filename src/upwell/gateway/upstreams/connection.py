@@ -33,6 +33,7 @@ from upwell.ground.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.child import CannotStart, Command, start
@@ -189,7 +190,7 @@ class Connection:
             if reply.error:
                 if error_code(reply.error) == METHOD_NOT_FOUND:
                     return ()
-                raise self._violation(f"{method} failed: {reply.error.decode()[:200]}")
+                raise self._violation(f"{method} failed: {redacted_start(reply.error, 200)}")
             try:
                 items, cursor = await read_page(reply.result, member, limit + 1 - len(entries))
                 entries.extend(items)
@@ -274,7 +275,9 @@ class Connection:
         answers: dict[str, bytes] = {}
         for key, reply in zip(questions, replies, strict=True):
             if reply.error:
-                raise self._violation(f"the client did not answer: {reply.error.decode()[:200]}")
+                raise self._violation(
+                    f"the client did not answer: {redacted_start(reply.error, 200)}"
+                )
             answers[key] = reply.result
         return with_answers(params, opened, answers)
 
@@ -331,7 +334,7 @@ class Connection:
         self.about = Introduction(MODERN_VERSIONS[-1])
         discovered = await self.ask("server/discover", RawObject())
         if discovered.error:
-            raise self._violation(f"it refused the handshake: {reply.error.decode()[:200]}")
+            raise self._violation(f"it refused the handshake: {redacted_start(reply.error, 200)}")
         self.about = introduction(RawObject.parse(discovered.result), MODERN_VERSIONS[-1])
 
     def _addressed(self, params: RawObject, client: Client) -> bytes:

@@ -13,6 +13,7 @@ from upwell.gateway.upstreams.inbound import CallTimeout
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UpstreamError, UpstreamLocked, UpstreamUnavailable
+from upwell.ground.secrets.redact import redacted_start
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import Message
@@ -28,8 +29,8 @@ class ListenStream:
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates of these resources, in place of the stream
-        before."""
+        """Listen for changed lists and for updates of these resources, in place of the previous
+        stream."""
         handshake = self._connection.about
         params = listen_params(handshake.capabilities, uris) if handshake.modern else None
         self._tasks.cancel()
@@ -46,7 +47,7 @@ class ListenStream:
         try:
             reply = await self._connection.ask("subscriptions/listen", params)
             if reply.error:
-                LOG.info("an upstream refuses to notify: %s", reply.error[:200])
+                LOG.info("an upstream refuses to notify: %s", redacted_start(reply.error, 200))
         except UpstreamError as error:
             LOG.debug("listening to an upstream ended: %s", error)
 

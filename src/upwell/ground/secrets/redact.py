@@ -3,79 +3,40 @@
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed.
+is first needed. A text is searched as it is, without its escapes and colours, and decoded.
+
+Cut a text only after it has been masked: no rule knows half a key.
 """
 
 import math
 import re
-import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
-BEFORE_BYTES = 400
-AFTER_BYTES = 700
-LONG_AFTER_BYTES = 16_384
-LONG_RULES = frozenset({"private-key", "jwt", "curl-auth-header", "curl-auth-user"})
-"""Rules whose match may extend far beyond the keyword: a PEM block, a token of any length, a
-command over many lines."""
-GENERIC = "generic-api-key"
-_RULE_FILES = ("gitleaks.toml", "upwell.toml")
+from upwell.ground.secrets import views
+from upwell.ground.secrets.pem import private_keys
+from upwell.ground.secrets.rule_set import (
+    AFTER_BYTES,
+    BEFORE_BYTES,
+    GENERIC,
+    LONG_AFTER_BYTES,
+    LONG_RULES,
+    Allowlist,
+    Rule,
+    Rules,
+    all_rules,
+    compiled,
+)
 
-
-@dataclass(frozen=True, slots=True)
-class Allowlist:
-    """Exceptions of a rule.
-
-    `target`: what to test: secret, match or line. `regexes`, `stopwords`: a text that matches one
-    of them, or contains one, is not a secret.
-    """
-
-    target: str
-    regexes: tuple[Any, ...]
-    stopwords: tuple[bytes, ...]
-
-    def passes(self, secret: bytes, match: bytes, line: bytes) -> bool:
-        """Tell whether a finding is an exception."""
-        subject = {"match": match, "line": line}.get(self.target, secret)
-        if any(regex.search(subject) for regex in self.regexes):
-            return True
-        lowered = secret.lower()
-        return any(word in lowered for word in self.stopwords)
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One kind of secret.
-
-    `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits a
-    byte, 0 for any. `group`: the group that holds the secret; 0 means the first group that matched,
-    or the whole match. `allow`: exceptions. `after`: how many bytes after a keyword to search.
-    """
-
-    id: str
-    regex: Any
-    entropy: float
-    group: int
-    allow: tuple[Allowlist, ...]
-    after: int
-
-
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """All rules.
-
-    `triggered`: keyword → ids of the rules to run. `any`: a pattern that finds any keyword. `raw`:
-    the rules as written in the files. `allow`: the exceptions of every rule.
-    """
-
-    triggered: Mapping[bytes, tuple[str, ...]]
-    any: Any
-    raw: Mapping[str, Mapping[str, Any]]
-    allow: Allowlist
+PRIVATE_KEY = "private-key"
+FAILED = "[REDACTED:unreadable]"
+"""Stands for a text that could not be searched."""
+_MASK = re.compile(r"\[REDACTED:[\w-]*\]")
+SLACK_CHARS = 20_000
+"""How far behind its limit `redacted_start` reads: a secret that begins before the limit ends."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,43 +51,86 @@ class Finding:
 def redact(text: str, *, keep_lines: bool = False) -> tuple[str, tuple[str, ...]]:
     """Replace every secret in `text` by `[REDACTED:rule]`. Returns the text and the sorted rules.
 
-    `keep_lines` preserves the line numbers after a secret that spans lines (a key file).
+    `keep_lines` preserves the line numbers after a secret that spans lines (a key file). If the
+    search fails, the whole text counts as a secret.
     """
     data = text.encode("utf-8", "surrogatepass")
-    findings = _without_overlaps(_find(data))
+    try:
+        findings = _without_overlaps(_find(data))
+    except Exception:
+        return FAILED + text.count("\n") * "\n" if keep_lines else FAILED, ("unreadable",)
     if not findings:
         return text, ()
     parts: list[bytes] = []
-    offset = 0
+    at = 0
     for finding in findings:
         breaks = data.count(b"\n", finding.start, finding.end) if keep_lines else 0
         mask = f"[REDACTED:{finding.rule}]" + breaks * "\n"
-        parts += [data[offset : finding.start], mask.encode()]
-        offset = finding.end
-    parts.append(data[offset:])
+        parts += [data[at : finding.start], mask.encode()]
+        at = finding.end
+    parts.append(data[at:])
     masked = b"".join(parts).decode("utf-8", "surrogatepass")
     return masked, tuple(sorted({finding.rule for finding in findings}))
 
 
+def redacted_start(text: str | bytes, max_chars: int) -> str:
+    """Return at most the first `max_chars` of `text`, masked before they are cut."""
+    if isinstance(text, bytes):
+        text = text[: (max_chars + SLACK_CHARS) * 4].decode(errors="replace")
+    return redact(text[: max_chars + SLACK_CHARS])[0][:max_chars]
+
+
+def without_secrets(text: str, max_chars: int) -> str:
+    """Return at most the first `max_chars` of `text` without its secrets, for texts from which
+    words are taken: no rule knows a key whose signs have become spaces."""
+    masked, rules = redact(text[: max_chars + SLACK_CHARS])
+    return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
+
+
 def has_secret(text: str) -> bool:
     """Tell whether `redact` would mask anything in `text`."""
-    return next(_find(text.encode("utf-8", "surrogatepass")), None) is not None
+    try:
+        return next(_find(text.encode("utf-8", "surrogatepass")), None) is not None
+    except Exception:
+        return True
 
 
 def _find(data: bytes) -> Iterator[Finding]:
-    rules = _rules()
+    yield from _found_in(data)
+    for view in (views.plain(data), views.unwrapped(data)):
+        if view is not None:
+            for finding in _found_in(view.data):
+                yield Finding(view.start(finding.start), view.end(finding.end), finding.rule)
+            yield from _encoded(view.data, view)
+    yield from _encoded(data, None)
+
+
+def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:
+    """Find the runs of Base64 that hold a secret."""
+    for start, end, text in views.decoded(data):
+        found = next(_found_in(text), None)
+        if found and view:
+            yield Finding(view.start(start), view.end(end), found.rule)
+        elif found:
+            yield Finding(start, end, found.rule)
+
+
+def _found_in(data: bytes) -> Iterator[Finding]:
+    for start, end in private_keys(data):
+        yield Finding(start, end, PRIVATE_KEY)
+    rules = all_rules()
     for rule_id, spans in _triggered(data, rules).items():
-        rule = _compiled(rule_id)
+        rule = compiled(rule_id)
         for start, end in _merged(spans):
             yield from _match(rule, rules.allow, data, start, end)
 
 
 def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
     """Map the rules with a keyword in `data` to the ranges around the keywords."""
+    triggered = {rule_id: [(0, len(data))] for rule_id in rules.everywhere}
     lowered = data.lower()
     if rules.any.search(lowered) is None:
-        return {}
-    triggered: dict[str, list[tuple[int, int]]] = {}
+        return triggered
     for keyword, rule_ids in rules.triggered.items():
         if lowered.find(keyword) >= 0:
             for rule_id in rule_ids:
@@ -137,14 +141,14 @@ def _triggered(data: bytes, rules: Rules) -> dict[str, list[tuple[int, int]]]:
 
 def _around(lowered: bytes, keyword: bytes, after: int) -> Iterator[tuple[int, int]]:
     """Yield ranges that begin before a keyword and end after the last one within reach."""
-    offset = lowered.find(keyword)
-    while offset >= 0:
-        last = offset
+    at = lowered.find(keyword)
+    while at >= 0:
+        last = at
         while (further := lowered.rfind(keyword, last + 1, last + after)) > last:
             last = further
         end = min(len(lowered), last + after)
-        yield max(0, offset - BEFORE_BYTES), end
-        offset = lowered.find(keyword, end)
+        yield max(0, at - BEFORE_BYTES), end
+        at = lowered.find(keyword, end)
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -165,18 +169,28 @@ def _match(
     rule: Rule, everywhere: Allowlist, data: bytes, start: int, end: int
 ) -> Iterator[Finding]:
     window = data[start:end]
-    for match in rule.regex.finditer(window):
-        if match.end() == len(window) and end < len(data):
-            yield from _match(rule, everywhere, data, start, min(len(data), end + 4 * rule.after))
-            return
+    at = 0
+    while (match := rule.regex.search(window, at)) is not None:
         left, right = _secret_span(match, rule.group)
         secret = window[left:right]
         if not _is_secret(rule, secret):
+            # What looks like a value may be the name of the next one.
+            at = max(left, at + 1)
             continue
+        # The character behind a secret may also be the one before the next.
+        at = max(right, at + 1)
         line = _line(window, left, right)
         if any(allow.passes(secret, match.group(), line) for allow in (everywhere, *rule.allow)):
             continue
+        if match.end() == len(window) and end < len(data):
+            yield Finding(start + left, _token_end(data, start + right), rule.id)
+            return
         yield Finding(start + left, start + right, rule.id)
+
+
+def _token_end(data: bytes, at: int) -> int:
+    """The end of a token that goes on behind the window in which it was found."""
+    return int(_token().match(data[at:]).end()) + at
 
 
 def _secret_span(match: Any, group: int) -> tuple[int, int]:
@@ -230,58 +244,7 @@ def _without_overlaps(matches: Iterator[Finding]) -> list[Finding]:
 
 
 @lru_cache(maxsize=1)
-def _rules() -> Rules:
-    raw: dict[str, Mapping[str, Any]] = {}
-    everywhere: Mapping[str, Any] = {}
-    for name in _RULE_FILES:
-        document = tomllib.loads(
-            files("upwell.ground.secrets.rules").joinpath(name).read_text("utf-8")
-        )
-        everywhere = document.get("allowlist", everywhere)
-        raw |= {rule["id"]: rule for rule in document["rules"] if "regex" in rule}
-    by_keyword: dict[bytes, list[str]] = {}
-    for rule_id, rule in raw.items():
-        for keyword in rule["keywords"]:
-            by_keyword.setdefault(keyword.lower().encode(), []).append(rule_id)
-    return Rules(
-        triggered={keyword: tuple(rule_ids) for keyword, rule_ids in by_keyword.items()},
-        any=_regex("|".join(re.escape(keyword.decode()) for keyword in by_keyword)),
-        raw=raw,
-        allow=_allowlist(everywhere),
-    )
-
-
-@lru_cache(maxsize=512)
-def _compiled(rule_id: str) -> Rule:
-    raw = _rules().raw[rule_id]
-    return Rule(
-        id=rule_id,
-        regex=_regex(raw["regex"]),
-        entropy=float(raw.get("entropy", 0.0)),
-        group=int(raw.get("secretGroup", 0)),
-        allow=tuple(
-            _allowlist(allow) for allow in raw.get("allowlists", ()) if _applies_to_text(allow)
-        ),
-        after=LONG_AFTER_BYTES if rule_id in LONG_RULES else AFTER_BYTES,
-    )
-
-
-def _applies_to_text(allow: Mapping[str, Any]) -> bool:
-    """Tell whether an exception applies to a text without a path."""
-    needs_path = bool(allow.get("paths")) and allow.get("condition", "OR") == "AND"
-    return not needs_path and bool(allow.get("regexes") or allow.get("stopwords"))
-
-
-def _allowlist(raw: Mapping[str, Any]) -> Allowlist:
-    return Allowlist(
-        target=raw.get("regexTarget", "secret"),
-        regexes=tuple(_regex(regex) for regex in raw.get("regexes", ())),
-        stopwords=tuple(word.lower().encode() for word in raw.get("stopwords", ())),
-    )
-
-
-def _regex(pattern: str) -> Any:
-    """Compile a pattern over bytes, so that positions are byte offsets."""
+def _token() -> Any:
     import re2
 
-    return re2.compile(pattern.encode("utf-8"))
+    return re2.compile(rb"[A-Za-z0-9+/=_.~%-]*")

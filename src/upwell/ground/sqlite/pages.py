@@ -233,7 +233,7 @@ class _Pages:
 
 
 def _start(number: int) -> int:
-    """Where the header of a page begins: behind the file's header on the first page."""
+    """The offset of a page's header: on the first page it follows the file's header."""
     return 100 if number == 1 else 0
 
 

@@ -29,7 +29,7 @@ AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
 class ToolAnswer:
     """The answer of the tool in a cue, where the door knows it. upwell reads `text` to see whether
     the call found something and what the agent has in its context now, and never stores it.
-    `failed` is None where the host does not tell."""
+    `failed` is None if the host does not report it."""
 
     text: str = ""
     failed: bool | None = None
@@ -37,7 +37,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cue:
-    """What the agent is doing right now. It is the only input of surfacing, for every door.
+    """The agent's present step. It is the only input of surfacing, for every door.
 
     `door`: how the cue came in. `text`: the message; at the session door, why the session starts
     in the words of the hosts (`startup`, `resume`, `clear`, `compact`; ours: `subagent`).

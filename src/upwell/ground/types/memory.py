@@ -35,11 +35,10 @@ class QuerySource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What to search for.
-
-    `texts`: up to three search texts (seed 003). `paths`, `symbols`: files and code names that
-    memories must name exactly. `triggers`: the keys of the situation; a memory with one of them is
-    found without a shared word. `scope`: the memories to search. `limit`: the number of hits.
+    """A query to memory. `texts`: up to three search texts (seed 003). `paths`, `symbols`: files
+    and code names that memories must name exactly. `triggers`: the keys of the situation; a memory
+    with one of them is found without a shared word. `scope`: the memories to search. `limit`: the
+    number of hits.
     `source`: where the query came from. `awaited`: whether a user or agent waits for the answer.
     A place that must first read changed files does so for an awaited query; automatic doors take
     what is ready. `command`: the command of a tool call as it was written; its flags are evidence

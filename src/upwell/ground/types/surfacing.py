@@ -63,6 +63,8 @@ class SkipReason(StrEnum):
     BELOW_MIN_SCORE = "below_min_score"
     REPEATED = "repeated"
     DEMOTED = "demoted"
+    JUDGED = "judged"
+    JUDGING = "judging"
     OVER_BUDGET = "over_budget"
     NOT_DELIVERED = "not_delivered"
 

@@ -4,7 +4,7 @@
          └──< part ── memory (memory/sqlite/)      a note; a section that is also found by its
                                                    paths or its meaning
 
-Everything here is derived: a damaged file is begun anew, a deleted one is built at the next search.
+Everything here is derived: a damaged file is rebuilt, a deleted one is built at the next search.
 """
 
 import json

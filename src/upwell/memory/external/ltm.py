@@ -1,8 +1,8 @@
 """Recall over another memory server that speaks MCP (seed 000).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. Somebody who
-asks gets the server's own score where that is higher; it is also one of the signals.
+scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. An explicit
+search gets the server's own score where that is higher; it is also one of the signals.
 
 The server may hang, crash or send rubbish. A search waits for part of its deadline, and a breaker
 skips the server for a while after several failures in a row. An answer that arrives too late for an
@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.limits import Breaker
-from upwell.ground.secrets.redact import has_secret, redact
+from upwell.ground.secrets.redact import has_secret, redact, redacted_start
 from upwell.ground.text.anchors import paths_in, symbols_in
 from upwell.ground.types.memory import Found, Hit, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
@@ -377,14 +377,14 @@ def _without_secrets(query: Query) -> Query:
 
 def _memory(hit: ServerHit) -> Memory:
     """A hit as a memory: secrets masked, visible in every project, its id derived from its text."""
-    text = redact(hit.text[:MAX_CHARS].strip())[0]
+    text = redacted_start(hit.text.strip(), MAX_CHARS)
     return Memory(
         id=LTM_ID + content_hash(text)[:16],
         text=text,
         tags=hit.tags,
         paths=paths_in(text),
         symbols=symbols_in(text),
-        source=LTM_ID + " ".join(redact(hit.source[:200])[0].split()),
+        source=LTM_ID + " ".join(redacted_start(hit.source, 200).split()),
         trust=Trust.IMPORTED,
     )
 

@@ -3,8 +3,8 @@
 `qmd search` is BM25 over all words of a query; `vsearch` and `query` need qmd's models. qmd runs
 without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count for
-somebody who asks.
+queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count in
+explicit searches.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.project import repository_of
-from upwell.ground.secrets.redact import redact
+from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.types.memory import Found, Memory, Query, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.external.dialects import one_line, telling_words
@@ -191,7 +191,7 @@ class QmdRecall:
             raise _unavailable(f"answered with more than {MAX_OUTPUT_BYTES:,} bytes")
         if status:
             last = errors.decode(errors="replace").strip().splitlines()[-1:] or ["no reason"]
-            raise _unavailable(f"failed with status {status}: {redact(last[0][:200])[0]}")
+            raise _unavailable(f"failed with status {status}: {redacted_start(last[0], 200)}")
         return output
 
 

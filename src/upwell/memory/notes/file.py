@@ -74,7 +74,8 @@ class NotesFile:
                 write_atomically(self.path, json.dumps(notes, indent=2) + "\n")
 
     def take_report(self) -> Path | None:
-        """Where an unreadable file was moved since the last call; None if that did not happen."""
+        """The new path of an unreadable file that was moved since the last call; None if no file
+        was moved."""
         moved, self._moved_aside = self._moved_aside, None
         return moved
 

@@ -2,8 +2,8 @@
 
 The scores of such a place order its hits but do not show whether one is relevant (DESIGN 4.4). The
 texts are therefore loaded into a temporary store and searched there. Texts without any of our
-signals come last: with the score 0, which automatic doors never show, or with the place's own score
-for somebody who asks, since the place may have found them by meaning.
+signals come last: with the score 0, which automatic doors never show, or, in explicit searches,
+with the place's own score, since the place may have found them by meaning.
 """
 
 import sqlite3
@@ -20,7 +20,7 @@ from upwell.memory.sqlite.candidates import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""The score, for somebody who asks, of a text that the place found but did not score."""
+"""The score, in explicit searches, of a text that the place found but did not score."""
 
 
 def rescored(
@@ -50,11 +50,11 @@ def rescored(
         for memory in memories
         if memory.id not in hit_ids and _is_seen(memory, query)
     ]
-    found = [*hits, *others]
+    all_hits = [*hits, *others]
     if query.awaited and own_scores is not None:
-        found = [_with_own_score(hit, own_scores) for hit in found]
-        found.sort(key=lambda hit: -hit.score)
-    return found[: query.limit]
+        all_hits = [_with_own_score(hit, own_scores) for hit in all_hits]
+        all_hits.sort(key=lambda hit: -hit.score)
+    return all_hits[: query.limit]
 
 
 def _with_own_score(hit: Hit, own_scores: Mapping[str, float]) -> Hit:

@@ -46,6 +46,11 @@ class Transcript:
         """The events of the file, in order."""
         return self.format.read(self.path)
 
+    def events_from(self, start: int) -> Iterator[Event]:
+        """The events from the byte `start` of the file on; none where the format cannot tell."""
+        read_from = self.format.read_from
+        return read_from(self.path, start) if read_from else iter(())
+
 
 def format_named(name: str) -> Format:
     """The format that `--host` names.

@@ -84,12 +84,14 @@ class Format:
     """How a host records sessions; a `Host` refers to its format by `name`.
 
     `recognises` decides by the path and the first `HEAD_BYTES` bytes of a file. `read` yields the
-    events of a file in order; it raises `Unreadable` or `OSError`.
+    events of a file in order; it raises `Unreadable` or `OSError`. `read_from` yields those from a
+    byte on, where a file only grows by lines.
     """
 
     name: str
     recognises: Callable[[Path, bytes], bool]
     read: Callable[[Path], Iterator[Event]]
+    read_from: Callable[[Path, int], Iterator[Event]] | None = None
 
 
 @dataclass(slots=True)
@@ -153,10 +155,13 @@ def closed(events: Iterable[Event]) -> Iterator[Event]:
 _BLANK: Mapping[str, Any] = {"tool": "", "args": {}, "out": "", "failed": False}
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a file of lines. Any other line is ignored, such as the incomplete last
-    line of a session in progress."""
+def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a file of lines, from the first line after the byte `start` on. Any other
+    line is ignored, such as the incomplete last line of a session in progress."""
     with path.open("rb") as file:
+        if start:
+            file.seek(start - 1)
+            file.readline()
         for line in file:
             try:
                 entry = orjson.loads(line)

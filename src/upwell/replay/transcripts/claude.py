@@ -28,17 +28,17 @@ _SESSION_NAME = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _REFUSED = "The user doesn't want to proceed with this tool use."
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a session."""
-    return closed(_events(path))
+def read(path: Path, start: int = 0) -> Iterator[Event]:
+    """The events of a session, from the byte `start` of the file on."""
+    return closed(_events(path, start))
 
 
-def _events(path: Path) -> Iterator[Event]:
+def _events(path: Path, start: int) -> Iterator[Event]:
     draft = Draft(path.stem, "claude")
     named = bool(_SESSION_NAME.fullmatch(path.stem))
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for record in records(path):
+    for record in records(path, start):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd
@@ -111,4 +111,5 @@ FORMAT = Format(
     name="claude",
     recognises=_recognises,
     read=read,
+    read_from=read,
 )

@@ -31,18 +31,18 @@ _EDGE_CHARS = 2_000
 _NAME = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a session."""
-    return closed(_events(path))
+def read(path: Path, start: int = 0) -> Iterator[Event]:
+    """The events of a session, from the byte `start` of the file on."""
+    return closed(_events(path, start))
 
 
-def _events(path: Path) -> Iterator[Event]:
+def _events(path: Path, start: int) -> Iterator[Event]:
     name = _NAME.match(path.stem)
     draft = Draft(name[1] if name else path.stem, "codex")
     has_prompts = holds(path, b'"user_message"')
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for number, record in enumerate(records(path)):
+    for number, record in enumerate(records(path, start)):
         kind, at = record.get("type"), moment(record.get("timestamp"))
         payload = table(record.get("payload")) or record
         draft.cwd = folder(payload.get("cwd")) or draft.cwd
@@ -126,4 +126,5 @@ FORMAT = Format(
     name="codex",
     recognises=_recognises,
     read=read,
+    read_from=read,
 )

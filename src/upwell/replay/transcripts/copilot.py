@@ -25,16 +25,16 @@ _OWN_TOOLS = ("report_intent",)
 """Tools by which the agent reports to its host."""
 
 
-def read(path: Path) -> Iterator[Event]:
-    """The events of a session."""
-    return closed(_events(path))
+def read(path: Path, start: int = 0) -> Iterator[Event]:
+    """The events of a session, from the byte `start` of the file on."""
+    return closed(_events(path, start))
 
 
-def _events(path: Path) -> Iterator[Event]:
+def _events(path: Path, start: int) -> Iterator[Event]:
     named = path.parent.name if path.name == "events.jsonl" else path.stem
     draft = Draft(named, "copilot")
     calls: dict[str, Mapping[str, Any]] = {}
-    for record in records(path):
+    for record in records(path, start):
         kind, data = text(record.get("type")), table(record.get("data"))
         at = moment(record.get("timestamp"))
         if data.get("parentToolCallId") or data.get("agentId"):
@@ -82,4 +82,5 @@ FORMAT = Format(
     name="copilot",
     recognises=_recognises,
     read=read,
+    read_from=read,
 )

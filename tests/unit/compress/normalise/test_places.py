@@ -45,7 +45,7 @@ def test_a_list_that_fits_when_folded_is_complete() -> None:
     assert unfolded(result.text) == PATHS
 
 
-def test_a_kept_entry_has_its_folder() -> None:
+def test_a_retained_entry_has_its_folder() -> None:
     result = compress(PATHS, max_chars=200)
     for row in result.text.split("\n"):
         if row.startswith(" "):

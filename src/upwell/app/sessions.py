@@ -1,0 +1,204 @@
+"""Learns from sessions: at the end of a turn, and from the transcripts of the past."""
+
+import asyncio
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from upwell.capture.inbox import Inbox, Proposal
+from upwell.capture.sessions import MEASURED, Findings, findings_in
+from upwell.episodes.events import Event
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.secrets.redact import redact
+from upwell.ground.ttl_store import Kind, TtlStore
+from upwell.ground.types.memory import Memory, Trust
+from upwell.memory.library import Library
+from upwell.memory.places import Places
+from upwell.replay.transcripts import Transcript, transcripts_at
+
+MAX_TURN_BYTES = 2_000_000
+"""How much of a transcript's end is read after a turn."""
+Accepts = Callable[[Proposal], Trust | None]
+"""The trust of a proposal that becomes a memory without asking; None for one that waits."""
+READ_TTL_SECONDS = 400 * 86_400.0
+
+
+@dataclass(slots=True)
+class Gain:
+    """The results of sessions: new proposals, memories that were stored or found again, and
+    places."""
+
+    proposed: int = 0
+    stored: int = 0
+    strengthened: int = 0
+    places: int = 0
+
+    def add(self, other: "Gain") -> None:
+        """Add the figures of another session."""
+        self.proposed += other.proposed
+        self.stored += other.stored
+        self.strengthened += other.strengthened
+        self.places += other.places
+
+
+class SessionLearning:
+    """Stores the findings of sessions: places at once, and everything else as proposals in the
+    inbox, except for proposals that `accepts` turns into memories without asking.
+
+    A transcript is read once: the TTL store records how far.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        places: Places,
+        inbox: Inbox,
+        ttl_store: TtlStore,
+        *,
+        accepts: Accepts,
+    ) -> None:
+        self._library = library
+        self._places = places
+        self._inbox = inbox
+        self._ttl_store = ttl_store
+        self._accepts = accepts
+
+    async def end_turn(self, transcript: str, session: str, cwd: str | None) -> Gain:
+        """Learn from the turn that ended: from the new part of a session's transcript.
+
+        Raises:
+            StoreError: nothing more can be kept.
+        """
+        project = project_of(cwd)
+        size = _own_bytes(transcript)
+        if not size or project is None:
+            return Gain()
+        start = max(await self._bytes_read(transcript), size - MAX_TURN_BYTES)
+        if start >= size:
+            return Gain()
+        source = f"session:{session[:40]}"
+        findings = await asyncio.to_thread(_findings_from, transcript, start, project, cwd, source)
+        gain = await self.keep(findings)
+        await self._record(transcript, size)
+        return gain
+
+    async def read(self, transcript: Transcript) -> Gain:
+        """Learn from a transcript of the past, unless it was read before.
+
+        Raises:
+            UsageError, OSError: the file cannot be read.
+            StoreError: nothing more can be kept.
+        """
+        path = str(transcript.path)
+        size = transcript.path.stat().st_size
+        if await self._bytes_read(path) >= size:
+            return Gain()
+        gain = Gain()
+        for findings in await asyncio.to_thread(lambda: list(_findings_of(transcript.events()))):
+            gain.add(await self.keep(findings))
+        await self._record(path, size)
+        return gain
+
+    async def keep(self, findings: Findings) -> Gain:
+        """Keep the findings of a session.
+
+        Raises:
+            StoreError: the store or the inbox failed.
+        """
+        gain = Gain(places=len(findings.places))
+        await self._places.keep(map(_masked, findings.places))
+        waiting: list[Proposal] = []
+        for proposal in findings.proposals:
+            known = await self._library.store.get(proposal.id)
+            if known is not None:
+                await self._library.store.add([_strengthened(known, proposal)])
+                gain.strengthened += 1
+            elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
+                await self._library.add(proposal.memory(trust))
+                gain.stored += 1
+            else:
+                waiting.append(proposal)
+        if waiting:
+            gain.proposed = await asyncio.to_thread(self._inbox.propose, waiting)
+        return gain
+
+    async def _bytes_read(self, path: str) -> int:
+        key = _key(path)
+        item = (await self._ttl_store.get(Kind.LEARNED, [key])).get(key)
+        return int(item.value) if item and item.value.isdigit() else 0
+
+    async def _record(self, path: str, size: int) -> None:
+        values = {_key(path): str(size).encode()}
+        await self._ttl_store.put(Kind.LEARNED, values, ttl_seconds=READ_TTL_SECONDS)
+
+
+def no_proposal(proposal: Proposal) -> None:
+    """A person decides about each proposal."""
+
+
+def measured_episodes(proposal: Proposal) -> Trust | None:
+    """Episodes of a kind whose precision was measured need no decision. Nobody vouches for them."""
+    return Trust.AGENT if proposal.triggers and proposal.why in MEASURED else None
+
+
+def every_proposal(proposal: Proposal) -> Trust:
+    """As if the user accepted each proposal."""
+    return Trust.USER
+
+
+def _findings_from(
+    transcript: str, start: int, project: str, cwd: str | None, source: str
+) -> Findings:
+    """The findings of a transcript's part from the byte `start` on."""
+    try:
+        (known,) = transcripts_at([Path(transcript)])
+    except UsageError:
+        return Findings()
+    events = known.events_from(start)
+    return findings_in((replace(event, cwd=event.cwd or cwd) for event in events), project, source)
+
+
+def _findings_of(events: Iterable[Event]) -> Iterator[Findings]:
+    """The findings of each session in a transcript. Sessions in folders that are gone have none:
+    nothing that they found could be checked."""
+    for session in _by_session(events):
+        cwd = next((event.cwd for event in session if event.cwd), None)
+        project = project_of(cwd)
+        if project is not None and os.path.isdir(project):
+            yield findings_in(session, project, f"session:{session[0].session[:40]}")
+
+
+def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:
+    sessions: dict[str, list[Event]] = {}
+    for event in events:
+        sessions.setdefault(event.session, []).append(event)
+    return list(sessions.values())
+
+
+def _masked(place: Memory) -> Memory:
+    return replace(place, text=redact(place.text)[0])
+
+
+def _strengthened(known: Memory, proposal: Proposal) -> Memory:
+    """A memory that another session found again."""
+    last = max(known.updated_at or 0.0, proposal.at or 0.0)
+    return replace(known, occurrences=known.occurrences + 1, updated_at=last)
+
+
+def _key(path: str) -> str:
+    return hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:32]
+
+
+def _own_bytes(path: str) -> int:
+    """The size of the user's own regular file; 0 for anything else."""
+    if not path.startswith("/"):
+        return 0
+    try:
+        info = os.lstat(path)
+    except (OSError, ValueError):
+        return 0
+    return info.st_size if stat.S_ISREG(info.st_mode) and info.st_uid == os.getuid() else 0

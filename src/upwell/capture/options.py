@@ -1,0 +1,12 @@
+"""The options of capture."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureOptions:
+    """`capture.*`. `accept`: the proposals that need no decision: none of them, or the episodes of
+    a kind whose precision was measured."""
+
+    accept: Literal["nothing", "episodes"] = "nothing"

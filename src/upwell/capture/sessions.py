@@ -1,0 +1,103 @@
+"""What a session leaves: conclusions and rules to propose, and places to keep."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from upwell.capture.inbox import Proposal
+from upwell.capture.rules import standing_rules
+from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.events import Event, Kind
+from upwell.episodes.miner import EpisodeMiner
+from upwell.ground.text.anchors import relative_to
+from upwell.ground.types.memory import Memory, Provenance
+
+MAX_PROPOSALS = 20
+"""Of one session; its last ones stay."""
+WHY_RULE = "standing rule"
+WHY: dict[EpisodeKind, str] = {
+    EpisodeKind.COMMAND: "command that worked",
+}
+PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
+"""Kinds that point at something, and hold as long as it exists. A person has nothing to decide."""
+MEASURED = frozenset({WHY[EpisodeKind.COMMAND]})
+"""The proposals that `capture.accept = "episodes"` accepts; the precision of their kind is known
+(`docs/measurements.md`)."""
+_NAMESPACES = {EpisodeKind.COMMAND: "learnings"}
+
+
+@dataclass(slots=True)
+class Findings:
+    """The findings of one session, oldest first."""
+
+    proposals: list[Proposal] = field(default_factory=list)
+    places: list[Memory] = field(default_factory=list)
+
+    def add(self, episode: Episode, project: str, source: str) -> None:
+        """Add an episode that a session in `project` concluded."""
+        paths = tuple(_in_project(path, episode.cwd, project) for path in episode.paths)
+        if episode.kind in PLACES:
+            self.places.append(_place(episode, paths, project))
+            return
+        proposal = Proposal(
+            text=episode.text,
+            source=source,
+            why=WHY.get(episode.kind, str(episode.kind)),
+            namespace=_NAMESPACES.get(episode.kind, "patterns"),
+            paths=paths,
+            symbols=episode.identifiers,
+            triggers=episode.triggers,
+            project=project,
+            session=episode.session,
+            at=episode.at,
+        )
+        self.proposals = [*self.proposals, proposal][-MAX_PROPOSALS:]
+
+
+def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
+    """The findings of a session, or of a part of one, in `project`. `source` names the session."""
+    miner, findings = EpisodeMiner(), Findings()
+    for event in events:
+        _add(findings, miner.feed(event), project, source)
+        if event.kind is Kind.PROMPT:
+            findings.proposals += _rules(event, project, source)
+    _add(findings, miner.end(), project, source)
+    return findings
+
+
+def _add(findings: Findings, episodes: Iterable[Episode], project: str, source: str) -> None:
+    for episode in episodes:
+        findings.add(episode, project, source)
+
+
+def _rules(event: Event, project: str, source: str) -> Sequence[Proposal]:
+    return [
+        Proposal(
+            text=rule,
+            source=source,
+            why=WHY_RULE,
+            namespace="patterns",
+            project=project,
+            session=event.session,
+            at=event.t,
+        )
+        for rule in standing_rules(event.text)
+    ]
+
+
+def _in_project(path: str, cwd: str | None, project: str) -> str:
+    """A path of a session in the folder `cwd`, relative to the root of its project."""
+    return relative_to(str(PurePosixPath(cwd or project, path)), project)
+
+
+def _place(episode: Episode, paths: tuple[str, ...], project: str) -> Memory:
+    return Memory(
+        text=episode.text,
+        paths=paths,
+        symbols=episode.identifiers,
+        triggers=episode.triggers,
+        project=project,
+        provenance=Provenance(door="capture", tool=str(episode.kind), session=episode.session),
+        created_at=episode.at,
+        updated_at=episode.at,
+    )

@@ -1,0 +1,167 @@
+"""The rules by which secrets are found: the files in `rules/`, compiled when first needed.
+
+A rule of gitleaks wants a few certain characters behind a secret (a quote, a space, `;`). Text in
+which secrets occur has others: a comma, a bracket, a tag, a colour. Here any character ends a
+secret that cannot be part of one.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+from typing import Any
+
+BEFORE_BYTES = 400
+AFTER_BYTES = 700
+LONG_AFTER_BYTES = 16_384
+LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user"})
+"""Rules whose match may extend far beyond the keyword: a token of any length, a command over many
+lines."""
+GENERIC = "generic-api-key"
+REPLACED = frozenset({"private-key"})
+"""Rules of the files that code replaces: a key is masked to its end, or to the end of a cut."""
+_RULE_FILES = ("gitleaks.toml", "upwell.toml")
+_NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
+_WIDE_END = r"(?:[^0-9A-Za-z]|$)"
+_VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
+"""Behind a value that only its name makes a secret: not the signs that continue an expression."""
+_NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
+_WIDE_START = r"(?:^|[^A-Za-z])"
+"""Digits are often what a line before ends with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowlist:
+    """Exceptions of a rule.
+
+    `target`: what to test: secret, match or line. `regexes`, `stopwords`: a text that matches one
+    of them, or contains one, is not a secret.
+    """
+
+    target: str
+    regexes: tuple[Any, ...]
+    stopwords: tuple[bytes, ...]
+
+    def passes(self, secret: bytes, match: bytes, line: bytes) -> bool:
+        """Tell whether a finding is an exception."""
+        subject = {"match": match, "line": line}.get(self.target, secret)
+        if any(regex.search(subject) for regex in self.regexes):
+            return True
+        lowered = secret.lower()
+        return any(word in lowered for word in self.stopwords)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One kind of secret.
+
+    `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits a
+    byte, 0 for any. `group`: the group that holds the secret; 0 means the first group that matched,
+    or the whole match. `allow`: exceptions. `after`: how many bytes after a keyword to search.
+    """
+
+    id: str
+    regex: Any
+    entropy: float
+    group: int
+    allow: tuple[Allowlist, ...]
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """All rules.
+
+    `triggered`: keyword → ids of the rules to run. `everywhere`: ids of the rules that have no
+    keyword, which must be quick. `any`: a pattern that finds any keyword. `raw`: the rules as
+    written in the files. `allow`: the exceptions of every rule.
+    """
+
+    triggered: Mapping[bytes, tuple[str, ...]]
+    everywhere: tuple[str, ...]
+    any: Any
+    raw: Mapping[str, Mapping[str, Any]]
+    allow: Allowlist
+
+
+@lru_cache(maxsize=1)
+def all_rules() -> Rules:
+    raw: dict[str, Mapping[str, Any]] = {}
+    everywhere: Mapping[str, Any] = {}
+    for name in _RULE_FILES:
+        document = tomllib.loads(
+            files("upwell.ground.secrets.rules").joinpath(name).read_text("utf-8")
+        )
+        everywhere = document.get("allowlist", everywhere)
+        raw |= {rule["id"]: rule for rule in document["rules"] if "regex" in rule}
+    by_keyword: dict[bytes, list[str]] = {}
+    for rule_id in raw.keys() - REPLACED:
+        for keyword in raw[rule_id]["keywords"]:
+            by_keyword.setdefault(keyword.lower().encode(), []).append(rule_id)
+    return Rules(
+        triggered={keyword: tuple(sorted(rule_ids)) for keyword, rule_ids in by_keyword.items()},
+        everywhere=tuple(rule_id for rule_id, rule in raw.items() if not rule["keywords"]),
+        any=regex("|".join(re.escape(keyword.decode()) for keyword in by_keyword)),
+        raw=raw,
+        allow=_allowlist(everywhere),
+    )
+
+
+@lru_cache(maxsize=512)
+def compiled(rule_id: str) -> Rule:
+    raw = all_rules().raw[rule_id]
+    return Rule(
+        id=rule_id,
+        regex=regex(with_any_edge(rule_id, raw["regex"])),
+        entropy=float(raw.get("entropy", 0.0)),
+        group=int(raw.get("secretGroup", 0)),
+        allow=tuple(
+            _allowlist(allow) for allow in raw.get("allowlists", ()) if _applies_to_text(allow)
+        ),
+        after=LONG_AFTER_BYTES if rule_id in LONG_RULES else AFTER_BYTES,
+    )
+
+
+def with_any_edge(rule_id: str, pattern: str) -> str:
+    """`pattern` with any character that is no part of a token as its edges."""
+    if pattern.endswith(_NARROW_END):
+        end = _VALUE_END if rule_id == GENERIC else _WIDE_END
+        pattern = pattern.removesuffix(_NARROW_END) + end
+    elif pattern.endswith(_NOT_BASE64):
+        pattern = pattern.removesuffix(_NOT_BASE64) + _WIDE_END
+    elif pattern.endswith(r"\b)"):
+        pattern = pattern.removesuffix(r"\b)") + ")" + _WIDE_END
+    elif pattern.endswith(r"\b") and "(" in pattern:
+        pattern = _grouped(pattern.removesuffix(r"\b")) + _WIDE_END
+    if re.match(r"(\(\?i\))?\\b[\w(]", pattern):
+        flags, _, rest = pattern.partition(r"\b")
+        pattern = flags + _WIDE_START + _grouped(rest)
+    return pattern
+
+
+def _grouped(pattern: str) -> str:
+    """`pattern` with a group around the secret, to which its edges do not belong."""
+    return pattern if regex(pattern).groups else f"({pattern})"
+
+
+def _applies_to_text(allow: Mapping[str, Any]) -> bool:
+    """Tell whether an exception applies to a text without a path."""
+    needs_path = bool(allow.get("paths")) and allow.get("condition", "OR") == "AND"
+    return not needs_path and bool(allow.get("regexes") or allow.get("stopwords"))
+
+
+def _allowlist(raw: Mapping[str, Any]) -> Allowlist:
+    return Allowlist(
+        target=raw.get("regexTarget", "secret"),
+        regexes=tuple(regex(pattern) for pattern in raw.get("regexes", ())),
+        stopwords=tuple(word.lower().encode() for word in raw.get("stopwords", ())),
+    )
+
+
+def regex(pattern: str) -> Any:
+    """Compile a pattern over bytes, so that positions are byte offsets."""
+    import re2
+
+    return re2.compile(pattern.encode("utf-8"))

@@ -1,0 +1,172 @@
+"""The same text as a reader of it would see it, with the way back to the places in the original.
+
+A secret in a JSON string, a URL, a page or a coloured log has escapes beside and inside it, and
+the rules find it only without them. Encoded secrets are found in what a run of Base64 decodes to.
+"""
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any
+
+_ESCAPES = (
+    rb"\x1b(?:\[[0-9;:?]{0,40}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))",
+    rb"\\u\{?[0-9A-Fa-f]{4}\}?",
+    rb"\\(?:x[0-9A-Fa-f]{2}|0?33|e)(?:\[[0-9;]{0,20}m)?",
+    rb"\\[nrtbf\"'/\\`]",
+    rb"%(?:25)?[0-9A-Fa-f]{2}",
+    rb"&(?:amp;)?(?:lt|gt|amp|quot|apos|nbsp|#[0-9]{1,4}|#[xX][0-9A-Fa-f]{1,4});",
+    rb"\xe2\x80[\x8b-\x8f\xaa-\xae]|\xe2\x81[\xa0-\xaf]|\xef\xbb\xbf|\xc2\xad|\xcd\x8f",
+)
+_ENTITIES = {b"lt": b"<", b"gt": b">", b"amp": b"&", b"quot": b'"', b"apos": b"'", b"nbsp": b" "}
+_CONTROLS = {b"n": b"\n", b"r": b"\r", b"t": b"\t", b"b": b" ", b"f": b" "}
+_SIGNS = (b"\\", b"%", b"&", b"\x1b", b"\xe2", b"\xef\xbb\xbf", b"\xc2\xad", b"\xcd\x8f")
+_WRAPPED = rb"(?m)^[ \t>+-]{0,8}[A-Za-z0-9+/=_.:-]{16,200}(\r?\n[ \t>+-]{0,8})[A-Za-z0-9+/=_-]"
+_BASE64 = rb"[A-Za-z0-9+/_-]{24,}={0,2}"
+MAX_BASE64 = 262_144
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """`data`, and where its pieces come from: the piece that begins at `at[i]` of the view begins
+    at `origin[i]` of the original."""
+
+    data: bytes
+    at: tuple[int, ...]
+    origin: tuple[int, ...]
+
+    def start(self, position: int) -> int:
+        """The place in the original of the byte at `position`."""
+        index = bisect_right(self.at, position) - 1
+        return self.origin[index] + position - self.at[index]
+
+    def end(self, position: int) -> int:
+        """The place in the original behind the byte before `position`."""
+        return self.start(position - 1) + 1
+
+
+def plain(data: bytes) -> View | None:
+    """`data` without escapes, or None if it has none. Text in text is unescaped twice."""
+    first = _unescaped(data)
+    if first is None:
+        return None
+    second = _unescaped(first.data)
+    if second is None:
+        return first
+    return View(second.data, second.at, tuple(first.start(place) for place in second.origin))
+
+
+def unwrapped(data: bytes) -> View | None:
+    """`data` with the lines of a wrapped token joined, or None if nothing is wrapped."""
+    cuts = []
+    at = 0
+    while (match := _regex(_WRAPPED).search(data, at)) is not None:
+        cuts.append((*match.span(1), b""))
+        at = match.end(1)
+    return _cut(data, cuts) if cuts else None
+
+
+def decoded(data: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the runs of Base64 that decode to text: start, end and the text."""
+    for match in _regex(_BASE64).finditer(data):
+        start, end = match.span()
+        run = data[start:end]
+        if run.islower() or len(run) > MAX_BASE64:
+            continue
+        if text := _text_of(run):
+            yield start, end, text
+
+
+def _text_of(run: bytes) -> bytes:
+    standard = run.rstrip(b"=").translate(bytes.maketrans(b"-_", b"+/"))
+    if not _is_text(_decoded(standard[:24])):
+        return b""
+    text = _decoded(standard)
+    return text if _is_text(text) else b""
+
+
+def _decoded(run: bytes) -> bytes:
+    try:
+        return base64.b64decode(run[: len(run) // 4 * 4] + _padded(run[len(run) // 4 * 4 :]))
+    except binascii.Error:
+        return b""
+
+
+def _padded(rest: bytes) -> bytes:
+    return rest + b"=" * (4 - len(rest)) if len(rest) > 1 else b""
+
+
+def _is_text(data: bytes) -> bool:
+    return bool(data) and data.isascii() and not data.translate(None, _PRINTABLE)
+
+
+_PRINTABLE = bytes([9, 10, 13, *range(32, 127)])
+
+
+def _unescaped(data: bytes) -> View | None:
+    if not any(sign in data for sign in _SIGNS):
+        return None
+    cuts = [
+        (*match.span(), _replacement(match.group()))
+        for match in _regex(b"|".join(_ESCAPES)).finditer(data)
+    ]
+    return _cut(data, cuts) if cuts else None
+
+
+def _replacement(escape: bytes) -> bytes:
+    kind, rest = escape[:1], escape[1:]
+    if kind == b"%":
+        return _byte(rest.removeprefix(b"25") if len(rest) == 4 else rest)
+    if kind == b"&":
+        return _entity(rest.removeprefix(b"amp;").rstrip(b";"))
+    if kind != b"\\" or rest[:1] in (b"0", b"3", b"e") or b"[" in rest:
+        return b""
+    if rest[:1] == b"u":
+        return chr(int(rest[1:].strip(b"{}"), 16)).encode("utf-8", "surrogatepass")
+    return _byte(rest[1:]) if rest[:1] == b"x" else _CONTROLS.get(rest, rest)
+
+
+def _entity(name: bytes) -> bytes:
+    if name.startswith(b"#"):
+        digits, base = (name[2:], 16) if name[1:2] in b"xX" else (name[1:], 10)
+        return chr(int(digits, base)).encode("utf-8", "surrogatepass")
+    return _ENTITIES[name]
+
+
+def _byte(digits: bytes) -> bytes:
+    value = int(digits, 16)
+    return b"" if value == 0x1B else bytes([value])
+
+
+def _cut(data: bytes, cuts: list[tuple[int, int, bytes]]) -> View:
+    """A view of `data` in which each cut `start:end` is replaced."""
+    pieces, origin = [], []
+    at = 0
+    for start, end, replacement in cuts:
+        pieces += [data[at:start], replacement]
+        origin += [at, end - len(replacement) if len(replacement) < end - start else start]
+        at = end
+    pieces.append(data[at:])
+    origin.append(at)
+    places = [0, *accumulate(map(len, pieces))][:-1]
+    kept = [
+        (place, begin) for place, begin, piece in zip(places, origin, pieces, strict=True) if piece
+    ]
+    return View(
+        b"".join(pieces),
+        tuple(place for place, _ in kept) or (0,),
+        tuple(begin for _, begin in kept) or (0,),
+    )
+
+
+@lru_cache(maxsize=8)
+def _regex(pattern: bytes) -> Any:
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    return re2.compile(pattern, options)

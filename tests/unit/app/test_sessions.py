@@ -1,0 +1,166 @@
+"""Learning from sessions: after a turn, and from the transcripts of the past."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from upwell.app import App, Settings, build
+from upwell.app.sessions import MAX_TURN_BYTES, Gain, SessionLearning, every_proposal
+from upwell.capture.inbox import inbox_at
+from upwell.ground.types.memory import Trust
+from upwell.replay.transcripts import transcripts_at
+
+
+@pytest.fixture
+async def app(tmp_path: Path) -> AsyncIterator[App]:
+    opened = await build(Settings(home=tmp_path / "home", environment={}))
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "kitchen" / ".git").mkdir(parents=True)
+    return tmp_path / "kitchen"
+
+
+def message(role: str, content: object, project: Path) -> str:
+    entry = {"type": role, "sessionId": "s", "cwd": str(project)}
+    return json.dumps(entry | {"message": {"role": role, "content": content}}) + "\n"
+
+
+def call(project: Path, number: int, tool: str, args: object, out: str, *, failed=False) -> str:
+    use = {"type": "tool_use", "id": f"t{number}", "name": tool, "input": args}
+    result = {"type": "tool_result", "tool_use_id": f"t{number}", "content": out}
+    return message("assistant", [use], project) + message(
+        "user", [result | {"is_error": failed}], project
+    )
+
+
+def bash(project: Path, number: int, command: str, out: str, *, failed: bool = False) -> str:
+    return call(project, number, "Bash", {"command": command}, out, failed=failed)
+
+
+def usage(project: Path, worked: str = "bake bread --lid") -> str:
+    error = "Exit code 2\nerror: the option --lid is required"
+    return bash(project, 1, "bake bread", error, failed=True) + bash(project, 2, worked, "done")
+
+
+async def test_after_a_turn_its_episodes_wait_in_the_inbox(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    transcript = tmp_path / "s.jsonl"
+    rule = message("user", "Always bake with the lid on the pot.", project)
+    read = call(project, 9, "Read", {"file_path": f"{project}/src/big_oven_door.py"}, "code")
+    transcript.write_text(rule + usage(project) + read)
+    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    assert (gain.proposed, gain.stored) == (2, 0)
+    assert gain.places >= 1
+    rule_found, episode = inbox_at(app.config.home.inbox_file).waiting()
+    assert rule_found.text == "Always bake with the lid on the pot."
+    assert "`bake bread --lid` works" in episode.text
+    assert (episode.project, len(episode.triggers)) == (str(project), 1)
+
+
+async def test_a_turn_is_read_once(app: App, project: Path, tmp_path: Path) -> None:
+    transcript = tmp_path / "s.jsonl"
+    transcript.write_text(usage(project))
+    learning = app.session_learning()
+    assert (await learning.end_turn(str(transcript), "s", str(project))).proposed == 1
+    assert await learning.end_turn(str(transcript), "s", str(project)) == Gain()
+    with transcript.open("a") as file:
+        file.write(message("user", "Never bake without an apron on.", project))
+    assert (await learning.end_turn(str(transcript), "s", str(project))).proposed == 1
+
+
+async def test_of_a_long_turn_the_end_is_read(app: App, project: Path, tmp_path: Path) -> None:
+    transcript = tmp_path / "s.jsonl"
+    long = message("assistant", "x" * MAX_TURN_BYTES, project)
+    new = message("user", "Never bake without an apron on.", project)
+    transcript.write_text(usage(project) + long + new)
+    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    assert gain.proposed == 1
+
+
+async def test_files_that_are_no_transcript_of_the_users_give_nothing(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    real, link = tmp_path / "s.jsonl", tmp_path / "link.jsonl"
+    real.write_text(usage(project))
+    link.symlink_to(real)
+    (tmp_path / "other.jsonl").write_text("not json")
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    learning = app.session_learning()
+    for path in ("", "s.jsonl", str(tmp_path), str(link), f"{tmp_path}/gone", "/etc/passwd"):
+        assert await learning.end_turn(path, "s", str(project)) == Gain()
+    for name in ("other.jsonl", "pipe.jsonl"):
+        assert await learning.end_turn(f"{tmp_path}/{name}", "s", str(project)) == Gain()
+
+
+async def test_measured_episodes_may_be_kept_without_asking(tmp_path: Path, project: Path) -> None:
+    flags = {"capture.accept": "episodes"}
+    app = await build(Settings(home=tmp_path / "home", environment={}, flags=flags))
+    transcript = tmp_path / "s.jsonl"
+    transcript.write_text(message("user", "Never bake in the dark room.", project) + usage(project))
+    gain = await app.session_learning().end_turn(str(transcript), "s", str(project))
+    assert (gain.proposed, gain.stored) == (1, 1)
+    (memory,) = await app.memory.list()
+    assert memory.trust is Trust.AGENT
+    assert memory.paths == ()
+    await app.aclose()
+
+
+async def test_what_is_found_again_counts_and_is_not_added(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    learning = app.session_learning(accepts=every_proposal)
+    for name in "ab":
+        (tmp_path / f"{name}.jsonl").write_text(usage(project))
+    gains = [
+        await learning.end_turn(f"{tmp_path}/{name}.jsonl", name, str(project)) for name in "ab"
+    ]
+    assert [(gain.stored, gain.strengthened) for gain in gains] == [(1, 0), (0, 1)]
+    (memory,) = await app.memory.list()
+    assert memory.occurrences == 2
+
+
+async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Path) -> None:
+    learning = app.session_learning()
+    box = inbox_at(app.config.home.inbox_file)
+    (tmp_path / "a.jsonl").write_text(usage(project))
+    await learning.end_turn(f"{tmp_path}/a.jsonl", "a", str(project))
+    box.take([one.id for one in box.waiting()])
+    (tmp_path / "b.jsonl").write_text(usage(project))
+    for learns in (learning, app.session_learning(accepts=every_proposal)):
+        await learns.end_turn(f"{tmp_path}/b.jsonl", "b", str(project))
+    assert box.waiting() == []
+    assert await app.memory.list() == []
+
+
+async def test_past_transcripts_are_read_once(app: App, project: Path, tmp_path: Path) -> None:
+    path = tmp_path / "old" / "s.jsonl"
+    path.parent.mkdir()
+    path.write_text(usage(project))
+    (transcript,) = transcripts_at([path])
+    learning: SessionLearning = app.session_learning()
+    assert (await learning.read(transcript)).proposed == 1
+    assert await learning.read(transcript) == Gain()
+
+
+async def test_a_session_in_a_folder_that_is_gone_teaches_nothing(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(usage(project.with_name("gone")))
+    (transcript,) = transcripts_at([path])
+    assert await app.session_learning().read(transcript) == Gain()
+
+
+def test_gains_add_up() -> None:
+    gain = Gain(proposed=1, places=2)
+    gain.add(replace(gain, stored=3))
+    assert gain == Gain(proposed=2, stored=3, places=4)

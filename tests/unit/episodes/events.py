@@ -1,0 +1,34 @@
+"""Events of a session, for the tests of this package."""
+
+from typing import Any
+
+from upwell.episodes.events import Event, Kind
+
+ROOT = "/p"
+
+
+def call(
+    tool: str, out: str = "", *, i: int = 0, failed: bool = False, session: str = "s", **args: Any
+) -> Event:
+    """A call in the folder `ROOT`, at as many seconds as its place in the session."""
+    return Event(
+        session=session,
+        i=i,
+        t=float(i),
+        kind=Kind.TOOL,
+        tool=tool,
+        args=args,
+        out=out,
+        failed=failed,
+        cwd=ROOT,
+    )
+
+
+def shell(
+    command: str, out: str = "", *, i: int = 0, failed: bool = False, session: str = "s"
+) -> Event:
+    return call("Bash", out, i=i, failed=failed, session=session, command=command)
+
+
+def prompt(text: str, *, i: int = 0, session: str = "s") -> Event:
+    return Event(session=session, i=i, t=float(i), kind=Kind.PROMPT, text=text, cwd=ROOT)

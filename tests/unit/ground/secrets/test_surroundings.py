@@ -1,0 +1,124 @@
+"""Known formats are masked whatever stands beside them, however long they are, and when cut."""
+
+import json
+import random
+import string
+import time
+
+import pytest
+from tests.unit.ground.secrets.formats import SURROUNDINGS, encoded, part_of, secrets
+
+from upwell.ground.secrets import redact as module
+from upwell.ground.secrets.redact import FAILED, has_secret, redact, redacted_start
+
+SECRETS = secrets()
+
+
+def test_there_are_as_many_formats_as_promised() -> None:
+    assert len(SECRETS) >= 94
+    assert len(SURROUNDINGS) >= 12
+
+
+@pytest.mark.parametrize("name", sorted(SURROUNDINGS))
+def test_a_secret_is_masked_in(name: str) -> None:
+    around = SURROUNDINGS[name]
+    left = [
+        format_name
+        for format_name, secret in SECRETS.items()
+        if part_of(secret) in redact(around(secret))[0]
+    ]
+    assert left == []
+
+
+def test_a_secret_in_base64_is_masked() -> None:
+    left = [name for name, secret in SECRETS.items() if _left_encoded(secret)]
+    assert left == []
+
+
+def _left_encoded(secret: str) -> bool:
+    text, part = encoded(secret)
+    return part in redact(f"data: {text}")[0]
+
+
+@pytest.mark.parametrize("edge", [*",)]}.&<|:#/\0_ ", "\u201d", "%22", '\\"', "\\t"])
+def test_any_character_that_is_no_part_of_a_token_ends_one(edge: str) -> None:
+    behind = edge + " ok"
+    tokens = {name: s for name, s in SECRETS.items() if " " not in s and "=" not in s}
+    left = [
+        name
+        for name, secret in tokens.items()
+        if part_of(secret) in redact(f"it is {secret}{behind}")[0]
+        and not (edge == "_" and name == "openai-project")
+    ]
+    assert left == []
+
+
+def test_two_secrets_with_one_character_between_them() -> None:
+    first, second = SECRETS["stripe"], SECRETS["aws"]
+    for between in (",", "\n", "|"):
+        masked, _ = redact(f"{first}{between}{second}{between}{first}")
+        assert part_of(first) not in masked
+        assert part_of(second) not in masked
+
+
+def test_the_rest_of_the_line_stays() -> None:
+    text = json.dumps({"a": "b", "key": SECRETS["npm"], "c": "d\te"})
+    masked, rules = redact(text)
+    assert json.loads(masked) == {"a": "b", "key": f"[REDACTED:{rules[0]}]", "c": "d\te"}
+
+
+def test_a_name_in_front_of_a_name_does_not_hide_the_value() -> None:
+    assert part_of(SECRETS["aws-secret"]) not in redact("KEY:" + SECRETS["aws-secret"])[0]
+
+
+@pytest.mark.parametrize("cut", [3, 6, 9])
+def test_a_key_without_its_end_or_its_beginning_is_masked(cut: int) -> None:
+    lines = SECRETS["rsa-key"].split("\n")
+    for part in (lines[:cut], lines[-cut:]):
+        for text in ("\n".join(part), "\\n".join(part), "\n".join("> " + line for line in part)):
+            masked, rules = redact(f"here:\n{text}")
+            assert rules == ("private-key",)
+            assert not any(line[:16] in masked for line in part if "-----" not in line)
+
+
+def test_text_about_keys_is_left_alone() -> None:
+    text = "A file that begins with -----BEGIN RSA PRIVATE KEY----- holds a key, you know."
+    assert redact(text) == (text, ())
+
+
+def test_a_start_is_masked_before_it_is_cut() -> None:
+    text = "x" * 90 + " " + SECRETS["github"]
+    for limit in range(92, 125):
+        assert "ghp_" not in redacted_start(text, limit)
+        assert len(redacted_start(text, limit)) <= limit
+
+
+ENDLESS = [
+    "ops_eyJ",
+    "fm2_",
+    "xoxb-1234567890-1234567890",
+    "Authorization: Bearer ",
+    "ZXlKaGJHY2lPaU",
+]
+
+
+@pytest.mark.parametrize("start", ENDLESS)
+def test_a_token_without_an_end_is_masked_to_its_end_in_linear_time(start: str) -> None:
+    rng = random.Random(3)
+    token = "".join(rng.choices(string.ascii_letters + string.digits, k=1_000_000))
+    began = time.process_time()
+    masked, rules = redact(f"a {start}{token} b")
+    assert time.process_time() - began < 5
+    assert rules
+    assert len(masked) < 100
+    assert masked.endswith(" b")
+
+
+def test_a_search_that_fails_means_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(data: bytes) -> list[object]:
+        raise RecursionError
+
+    monkeypatch.setattr(module, "_find", broken)
+    assert redact("two\nlines") == (FAILED, ("unreadable",))
+    assert redact("two\nlines", keep_lines=True) == (FAILED + "\n", ("unreadable",))
+    assert has_secret("two\nlines")
