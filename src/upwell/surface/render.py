@@ -153,7 +153,7 @@ def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
 
 
 def _term_at(ahead: str, query_terms: set[str]) -> str:
-    """The query term that the first word of `ahead` begins like, or ""."""
+    """The query term with the same beginning as the first word of `ahead`; "" for none."""
     word = next(iter(terms(ahead[:40])), "")
     return next((term for term in query_terms if word[:5] == term[:5]), "")
 
@@ -167,8 +167,8 @@ def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 
 
 def _without_heading(hit: Hit) -> Hit:
-    """A passage of a document without the headings in front of it, unless they turn its meaning
-    round (`Do not:`): a digest has the words of the file."""
+    """A passage of a document without the headings in front of it, unless they reverse its meaning
+    (`Do not:`): a digest has the words of the file."""
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit

@@ -13,6 +13,7 @@ from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.results import content_of, text_block, with_content
 from upwell.ground.errors import StoreError
+from upwell.ground.text.format import counted
 from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
@@ -337,7 +338,7 @@ def notice(
     read the original."""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted[:3]]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
-    line = f"[upwell] Shortened from {tokens_before:,} to {after.tokens:,} tokens"
+    line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
     line += f" ({after.strategy})."
     if omissions:
         line += f" Left out: {omissions}."
