@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import pairwise
 
 from upwell.ground.text.words import terms
 from upwell.ground.types.cue import Cue, Door
@@ -33,12 +34,7 @@ something exact that is new: a number, a path, an identifier."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
-<<<<<<< HEAD
-_EXACT = re.compile(r"\d|[a-z][A-Z]|.[_/.:@].", re.DOTALL)
-"""A digit, a change to a capital, or a sign inside a word."""
-=======
 _EXACT = re.compile(r"\d|.[_/.:@].|[a-z][A-Z]")
->>>>>>> main
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
@@ -68,15 +64,11 @@ class ContextSketch:
         for text in self._pending:
             if len(self._terms) >= MAX_TERMS:
                 break
-<<<<<<< HEAD
-            self._terms.update(map(hash, _marks_of(text)))
-=======
             words = dict.fromkeys(text.split())
             names = _exact_names(words)
             self._terms.update(map(hash, terms(" ".join(words))))
             self._terms.update(map(hash, names))
             self._terms.update(map(hash, _phrases(text, names)))
->>>>>>> main
         self._pending.clear()
         self._pending_chars = 0
         return self._terms
@@ -163,29 +155,12 @@ class ContextSketches:
 
 def exact_names(text: str) -> set[str]:
     """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
-<<<<<<< HEAD
-    words = {word.strip(_EDGES) for word in set(text.split())}
-    return {word for word in words if len(word) <= MAX_NAME_CHARS and _EXACT.search(word)}
-
-
-def _marks_of(text: str) -> Iterator[str]:
-    """Everything in a text by which a memory shows that it is known. Words and lines that repeat
-    are read once: the answers of tools repeat themselves."""
-    yield from terms(" ".join(set(text.split())))
-    names = exact_names(text)
-    yield from names
-    yield from (_tail(name) for name in names if "/" in name)
-    for line in set(text.splitlines()):
-        if len(line) <= MAX_PHRASE_CHARS:
-            yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))
-=======
     return _exact_names(dict.fromkeys(text.split()))
 
 
 def _exact_names(words: Iterable[str]) -> set[str]:
     bare = (word.strip(_EDGES) for word in words)
     return {word for word in bare if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
->>>>>>> main
 
 
 def _conclusion(text: str, cue: Cue | None) -> list[str]:
@@ -195,8 +170,6 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
     return [span for span in spans if span and span not in own]
 
 
-<<<<<<< HEAD
-=======
 def _phrases(text: str, names: Iterable[str]) -> Iterator[str]:
     """The marks of a conclusion: lines, commands in them, and the ends of paths."""
     for line in dict.fromkeys(text.splitlines()):
@@ -205,14 +178,11 @@ def _phrases(text: str, names: Iterable[str]) -> Iterator[str]:
     yield from (_tail(name) for name in names if "/" in name)
 
 
->>>>>>> main
 def _tail(path: str) -> str:
     """The last two parts of a path, as text that no other name equals."""
     return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 
-<<<<<<< HEAD
-=======
 def _is_exact(word: str) -> bool:
     if _EXACT.search(word):
         return True
@@ -221,7 +191,6 @@ def _is_exact(word: str) -> bool:
     return any(a.islower() and b.isupper() for a, b in pairwise(word))
 
 
->>>>>>> main
 def _texts_of(cue: Cue) -> Iterable[str]:
     yield cue.text
     yield from _strings(cue.args)
