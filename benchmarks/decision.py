@@ -52,9 +52,7 @@ def cues(rounds: int, seed: int) -> dict[str, list[Cue]]:
 
     cases = {"prompt": "", "prompt, common name": COMMON, "prompt, frequent name": RARER}
     made = {
-        case: [
-            Cue(door="prompt", text=prompt(name), session=f"{case}{n}") for n in range(rounds)
-        ]
+        case: [Cue(door="prompt", text=prompt(name), session=f"{case}{n}") for n in range(rounds)]
         for case, name in cases.items()
     }
     made["only a common name"] = [
