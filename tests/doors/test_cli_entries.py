@@ -1,4 +1,4 @@
-"""Rules, successors, times of life, listings and the trash, as a person uses them."""
+"""Rules, successors, expiry, listings and the trash, on the command line."""
 
 from pathlib import Path
 

@@ -105,6 +105,8 @@ def test_a_cancellation_ends_every_request_of_its_id(gateway: Gateway, tmp_path:
     eventually(peer, lambda: log.read_bytes().count(b'"tools/call"') == 2)
     peer.send({"method": "notifications/cancelled", "params": {"requestId": "same"}})
     eventually(peer, lambda: log.read_bytes().count(b'"notifications/cancelled"') == 2)
+    assert everything(peer.call("up__echo", text="on")) == "on"
+    assert log.read_bytes().count(b'"notifications/cancelled"') == 2
 
 
 def eventually(peer: Peer, what: Callable[[], bool], deadline: float = PATIENCE) -> None:

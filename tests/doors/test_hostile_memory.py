@@ -68,9 +68,9 @@ def test_every_call_is_delivered_unchanged_and_in_time(
         assert median(times) <= 3 * usual + 0.05
 
 
-def until(what: Callable[[], bool], deadline: float = 30.0) -> None:
+def until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
     end = time.monotonic() + deadline
-    while not what():
+    while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 

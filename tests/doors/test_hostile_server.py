@@ -89,8 +89,8 @@ WAYS = 50
 
 
 def test_every_fault_at_once(gateway: Gateway, tmp_path: Path) -> None:
-    """Every way to misbehave in one go, three times over: each call is answered once, within its
-    deadline, and what is named names the server. Another server works as if it were alone."""
+    """Every fault in one run, three times: each call is answered once, within its deadline, and
+    every error names the server. Another server works as if it were alone."""
     servers = {
         "bad": script("odd", "--state", str(tmp_path)),
         "worse": script("odd", "--state", str(tmp_path)),

@@ -9,7 +9,7 @@ MOST = 6_000
 TURNS = 5
 
 
-def test_thirty_thousand_tools_hold_no_other_server_up(gateway: Gateway) -> None:
+def test_thirty_thousand_tools_delay_no_other_server(gateway: Gateway) -> None:
     limits = {**QUICK, "connect_timeout_seconds": 60.0, "call_timeout_seconds": 60.0}
     peer = gateway({"many": script("many"), "up": script("upstream")}, gateway=limits)
     peer.wait_for_tools("up__echo", "many__change", deadline=60)

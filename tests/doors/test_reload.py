@@ -139,9 +139,9 @@ def test_after_an_invalid_file_a_valid_one_takes_effect(
     until(peer, lambda: "another" in text_of(peer.call("up__received")))
 
 
-def reloads(gateway: Gateway, home: Path, rounds: int) -> None:
+def reloads(gateway: Gateway, home: Path, rounds: int) -> list[str]:
     """Each reload changes a server, a budget and a section while calls run; every call gets the
-    right answer."""
+    right answer. The names of the servers that answered."""
     limits = {"call_timeout_seconds": 60.0}
 
     def configure(number: int) -> None:
@@ -152,15 +152,17 @@ def reloads(gateway: Gateway, home: Path, rounds: int) -> None:
     configure(0)
     peer = gateway()
     peer.wait_for_tools("up__slow", "still__echo")
-    pid = process_of(peer, "still")
+    pid, answered = process_of(peer, "still"), list[str]()
     for number in range(1, rounds + 1):
         slow = peer.start("tools/call", {"name": "up__slow", "arguments": {"seconds": 0.5}})
         configure(number)
         new = f"number-{number}-"
         while new not in text_of(peer.call("up__received", 60)):
             assert everything(peer.call("still__echo", 60, text=new)) == new
+        answered.append(new)
         assert text_of(peer.reply(slow, 60)["result"]) == "slept"
     assert process_of(peer, "still") == pid
+    return answered
 
 
 STILL = script("upstream", "--name", "still")
@@ -171,9 +173,9 @@ def process_of(peer: Peer, server: str) -> int:
 
 
 def test_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
-    reloads(gateway, home, 4)
+    assert reloads(gateway, home, 4) == [f"number-{number}-" for number in range(1, 5)]
 
 
 @pytest.mark.slow
 def test_a_hundred_reloads_under_load_drop_no_call(gateway: Gateway, home: Path) -> None:
-    reloads(gateway, home, 100)
+    assert len(reloads(gateway, home, 100)) == 100

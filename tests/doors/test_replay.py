@@ -144,7 +144,7 @@ def test_only_memories_of_that_time_are_said(
     assert "/uw-" not in json.dumps(decisions), "the scratch folder shows nowhere"
 
 
-def test_the_same_sessions_later_know_more(
+def test_later_sessions_know_more(
     upwell: Upwell, sessions: Path, harbour: Path, remembered: Path
 ) -> None:
     for path in (*sessions.glob("*.jsonl"), *sessions.rglob("*.md")):

@@ -86,6 +86,7 @@ def test_subscriptions_are_restored_after_a_restart(gateway: Gateway, tmp_path: 
         return bool(known["followed"] == ["talk://one"] and known["level"] == "warning")
 
     until(peer, taken_up)
+    assert taken_up()
 
 
 def test_calls_may_finish_during_shutdown(gateway: Gateway, tmp_path: Path) -> None:

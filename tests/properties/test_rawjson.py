@@ -27,7 +27,7 @@ def test_members_keep_their_bytes_and_order(value, indent, ascii_only):
 
 
 @given(st.lists(values, max_size=6))
-def test_arrays_likewise(value):
+def test_arrays_keep_their_bytes_and_order(value):
     raw = json.dumps(value).encode()
     assert [loads(item) for item in RawArray.parse(raw).items] == value
 

@@ -23,13 +23,14 @@ from upwell.replay.transcripts import Transcript, transcripts_at
 MAX_TURN_BYTES = 2_000_000
 """How much of a transcript's end is read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""Who vouches for a proposal that becomes a memory without asking; None for one that waits."""
+"""The trust of a proposal that becomes a memory without asking; None for one that waits."""
 READ_TTL_SECONDS = 400 * 86_400.0
 
 
 @dataclass(slots=True)
 class Gain:
-    """What sessions gave: new proposals, memories that were stored or found again, and places."""
+    """The results of sessions: new proposals, memories that were stored or found again, and
+    places."""
 
     proposed: int = 0
     stored: int = 0
@@ -45,8 +46,8 @@ class Gain:
 
 
 class SessionLearning:
-    """Keeps what sessions found out: places at once, and everything else as proposals in the inbox,
-    except for proposals that `accepts` turns into memories without asking.
+    """Stores the findings of sessions: places at once, and everything else as proposals in the
+    inbox, except for proposals that `accepts` turns into memories without asking.
 
     A transcript is read once: the TTL store records how far.
     """

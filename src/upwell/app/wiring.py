@@ -31,7 +31,7 @@ from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline
 from upwell.gateway.calls.worker_pool import WorkerPool
 from upwell.gateway.front.handshake import save_offer
 from upwell.gateway.routing.definitions import Definitions
-from upwell.gateway.server import Gateway, OwnServer, StartRecords, ToolListing
+from upwell.gateway.server import Gateway, OwnServer, Records, ToolListing
 from upwell.gateway.upstreams.tool_lists import ToolLists
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.embed import embedder_of
@@ -40,6 +40,7 @@ from upwell.ground.host_sessions import HostSessions, Joined
 from upwell.ground.llm import OpenAIChat
 from upwell.ground.pause import Pause
 from upwell.ground.project import project_of
+from upwell.ground.session_state import LocalSessionState
 from upwell.ground.trace import LOG, log_to
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.compression import Budget, Compressed
@@ -125,6 +126,8 @@ class App:
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
+        # One for surfacing, pending calls and HTTP sessions, so that replicas may share it.
+        self._session_state = LocalSessionState(clock=clock)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
         )
@@ -138,6 +141,7 @@ class App:
                 judge=replace(options.judge, waits=settings.waits_for_judge),
             ),
             chat=OpenAIChat(config.llm) if config.llm.base_url else None,
+            state=self._session_state,
             learning=self.learning,
             clock=clock,
         )
@@ -264,7 +268,8 @@ class App:
                 may_compress=lambda server, tool: self._strategy_of(server, tool) != "none",
                 definitions=definitions,
             ),
-            StartRecords(
+            Records(
+                sessions=self._session_state,
                 save_offer=partial(save_offer, config.home),
                 tool_lists=ToolLists(config.home.lists_file),
             ),

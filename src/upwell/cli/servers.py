@@ -1,6 +1,7 @@
 """serve · add · list · remove · on · off"""
 
 import shutil
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -74,19 +75,8 @@ def add(
             raise UsageError("--from-clients takes no name and no command", hint="omit them")
         add_from_clients(project)
         return
-    if not name:
-        raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
-    if bool(line) == bool(url):
-        fault = "both a command and an address" if line else "no command given"
-        raise UsageError(fault, hint=f"upwell add {name} -- CMD ARGS…, or --url URL")
-    if transport not in ("", "http", "sse"):
-        raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
-    if url and not url.startswith(("http://", "https://")):
-        raise UsageError(
-            f"--url {url!r} is not an address", hint="for example https://example.org/mcp"
-        )
-    if auth not in ("", "oauth") or (auth and not url):
-        raise UsageError("--auth takes oauth and needs --url", hint="then run `upwell login NAME`")
+    _check_place(name, line, url)
+    _check_address(url, transport, auth)
     path = add_server(
         name,
         line,
@@ -101,6 +91,26 @@ def add(
         note(f"upwell: next, run `upwell login {name}`")
     if line and shutil.which(line[0]) is None:
         note(f"upwell: {line[0]!r} is not on the PATH; `upwell doctor` tries every server")
+
+
+def _check_place(name: str, line: Sequence[str], url: str) -> None:
+    """A server has a name, and either a command or an address."""
+    if not name:
+        raise UsageError("no name given", hint="upwell add NAME -- CMD ARGS…")
+    if bool(line) == bool(url):
+        fault = "both a command and an address" if line else "no command given"
+        raise UsageError(fault, hint=f"upwell add {name} -- CMD ARGS…, or --url URL")
+
+
+def _check_address(url: str, transport: str, auth: str) -> None:
+    if transport not in ("", "http", "sse"):
+        raise UsageError(f"--transport {transport!r} is unknown", hint="http or sse")
+    if url and not url.startswith(("http://", "https://")):
+        raise UsageError(
+            f"--url {url!r} is not an address", hint="for example https://example.org/mcp"
+        )
+    if auth not in ("", "oauth") or (auth and not url):
+        raise UsageError("--auth takes oauth and needs --url", hint="then run `upwell login NAME`")
 
 
 def list_servers(as_json: Json = False) -> None:

@@ -118,10 +118,12 @@ def _savings(stats: "Stats") -> list[str]:
         return [""]
     share = _share(stats.tokens_saved, stats.tokens_before)
     lines = [
-        f"  {saving.tool}  {saving.tokens_saved:,} tokens in {saving.results:,} results"
+        f"  {saving.tool}  {counted(saving.tokens_saved, 'token')} in "
+        f"{counted(saving.results, 'result')}"
         for saving in stats.saved[:5]
     ]
-    return ["", f"Saved {stats.tokens_saved:,} tokens of long results ({share})", *lines, ""]
+    saved = counted(stats.tokens_saved, "token")
+    return ["", f"Saved {saved} of long results ({share})", *lines, ""]
 
 
 def _times(number: int) -> str:

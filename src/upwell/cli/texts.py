@@ -9,6 +9,7 @@ import typer
 from upwell.cli.output import Json, note, raw, say_json
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -58,7 +59,8 @@ def compress(
         left = "; ".join(f"{o.count:,} of {o.total:,} {o.what}" for o in done.omitted[:5])
         note(
             f"upwell: {done.strategy}, {done.before:,} to {done.after:,} characters "
-            f"({done.tokens:,} tokens); left out: {left}; all of it: upwell read {done.key}"
+            f"({counted(done.tokens, 'token')}); left out: {left}; "
+            f"all of it: upwell read {done.key}"
         )
 
 

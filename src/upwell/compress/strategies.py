@@ -167,12 +167,7 @@ class Skeleton:
         if remaining.holds(passage.text):
             return whole(passage)
         if passage.kind in JSON_KINDS:
-            root = read_json(passage)
-            if root is None:
-                raise CompressionError("not a JSON document", strategy=self.name)
-            return outcome(
-                passage, fit_json(passage, root, remaining, "values", self._tools), self.name
-            )
+            return compress_json(passage, budget, "values", self._tools, self.name)
         units = split(passage.text, passage.kind, passage.name)
         units.by_names = False
         lift_structure(units, first_lines=True)

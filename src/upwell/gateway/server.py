@@ -22,6 +22,7 @@ from upwell.gateway.upstreams.connection import Connecting
 from upwell.gateway.upstreams.fleet import Fleet
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.gateway.upstreams.tool_lists import ToolLists
+from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG
 from upwell.wire.lines import Line, Sink
 
@@ -48,9 +49,11 @@ class ToolListing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StartRecords:
-    """Saved for the next start: the combined offer of the servers, and the tools of each."""
+class Records:
+    """What outlives a connection: for the next start, the combined offer of the servers and the
+    tools of each; for other processes, the state of sessions."""
 
+    sessions: SessionState
     save_offer: Callable[[Offer], None] = lambda _: None
     tool_lists: ToolLists = field(default_factory=ToolLists)
 
@@ -66,12 +69,12 @@ class Gateway:
         own: OwnServer,
         pipeline: Pipeline,
         listing: ToolListing,
-        records: StartRecords | None = None,
+        records: Records,
     ) -> None:
         self._options = options
         self._connecting = connecting
         self._definitions = listing.definitions
-        self._records = records or StartRecords()
+        self._records = records
         self._hello = Hello()
         self.audience = Audience(lambda: self._hello.capabilities)
         self._fleet = Fleet(servers, self._launch)
@@ -88,6 +91,7 @@ class Gateway:
             pipeline,
             self.audience,
             self._resources,
+            records.sessions,
         )
         resource_methods = ResourceMethods(self.router.relay, self._resources, own.resources)
         self.router.add_methods(resource_methods.methods())
@@ -149,7 +153,7 @@ class Gateway:
         """The ASGI application for `/mcp`. The clients are not known beforehand, so servers are
         told every client capability; each client is asked only for those that it declares."""
         self._hello = Hello(capabilities=EVERY_CLIENT)
-        return HttpFront(self.router, self.audience)
+        return HttpFront(self.router, self.audience, self._records.sessions)
 
     def _launch(self, server: ServerOptions) -> Upstream:
         """A server, with its saved tools until it lists the current ones."""

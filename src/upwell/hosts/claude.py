@@ -2,7 +2,7 @@
 
 Context over 10 000 characters goes into a file with a preview, so we stay below. Since 2.1.121 a
 tool's answer can be replaced by one of the same shape: an object for Bash, a list of content blocks
-for tools of MCP servers. Claude Code drops another shape, or ends.
+for tools of MCP servers. Claude Code drops an answer of another shape, or ends the session.
 
 Sources: its documentation of hooks (2.1.278), settings and memory files; `tool_response` differs by
 tool, as recorded from 2.1.330.

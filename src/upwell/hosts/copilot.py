@@ -113,6 +113,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         answer=answer_of(
             result.get("textResultForLlm", payload.get("error")),
             failed="error" in payload or result.get("resultType") == "failure",
+            tool=tool,
         ),
         reply=result.get("textResultForLlm") if result.get("resultType") == "success" else None,
         agent=session_of(payload.get("agentId")),

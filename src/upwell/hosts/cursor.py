@@ -93,7 +93,7 @@ def _tool_event(
         tool=tool,
         args=plain_args(table_of(payload.get("tool_input"))),
         reply_chars=size_of(payload.get("tool_output")),
-        answer=answer_of(payload.get("tool_output")),
+        answer=answer_of(payload.get("tool_output"), tool=tool),
         reply=_read_reply(payload.get("tool_output")) if called.startswith(_MCP) else None,
     )
 

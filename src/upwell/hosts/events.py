@@ -16,6 +16,11 @@ MAX_SESSION_CHARS = 200
 MAX_TEXT_CHARS = 20_000
 MAX_ANSWER_CHARS = 40_000
 MAX_PATH_CHARS = 4_096
+COMMANDS = "Bash"
+"""The tool that runs commands, under the name that surfacing knows."""
+_EXIT_CHARS = 300
+_STATUS_FIELDS = ("exit_code", "exitCode")
+_EXIT = re.compile(r"exit(?:ed with)?[ _]?code[\"']?[: ]\s?(-?\d{1,4})\b", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SHELLS = frozenset({"sh", "bash", "zsh", "dash", "/bin/sh", "/bin/bash", "/bin/zsh"})
 _PATH_NAMES = frozenset({"absolute_path", "target_file", "relative_workspace_path", "file"})
@@ -138,9 +143,9 @@ def size_of(value: Any) -> int | None:
     return size
 
 
-def answer_of(value: Any, *, failed: bool | None = None) -> ToolAnswer | None:
+def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
     """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's answer, in order; None where
-    the event carries no answer."""
+    the event carries no answer. A command failed, too, if its answer tells of an exit status."""
     if value is None:
         return None
     texts: list[str] = []
@@ -154,7 +159,21 @@ def answer_of(value: Any, *, failed: bool | None = None) -> ToolAnswer | None:
             pending.extend(reversed(list(item.values())))
         elif isinstance(item, list):
             pending.extend(reversed(item))
-    return ToolAnswer(text="\n".join(texts), failed=failed)
+    text = "\n".join(texts)
+    if tool == COMMANDS and not failed and (status := _exit_status(value, text)) is not None:
+        failed = status != 0
+    return ToolAnswer(text=text, failed=failed)
+
+
+def _exit_status(value: Any, text: str) -> int | None:
+    """The exit status of a command, from a field of its answer or from the words around its
+    output."""
+    for name in _STATUS_FIELDS:
+        status = table_of(value).get(name)
+        if isinstance(status, int) and not isinstance(status, bool):
+            return status
+    told = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
+    return int(told[1]) if told else None
 
 
 def plain_args(value: Any) -> dict[str, Any]:

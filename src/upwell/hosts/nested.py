@@ -133,7 +133,9 @@ class NestedEvents:
             args=plain_args(table_of(payload.get("tool_input"))),
             reply_chars=size_of(payload.get("tool_response", payload.get("error"))),
             answer=answer_of(
-                payload.get("tool_response", payload.get("error")), failed="error" in payload
+                payload.get("tool_response", payload.get("error")),
+                failed="error" in payload,
+                tool=tool,
             ),
             reply=self.read_reply(called, payload.get("tool_response")),
             agent=_agent_in(payload),

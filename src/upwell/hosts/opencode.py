@@ -103,7 +103,7 @@ def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
         tool=tool,
         args=plain_args(table_of(payload.get("args"))),
         reply_chars=size_of(output),
-        answer=answer_of(output),
+        answer=answer_of(output, tool=tool),
         reply=output if isinstance(output, str) else None,
     )
 

@@ -26,18 +26,22 @@ class BackgroundWork:
     def __init__(self, jobs: Sequence[Job]) -> None:
         self._jobs = jobs
         self._is_due = False
-        self._closing = asyncio.Event()
+        self._is_closing = False
+        self._hurry = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
-    def request(self) -> None:
-        """Have the jobs run soon."""
+    def request(self, *, now: bool = False) -> None:
+        """Have the jobs run soon; `now`: without waiting for more."""
         self._is_due = True
+        if now:
+            self._hurry.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
         """Run every job once more, and stop."""
-        self._closing.set()
+        self._is_closing = True
+        self._hurry.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
         await self._run_jobs()
@@ -45,7 +49,9 @@ class BackgroundWork:
     async def _run(self) -> None:
         while self._is_due:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._closing.wait(), FLUSH_SECONDS)
+                await asyncio.wait_for(self._hurry.wait(), FLUSH_SECONDS)
+            if not self._is_closing:
+                self._hurry.clear()
             await self._run_jobs()
 
     async def _run_jobs(self) -> None:

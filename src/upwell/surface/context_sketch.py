@@ -34,6 +34,7 @@ something exact that is new: a number, a path, an identifier."""
 MAX_NAME_CHARS = 200
 MAX_PHRASE_CHARS = 400
 _COMMAND_ENDS = re.compile(r"&&|\|\|?|;")
+_EXACT = re.compile(r"\d|.[_/.:@].|[a-z][A-Z]")
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
@@ -63,9 +64,11 @@ class ContextSketch:
         for text in self._pending:
             if len(self._terms) >= MAX_TERMS:
                 break
-            self._terms.update(map(hash, terms(text)))
-            self._terms.update(map(hash, exact_names(text)))
-            self._terms.update(map(hash, _phrases(text)))
+            words = dict.fromkeys(text.split())
+            names = _exact_names(words)
+            self._terms.update(map(hash, terms(" ".join(words))))
+            self._terms.update(map(hash, names))
+            self._terms.update(map(hash, _phrases(text, names)))
         self._pending.clear()
         self._pending_chars = 0
         return self._terms
@@ -78,8 +81,8 @@ class ContextSketch:
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
         """Is this memory already in the context – in an opened or auto-loaded file, or nearly
         word for word? An episode is, if its conclusion was met before the call of `cue`."""
-        if memory.triggers and (conclusion := _conclusion(memory.text, cue)):
-            return self._has_met(conclusion)
+        if memory.triggers and "`" in memory.text:
+            return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
             return True
         if self.new_share(memory.text) >= MIN_NEW_SHARE:
@@ -87,11 +90,15 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in exact_names(memory.text))
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """Does the context hold the command of a conclusion, or all the names in it?"""
+        """Does the context hold the command of a conclusion, or all the names in it? A conclusion
+        without either adds nothing."""
         commands = [span for span in conclusion if " " in span]
         if commands:
             return any(hash(command) in self.terms() for command in commands)
-        return all(self.terms() & {hash(name), hash(_tail(name))} for name in conclusion)
+        return all(
+            self.terms() & {hash(name), hash(name.strip(_EDGES)), hash(_tail(name))}
+            for name in conclusion
+        )
 
     def _add_text(self, text: str) -> None:
         if text in self._pending:
@@ -148,8 +155,12 @@ class ContextSketches:
 
 def exact_names(text: str) -> set[str]:
     """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
-    words = (word.strip(_EDGES) for word in text.split())
-    return {word for word in words if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
+    return _exact_names(dict.fromkeys(text.split()))
+
+
+def _exact_names(words: Iterable[str]) -> set[str]:
+    bare = (word.strip(_EDGES) for word in words)
+    return {word for word in bare if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
 
 
 def _conclusion(text: str, cue: Cue | None) -> list[str]:
@@ -159,12 +170,12 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
     return [span for span in spans if span and span not in own]
 
 
-def _phrases(text: str) -> Iterator[str]:
+def _phrases(text: str, names: Iterable[str]) -> Iterator[str]:
     """The marks of a conclusion: lines, commands in them, and the ends of paths."""
-    for line in text.splitlines():
+    for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))
-    yield from (_tail(name) for name in exact_names(text) if "/" in name)
+    yield from (_tail(name) for name in names if "/" in name)
 
 
 def _tail(path: str) -> str:
@@ -173,9 +184,10 @@ def _tail(path: str) -> str:
 
 
 def _is_exact(word: str) -> bool:
-    inner = word[1:-1]
-    if any(char.isdigit() for char in word) or any(sign in inner for sign in "_/.:@"):
+    if _EXACT.search(word):
         return True
+    if word.isascii():
+        return False
     return any(a.islower() and b.isupper() for a, b in pairwise(word))
 
 

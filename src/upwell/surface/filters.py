@@ -254,8 +254,8 @@ class PostFilter:
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit]:
         """The hits that a judge may choose from, best first: those that could help at this moment
-        and that the agent does not have, however probable they are."""
-        related = [hit for hit in hits if hit.trigger or not hit.memory.triggers]
+        and that the agent does not have, however probable they are. Episodes go by triggers."""
+        related = [hit for hit in hits if not hit.memory.triggers]
         helpful = suited(cue, moment, related) if moment is not None else related
         ordered = ranked(helpful, intent, self._options.beside(cue), self._clock.now())
         return await self.new_to_agent(cue, ordered)

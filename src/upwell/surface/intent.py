@@ -153,7 +153,7 @@ class Classifier:
 
     async def refined(self, prompt: str, intent: Intent, seconds: float) -> Intent:
         """`intent` with the model's answer, if one comes within `seconds` and the model's own
-        timeout. A fault of the model is logged, counted, and leaves `intent` as it is."""
+        timeout. A fault of the model is logged, counted, and leaves `intent` unchanged."""
         chat = self._chat
         if chat is None or not self.can_refine(prompt, intent) or has_secret(prompt):
             return intent

@@ -20,8 +20,7 @@ Choice = list[Hit] | Skip
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A search whose outcome the judge may decide: its cue, its hits, and what the filters made of
-    them."""
+    """A search whose outcome the judge may decide: its cue, its hits, and the filters' choice."""
 
     cue: Cue
     query: Query
@@ -43,7 +42,7 @@ class Judging:
 
     @property
     def totals(self) -> Mapping[str, int]:
-        """What the judge did and cost so far in this process."""
+        """The questions to the judge and their cost so far in this process."""
         return self._judge.totals
 
     def note(self, cue: Cue) -> None:

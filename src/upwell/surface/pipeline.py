@@ -191,6 +191,8 @@ class Surfacer:
         if cue.session and cue.door != Door.SESSION:
             with contained("recording a delivery"):
                 await self._seen_log.record(chosen, cue.session, cue.principal.name)
+        # At once: a process that is killed takes its pending decisions with it.
+        self._background.request(now=True)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it

@@ -1,10 +1,12 @@
-"""The limit of sessions of an HTTP front, and the order in which they end."""
+"""How many sessions a process holds for HTTP, which end first, and how another takes over."""
 
 import pytest
 
 from upwell.gateway.clients import Audience
-from upwell.gateway.front import http
-from upwell.gateway.front.http import BadRequest, HttpFront
+from upwell.gateway.front import sessions
+from upwell.gateway.front.headers import BadRequest
+from upwell.gateway.front.sessions import HttpSession, HttpSessions
+from upwell.ground.session_state import LocalSessionState
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.testing import ManualClock
 
@@ -17,50 +19,107 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def front(clock: ManualClock, monkeypatch: pytest.MonkeyPatch) -> HttpFront:
-    monkeypatch.setattr(http, "MAX_SESSIONS", 4)
-    monkeypatch.setattr(http, "MAX_SESSIONS_EACH", 2)
-    return HttpFront(None, Audience(lambda: b"{}"), clock)  # type: ignore[arg-type]
+def state(clock: ManualClock) -> LocalSessionState:
+    return LocalSessionState(clock=clock)
 
 
-def is_held(front: HttpFront, held: http.HttpSession) -> bool:
-    try:
-        front._session_of({"mcp-session-id": held.session.id}, held.session.principal)
-    except BadRequest:
-        return False
-    return True
+@pytest.fixture
+def front(
+    clock: ManualClock, state: LocalSessionState, monkeypatch: pytest.MonkeyPatch
+) -> HttpSessions:
+    monkeypatch.setattr(sessions, "MAX_SESSIONS", 4)
+    monkeypatch.setattr(sessions, "MAX_SESSIONS_EACH", 2)
+    return HttpSessions(Audience(), state, clock)
+
+
+async def is_held(front: HttpSessions, held: HttpSession) -> bool:
+    return await front.find(held.session.id, held.session.principal) is held
 
 
 async def test_at_the_limit_the_principals_longest_idle_session_ends(
-    front: HttpFront, clock: ManualClock
+    front: HttpSessions, clock: ManualClock
 ) -> None:
-    mine = front._open(OWNER)
-    first = front._open(ADA)
+    mine = await front.open(OWNER)
+    first = await front.open(ADA)
     clock.advance(1)
-    second = front._open(ADA)
+    second = await front.open(ADA)
     clock.advance(1)
-    assert is_held(front, first), "it is not the quietest any more"
-    third = front._open(ADA)
-    assert [is_held(front, entry) for entry in (mine, first, second, third)] == [
-        True,
-        True,
-        False,
-        True,
-    ]
+    assert await is_held(front, first), "it is not the quietest any more"
+    third = await front.open(ADA)
+    held = [await is_held(front, one) for one in (mine, first, second, third)]
+    assert held == [True, True, False, True]
 
 
-async def test_a_busy_session_is_not_ended(front: HttpFront, clock: ManualClock) -> None:
-    for held in (front._open(ADA), front._open(ADA)):
+async def test_a_busy_session_is_not_ended(front: HttpSessions) -> None:
+    for held in (await front.open(ADA), await front.open(ADA)):
         held.running[b"1"] = None  # type: ignore[assignment]
     with pytest.raises(BadRequest):
-        front._open(ADA)
-    assert is_held(front, front._open(OWNER))
+        await front.open(ADA)
+    assert await is_held(front, await front.open(OWNER))
 
 
 async def test_a_session_idle_for_an_hour_makes_room_for_anybody(
-    front: HttpFront, clock: ManualClock
+    front: HttpSessions, clock: ManualClock
 ) -> None:
-    old = front._open(ADA)
-    clock.advance(http.IDLE_SECONDS + 1)
-    front._open(OWNER)
-    assert not is_held(front, old)
+    old = await front.open(ADA)
+    clock.advance(sessions.IDLE_SECONDS + 1)
+    await front.open(OWNER)
+    assert not await is_held(front, old)
+
+
+async def test_another_process_goes_on_with_a_session_of_the_same_principal(
+    front: HttpSessions, state: LocalSessionState, clock: ManualClock
+) -> None:
+    opened = await front.open(ADA)
+    opened.session.capabilities, opened.session.log_level = b'{"sampling":{}}', "warning"
+    await front.record(opened)
+    front.close()
+    other = HttpSessions(Audience(), state, clock)
+    name = opened.session.id
+    assert await other.find(name, OWNER) is None
+    assert await other.find(name, Principal("ada", ("work",))) is None, "her token changed"
+    found = await other.find(name, ADA)
+    assert found is not None
+    assert (found.session.id, found.session.principal) == (name, ADA)
+    assert found.session.capabilities == b'{"sampling":{}}'
+    assert found.session.log_level == "warning"
+    assert found.session.ready.is_set()
+    assert await other.find(name, ADA) is found
+
+
+async def test_a_session_that_ended_is_nobodys(
+    front: HttpSessions, state: LocalSessionState, clock: ManualClock
+) -> None:
+    opened = await front.open(ADA)
+    await front.record(opened)
+    await front.end(opened)
+    assert await front.find(opened.session.id, ADA) is None
+    assert await HttpSessions(Audience(), state, clock).find(opened.session.id, ADA) is None
+
+
+async def test_a_session_in_use_outlives_its_first_hour(
+    front: HttpSessions, state: LocalSessionState, clock: ManualClock
+) -> None:
+    opened = await front.open(ADA)
+    await front.record(opened)
+    for _ in range(4):
+        clock.advance(sessions.IDLE_SECONDS * 0.6)
+        assert await is_held(front, opened)
+    other = HttpSessions(Audience(), state, clock)
+    assert await other.find(opened.session.id, ADA) is not None
+
+
+class Broken(LocalSessionState):
+    async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
+        raise RuntimeError("out of reach")
+
+    async def put(self, *args: object, **more: object) -> None:
+        raise RuntimeError("out of reach")
+
+
+async def test_a_state_out_of_reach_costs_only_other_processes_sessions(clock: ManualClock) -> None:
+    front = HttpSessions(Audience(), Broken(clock=clock), clock)
+    opened = await front.open(ADA)
+    await front.record(opened)
+    assert await is_held(front, opened)
+    assert await front.find("elsewhere", ADA) is None

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 from tests.doors.hook_events import HOSTS as DOCUMENTED
+from tests.unit.hosts.test_install import FOREIGN
 
 from upwell.hook.client import EVENTS, PROMPTS, SESSIONS
 from upwell.hosts import HOSTS, server_files
@@ -103,7 +104,7 @@ def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
 @pytest.mark.parametrize("host", ALL)
 def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
     """The door tests run over this table."""
-    assert host.name in DOCUMENTED
+    assert host.name in DOCUMENTED, "add its payloads to HOSTS in tests/doors/hook_events.py"
     case = DOCUMENTED[host.name]
     takes_prompts = EventKind.PROMPT in host.events.kinds.values()
     assert takes_prompts is (case.prompt is not None)
@@ -117,6 +118,7 @@ def test_its_events_are_tried_through_the_real_hook(host: Host) -> None:
 def test_the_docs_describe_its_setup(host: Host) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = text.partition(f"\n## {host.title}\n")[2].partition("\n## ")[0]
+    assert section, f"add a section `## {host.title}` to docs/hooks.md"
     for command in ("install", "uninstall"):
         assert f"`upwell hook {command} {host.name} --apply`" in section
     assert host.hooks.path(
@@ -151,7 +153,9 @@ def test_its_files_lie_below_the_user_or_the_project(host: Host) -> None:
 
 
 def test_the_client_knows_no_event_that_no_host_sends() -> None:
-    assert {name for host in HOSTS.values() for name in host.events.kinds} == EVENTS
+    assert {name for host in HOSTS.values() for name in host.events.kinds} == EVENTS, (
+        "correct EVENTS in hook/client.py"
+    )
 
 
 @pytest.mark.parametrize(
@@ -162,4 +166,11 @@ def test_the_client_knows_how_long_each_event_may_take(kind: EventKind, names: S
     of_kind = {
         name for host in HOSTS.values() for name, it in host.events.kinds.items() if it is kind
     }
-    assert of_kind == names
+    assert of_kind == names, "correct SESSIONS or PROMPTS in hook/client.py"
+
+
+def test_every_hooks_file_meets_the_entries_of_others() -> None:
+    without = {name for name, host in HOSTS.items() if isinstance(host.hooks, JsonHooks)} - {
+        *FOREIGN
+    }
+    assert without == set(), "add their hooks files to FOREIGN in tests/unit/hosts/test_install.py"

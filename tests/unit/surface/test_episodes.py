@@ -19,6 +19,7 @@ from upwell.testing import FakeRecall, ManualClock
 
 TRIGGER = "file:/settings.toml"
 OTHER_TRIGGER = "below:/settings.toml"
+ABSENT = "File does not exist."
 TEXT = "`settings.toml` is at `config/settings.toml`; `settings.toml` in the root does not exist."
 
 
@@ -51,7 +52,7 @@ def failed_read(project: Path, session: str = "s", name: str = "settings.toml") 
         door=Door.TOOL,
         tool="Read",
         args={"file_path": f"{project}/{name}"},
-        answer=ToolAnswer(text="File does not exist.", failed=True),
+        answer=ToolAnswer(text=ABSENT, failed=True),
         session=session,
         cwd=str(project),
     )
@@ -158,6 +159,19 @@ async def test_a_place_that_the_context_shows_is_already_known(project: Path) ->
     await spoken.surface(listing)
     outcome = await spoken.surface(failed_read(project))
     assert (await silence(outcome))[0] is SkipReason.ALREADY_KNOWN
+
+
+@pytest.mark.parametrize(
+    ("file", "hint"), [(".ovenrc", "Did you mean .ovenrc?"), ("settings.toml", "")]
+)
+async def test_a_place_that_the_call_or_its_answer_names_is_already_known(
+    project: Path, file: str, hint: str
+) -> None:
+    (project / file).touch()
+    text = f"`{file}` is in the root folder of the project."
+    spoken, _ = surfacer([met(episode(project, text=text, paths=(file,)))])
+    cue = replace(failed_read(project), answer=ToolAnswer(text=f"{ABSENT} {hint}"))
+    assert (await silence(await spoken.surface(cue)))[0] is SkipReason.ALREADY_KNOWN
 
 
 @pytest.mark.parametrize(("command", "is_known"), [("cd x && bake --lid", True), ("ls", False)])

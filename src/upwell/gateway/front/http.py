@@ -7,9 +7,7 @@ without one is not served. No header of a request ever reaches an upstream.
 """
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from upwell.gateway.clients import Audience, RequestContext, Session, text_of
@@ -31,12 +29,12 @@ from upwell.gateway.front.headers import (
     params_of,
     status_of,
 )
+from upwell.gateway.front.sessions import HttpSession, HttpSessions
 from upwell.gateway.front.streams import (
     Outbox,
     Questions,
     Send,
     Stream,
-    Streams,
     follow,
     respond,
     respond_json,
@@ -44,6 +42,7 @@ from upwell.gateway.front.streams import (
 from upwell.gateway.routing.router import Router
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.session_state import SessionState
 from upwell.ground.types.principal import IN_SCOPE, Principal
 from upwell.ground.types.rpc import Reply
 from upwell.wire.peer import (
@@ -53,7 +52,6 @@ from upwell.wire.peer import (
     Message,
     answer_line,
     error_body,
-    line_of,
 )
 from upwell.wire.rawjson import NotJson, RawObject
 
@@ -63,28 +61,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 PATH = "/mcp"
 PRIMED_FROM = "2025-11-25"
 """From this version on a stream begins with an event that has only an id."""
-MAX_SESSIONS = 1000
-MAX_SESSIONS_EACH = 250
-"""The sessions that one principal other than the owner may have."""
-IDLE_SECONDS = 3600.0
-
-
-@dataclass(slots=True, eq=False)
-class HttpSession:
-    """The session of an agent of the handshake era."""
-
-    session: Session
-    questions: Questions
-    streams: Streams
-    used_at: float
-    running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
-    """The requests in progress, by id."""
-    followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
-    """The streams that are open on a GET, by name."""
-
-    @property
-    def is_idle(self) -> bool:
-        return not self.running and not self.followed
 
 
 class HttpFront:
@@ -94,13 +70,12 @@ class HttpFront:
         self,
         router: Router,
         audience: Audience,
+        state: SessionState,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._router = router
-        self._audience = audience
-        self._clock = clock
         self._tasks = BackgroundTasks("requests over HTTP")
-        self._sessions: dict[str, HttpSession] = {}
+        self._sessions = HttpSessions(audience, state, clock)
         self._modern: dict[Principal, Session] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,7 +87,7 @@ class HttpFront:
             elif scope["method"] == "GET":
                 await self._get(headers, principal, receive, send)
             elif scope["method"] == "DELETE":
-                self._end(self._session_of(headers, principal))
+                await self._sessions.end(await self._session_of(headers, principal))
                 await respond(send, 204)
             else:
                 await respond(send, 405, b"", [(b"allow", b"GET, POST, DELETE")])
@@ -124,8 +99,7 @@ class HttpFront:
 
     async def aclose(self) -> None:
         """End every session and every request."""
-        for http_session in list(self._sessions.values()):
-            self._end(http_session)
+        self._sessions.close()
         await self._tasks.aclose()
 
     async def _post(
@@ -142,17 +116,18 @@ class HttpFront:
         if version in MODERN_VERSIONS or PROTOCOL_VERSION in meta_of(params):
             await self._modern_post(headers, principal, message, params, receive, send)
         elif message.method == "initialize" and message.id is not None:
-            opened = self._open(principal)
+            opened = await self._sessions.open(principal)
             name = (b"mcp-session-id", opened.session.id.encode())
             stream = Stream(opened.questions, opened.streams.own)
-            work = self._start(opened, message, stream)
-            await respond(send, 200, await work, [(b"content-type", JSON.encode()), name])
+            line = await self._start(opened, message, stream)
+            await self._sessions.record(opened)
+            await respond(send, 200, line, [(b"content-type", JSON.encode()), name])
         else:
             if version and version not in HANDSHAKE_VERSIONS:
                 raise BadRequest(400, INVALID_REQUEST, f"unsupported protocol version {version!r}")
             accept = headers.get("accept", "")
             events = 0 <= accept.find(EVENTS) < accept.find(JSON)
-            known, primed = self._session_of(headers, principal), version >= PRIMED_FROM
+            known, primed = await self._session_of(headers, principal), version >= PRIMED_FROM
             await self._handshake_post(known, message, receive, send, events=events, primed=primed)
 
     async def _handshake_post(
@@ -232,7 +207,7 @@ class HttpFront:
     ) -> None:
         if EVENTS not in headers.get("accept", ""):
             raise BadRequest(406, INVALID_REQUEST, f"GET gives {EVENTS}")
-        http_session = self._session_of(headers, principal)
+        http_session = await self._session_of(headers, principal)
         outbox, number = self._requested_stream(http_session, headers.get("last-event-id"))
         if previous := http_session.followed.pop(outbox.name, None):
             previous.cancel()
@@ -260,53 +235,15 @@ class HttpFront:
             raise BadRequest(400, INVALID_REQUEST, "no stream of this session has that event")
         return position
 
-    def _open(self, principal: Principal) -> HttpSession:
-        """A new session. Sessions that were idle for `IDLE_SECONDS` are ended first; at the limit,
-        the principal's own session that has been idle for longest is ended.
-
-        Raises:
-            BadRequest: there are too many sessions, and none of the principal's is idle.
-        """
-        now = self._clock.monotonic()
-        idle = [known for known in self._sessions.values() if known.is_idle]
-        idle.sort(key=lambda known: known.used_at)
-        for known in idle:
-            if now - known.used_at > IDLE_SECONDS:
-                self._end(known)
-        own = sum(known.session.principal == principal for known in self._sessions.values())
-        if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
-            oldest = next((known for known in idle if self._belongs_to(known, principal)), None)
-            if oldest is None:
-                raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
-            self._end(oldest)
-        questions, streams = Questions(), Streams()
-        session = Session(_OwnStream(questions, streams.own), principal=principal)
-        session.id = secrets.token_urlsafe(24)
-        opened = HttpSession(session, questions, streams, now)
-        self._sessions[session.id] = opened
-        self._audience.join(session)
-        return opened
-
-    def _belongs_to(self, known: HttpSession, principal: Principal) -> bool:
-        return known.session.id in self._sessions and known.session.principal == principal
-
-    def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
+    async def _session_of(self, headers: Mapping[str, str], principal: Principal) -> HttpSession:
         """The session that a request names, if it belongs to the principal."""
         name = headers.get("mcp-session-id", "")
         if not name:
             raise BadRequest(400, INVALID_REQUEST, "the Mcp-Session-Id header is missing")
-        known = self._sessions.get(name)
-        if known is None or known.session.principal != principal:
+        known = await self._sessions.find(name, principal)
+        if known is None:
             raise BadRequest(404, INVALID_REQUEST, "unknown or expired session")
-        known.used_at = self._clock.monotonic()
         return known
-
-    def _end(self, http_session: HttpSession) -> None:
-        self._sessions.pop(http_session.session.id, None)
-        self._audience.leave(http_session.session)
-        http_session.questions.close()
-        for task in [*http_session.running.values(), *http_session.followed.values()]:
-            task.cancel()
 
     def _start(
         self, http_session: HttpSession, message: Message, stream: Stream
@@ -331,20 +268,6 @@ class HttpFront:
         except asyncio.CancelledError:
             # Swallowed: `Stream.run` awaits this task, and a cancelled request gets no answer.
             return b""
-
-
-class _OwnStream:
-    """Reaches an agent of the handshake era outside of its requests, on the session's stream."""
-
-    def __init__(self, questions: Questions, outbox: Outbox) -> None:
-        self._questions = questions
-        self._outbox = outbox
-
-    async def request(self, method: str, params: bytes) -> Reply:
-        return await self._questions.ask(self._outbox.put, method, params)
-
-    async def notify(self, method: str, params: bytes = b"") -> None:
-        self._outbox.put(line_of(method, params))
 
 
 class _NoStream:

@@ -14,7 +14,7 @@ from typing import Any
 
 from upwell.gateway.clients import RequestContext
 from upwell.gateway.eras import input_required
-from upwell.ground.session_state import LocalSessionState, SessionState
+from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.rawjson import RawObject
@@ -72,8 +72,8 @@ class PendingCalls:
     `session_state`: only that session finds it, and only one request can take it.
     """
 
-    def __init__(self, session_state: SessionState | None = None) -> None:
-        self._session_state = session_state or LocalSessionState()
+    def __init__(self, session_state: SessionState) -> None:
+        self._session_state = session_state
         self._pending: dict[str, _PendingCall] = {}
 
     async def run(self, context: RequestContext, work: Coroutine[Any, Any, Reply]) -> Reply:

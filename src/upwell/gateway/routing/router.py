@@ -61,7 +61,7 @@ class Router:
         pipeline: Pipeline,
         audience: Audience,
         resources: UpstreamResources,
-        session_state: SessionState | None = None,
+        session_state: SessionState,
     ) -> None:
         self._catalog = catalog
         self._upstreams = upstreams

@@ -1,0 +1,171 @@
+"""The sessions of agents of the handshake era on HTTP.
+
+A session's streams and requests live in the process that serves it. That the session exists, and
+what its agent declared, is also a value in `SessionState`, which replicas may share: a process that
+is asked for a session of another one opens it again, without the other's streams.
+"""
+
+import asyncio
+import secrets
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from upwell.gateway.clients import Audience, Session
+from upwell.gateway.front.headers import BadRequest
+from upwell.gateway.front.streams import Outbox, Questions, Streams
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.ground.session_state import SessionState
+from upwell.ground.trace import contained
+from upwell.ground.types.principal import Principal
+from upwell.ground.types.rpc import Reply
+from upwell.wire.peer import INVALID_REQUEST, line_of
+
+MAX_SESSIONS = 1000
+MAX_SESSIONS_EACH = 250
+"""The sessions that one principal other than the owner may have."""
+IDLE_SECONDS = 3600.0
+KIND = "http_session"
+
+
+@dataclass(slots=True, eq=False)
+class HttpSession:
+    """The session of an agent of the handshake era."""
+
+    session: Session
+    questions: Questions
+    streams: Streams
+    used_at: float
+    recorded_at: float = 0.0
+    running: dict[bytes, "asyncio.Task[bytes]"] = field(default_factory=dict)
+    """The requests in progress, by id."""
+    followed: dict[str, "asyncio.Task[None]"] = field(default_factory=dict)
+    """The streams that are open on a GET, by name."""
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running and not self.followed
+
+
+class HttpSessions:
+    """Opens, finds and ends sessions. One that was idle for `IDLE_SECONDS` ends by itself."""
+
+    def __init__(
+        self, audience: Audience, state: SessionState, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._audience = audience
+        self._state = state
+        self._clock = clock
+        self._sessions: dict[str, HttpSession] = {}
+
+    async def open(self, principal: Principal) -> HttpSession:
+        """A new session. Sessions that were idle for too long are ended first; at the limit, the
+        principal's own session that has been idle for longest is ended.
+
+        Raises:
+            BadRequest: there are too many sessions, and none of the principal's is idle.
+        """
+        await self._make_room(principal)
+        return self._opened(secrets.token_urlsafe(24), principal)
+
+    async def record(self, http_session: HttpSession) -> None:
+        """Write down that the session exists, for `IDLE_SECONDS` from now on."""
+        http_session.recorded_at = self._clock.monotonic()
+        session = http_session.session
+        value = orjson.dumps(
+            {
+                "principal": [session.principal.name, list(session.principal.namespaces)],
+                "capabilities": session.capabilities.decode(),
+                "log_level": session.log_level,
+            }
+        )
+        with contained("recording an HTTP session"):
+            await self._state.put(session.id, KIND, "", value, ttl_seconds=IDLE_SECONDS)
+
+    async def find(self, name: str, principal: Principal) -> HttpSession | None:
+        """The session of this name, if it belongs to the principal."""
+        known = self._sessions.get(name) or await self._restored(name, principal)
+        if known is None or known.session.principal != principal:
+            return None
+        known.used_at = self._clock.monotonic()
+        if known.used_at - known.recorded_at > IDLE_SECONDS / 2:
+            await self.record(known)
+        return known
+
+    async def end(self, http_session: HttpSession) -> None:
+        """End a session everywhere."""
+        self._drop(http_session)
+        with contained("ending an HTTP session"):
+            await self._state.delete(http_session.session.id, KIND)
+
+    def close(self) -> None:
+        """End what runs in this process. Another process may go on with the sessions."""
+        for http_session in list(self._sessions.values()):
+            self._drop(http_session)
+
+    async def _restored(self, name: str, principal: Principal) -> HttpSession | None:
+        """A session that another process opened for this principal."""
+        value: bytes | None = None
+        with contained("looking an HTTP session up"):
+            value = await self._state.get(name, KIND)
+        if value is None:
+            return None
+        record: dict[str, Any] = orjson.loads(value)
+        owner, namespaces = record["principal"]
+        if Principal(owner, tuple(namespaces)) != principal:
+            return None
+        await self._make_room(principal)
+        # Another request may have restored the session meanwhile.
+        restored = self._sessions.get(name) or self._opened(name, principal)
+        restored.session.capabilities = record["capabilities"].encode()
+        restored.session.log_level = record["log_level"]
+        restored.session.ready.set()
+        return restored
+
+    def _opened(self, name: str, principal: Principal) -> HttpSession:
+        questions, streams = Questions(), Streams()
+        session = Session(_OwnStream(questions, streams.own), principal=principal)
+        session.id = name
+        opened = HttpSession(session, questions, streams, self._clock.monotonic())
+        self._sessions[name] = opened
+        self._audience.join(session)
+        return opened
+
+    async def _make_room(self, principal: Principal) -> None:
+        now = self._clock.monotonic()
+        idle = [known for known in self._sessions.values() if known.is_idle]
+        idle.sort(key=lambda known: known.used_at)
+        for known in idle:
+            if now - known.used_at > IDLE_SECONDS:
+                await self.end(known)
+        own = sum(known.session.principal == principal for known in self._sessions.values())
+        if len(self._sessions) >= MAX_SESSIONS or (principal.name and own >= MAX_SESSIONS_EACH):
+            oldest = next((known for known in idle if self._belongs_to(known, principal)), None)
+            if oldest is None:
+                raise BadRequest(503, INVALID_REQUEST, "too many sessions are open already")
+            await self.end(oldest)
+
+    def _belongs_to(self, known: HttpSession, principal: Principal) -> bool:
+        return known.session.id in self._sessions and known.session.principal == principal
+
+    def _drop(self, http_session: HttpSession) -> None:
+        self._sessions.pop(http_session.session.id, None)
+        self._audience.leave(http_session.session)
+        http_session.questions.close()
+        for task in [*http_session.running.values(), *http_session.followed.values()]:
+            task.cancel()
+
+
+class _OwnStream:
+    """Reaches an agent of the handshake era outside of its requests, on the session's stream."""
+
+    def __init__(self, questions: Questions, outbox: Outbox) -> None:
+        self._questions = questions
+        self._outbox = outbox
+
+    async def request(self, method: str, params: bytes) -> Reply:
+        return await self._questions.ask(self._outbox.put, method, params)
+
+    async def notify(self, method: str, params: bytes = b"") -> None:
+        self._outbox.put(line_of(method, params))
