@@ -15,15 +15,12 @@ from upwell.ground.types.memory import Memory, Provenance
 MAX_PROPOSALS = 20
 """Of one session; its last ones stay."""
 WHY_RULE = "standing rule"
-WHY: dict[EpisodeKind, str] = {
-    EpisodeKind.COMMAND: "command that worked",
-}
+WHY_COMMAND = "command that worked"
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds that point at something, and hold as long as it exists. A person has nothing to decide."""
-MEASURED = frozenset({WHY[EpisodeKind.COMMAND]})
+MEASURED = frozenset({WHY_COMMAND})
 """The proposals that `capture.accept = "episodes"` accepts; the precision of their kind is known
 (`docs/measurements.md`)."""
-_NAMESPACES = {EpisodeKind.COMMAND: "learnings"}
 
 
 @dataclass(slots=True)
@@ -42,8 +39,8 @@ class Findings:
         proposal = Proposal(
             text=episode.text,
             source=source,
-            why=WHY.get(episode.kind, str(episode.kind)),
-            namespace=_NAMESPACES.get(episode.kind, "patterns"),
+            why=WHY_COMMAND,
+            namespace="learnings",
             paths=paths,
             symbols=episode.identifiers,
             triggers=episode.triggers,

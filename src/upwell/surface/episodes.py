@@ -30,6 +30,12 @@ SITUATIONS: Mapping[str, str] = {
     "ticket": "the ticket",
 }
 """The kinds of triggers in words."""
+_USUAL: Mapping[str, str] = {
+    **dict.fromkeys(("read_file", "read_text_file", "get_file_contents"), "Read"),
+    **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
+    **dict.fromkeys(("search_code", "grep", "grep_search"), "Grep"),
+}
+"""Names of MCP tools, and the tools of agents that do the same."""
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
@@ -49,15 +55,18 @@ def situation_of(cue: Cue, trigger: str) -> str:
 
 def event_of(cue: Cue) -> Event:
     """The event that a cue reports, as past sessions record it."""
-    answer = cue.answer
+    answer, args = cue.answer, cue.args
+    tool = _USUAL.get((cue.tool or "").rpartition("__")[2], cue.tool or "")
+    if tool == "Read" and "file_path" not in args and "path" in args:
+        args = {**args, "file_path": args["path"]}
     return Event(
         session=cue.session,
         i=0,
         t=cue.at or 0.0,
         kind=Kind.PROMPT if cue.tool is None else Kind.TOOL,
         text=cue.text,
-        tool=cue.tool or "",
-        args=cue.args,
+        tool=tool,
+        args=args,
         out=answer.text if answer else "",
         failed=bool(answer and answer.failed),
         cwd=cue.cwd,

@@ -111,7 +111,7 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
         return _of_prompt(cue.text.strip(), prompts_before)
     if asks_in_words(cue.args):
         return Moment.ASKING_CALL
-    if cue.answer is not None and _found_nothing(cue.args, cue.answer):
+    if cue.answer is not None and found_nothing(cue.args, cue.answer):
         return Moment.NOTHING_FOUND
     if cue.answer is not None and cue.answer.failed and _command(cue.args):
         return Moment.FAILED
@@ -213,7 +213,8 @@ def _command(args: Mapping[str, object]) -> str:
     return next((str(args[name]) for name in COMMAND_KEYS if args.get(name)), "")
 
 
-def _found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
+def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
+    """Does an answer say that a search had no results, or that a file does not exist?"""
     searches = any(args.get(name) for name in _SEARCH_KEYS)
     if searches and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True

@@ -32,8 +32,8 @@ class LoginNeeded(Exception):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
     """A user's login at the server at `url`. Without an `access_token` it has expired. `expires_at`
-    is in seconds since the epoch, None if the server does not tell. The other fields are needed to
-    renew it."""
+    is in seconds since the epoch, None if the server does not report it. The other fields are
+    needed to renew it."""
 
     url: str
     access_token: str = field(repr=False)

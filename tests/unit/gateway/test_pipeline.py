@@ -1,6 +1,7 @@
 """The memory side never costs the reply, whatever happens to it."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -10,7 +11,7 @@ from upwell.gateway.clients import NOBODY, Nobody
 from upwell.ground.errors import UsageError
 from upwell.ground.receipt import Receipt
 from upwell.ground.ttl_store import MemoryTtlStore
-from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.memory import Found, Hit, Memory
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.surface.options import InjectionMode, Options, SurfaceOptions
 from upwell.surface.pipeline import Surfacer
@@ -112,6 +113,51 @@ async def test_no_memory_precedes_a_reply_that_is_read_by_offsets(mode: str, sai
         reply = await pipeline.call(call, Upstream(), NOBODY)
         assert (b"SIGHUP" in reply.result) == speaks
     await surfacer.aclose()
+
+
+MISSING = b'{"content":[{"type":"text","text":"ENOENT: no such file or directory"}],"isError":true}'
+TRIGGER = "file:/settings.toml"
+
+
+class Placed(FakeRecall):
+    """Finds a place for a trigger, and nothing else."""
+
+    async def search(self, query, deadline):
+        await super().search(query, deadline)
+        memory = Memory(id="p", text="`settings.toml` is at `config/settings.toml`.")
+        memory = replace(memory, triggers=(TRIGGER,), content_hash="h")
+        hit = Hit(memory=memory, score=0.9, trigger=TRIGGER)
+        return Found((hit,) if TRIGGER in query.triggers else ())
+
+
+@pytest.mark.parametrize(("answer", "is_said"), [(MISSING, True), (ANSWER, False)])
+async def test_an_answer_in_vain_is_looked_up_as_well(answer: bytes, is_said: bool) -> None:
+    class Answering:
+        async def call(self, method, params, client, *, idempotent):
+            await asyncio.sleep(0.05)
+            return Reply(result=answer)
+
+    recall = Placed()
+    surfacer = Surfacer(recall, MemoryTtlStore(), Options())
+    surfacing = CallSurfacing(surfacer, lambda *_: SurfaceOptions(), cwd="/kitchen")
+    args = {"path": "/kitchen/settings.toml"}
+    call = ToolCall(server="fs", tool="read_file", params=b"{}", args=args)
+    reply = await pipeline_of(surfacing).call(call, Answering(), Somebody())
+    assert (b"config/settings.toml" in reply.result) is is_said
+    assert len(recall.asked) == 1 + is_said
+    await surfacer.aclose()
+
+
+@pytest.mark.parametrize("surfacer", [Broken(), Stuck()])
+async def test_a_second_look_costs_no_failed_reply_either(surfacer) -> None:
+    class Failing:
+        async def call(self, method, params, client, *, idempotent):
+            return Reply(result=MISSING)
+
+    pipeline = pipeline_of(CallSurfacing(surfacer, hurried))
+    async with asyncio.timeout(5):
+        reply = await pipeline.call(CALL, Failing(), NOBODY)
+    assert reply.result == MISSING
 
 
 class OutOfReach:

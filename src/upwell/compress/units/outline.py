@@ -51,23 +51,24 @@ def split(text: str, name: str = "") -> Units:
 def _outline(text: str, lifted: Container[int]) -> Units:
     """Split into lines; the names of those that begin at an offset in `lifted` count double."""
     units = Units(by_names=True)
+    starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
     around: list[tuple[int, int, tuple[int, ...]]] = []
-    for number, (start, end) in enumerate(lines(text)):
-        row = text[start:end]
-        bare = row.lstrip()
-        if not bare:
-            units.add(start, end, BLANK)
-            continue
-        depth = len(row) - len(bare)
+    for start, end in lines(text):
+        bare = text[start:end].lstrip()
+        depth = end - start - len(bare)
         needs: tuple[int, ...] | None = None
-        while around and around[-1][0] >= depth:
-            before, _, above = around.pop()
-            needs = above if before == depth else None
-        if needs is None:
-            needs = _below(around[-1]) if around else ()
-        units.add(start, end, 1.0 if start in lifted else 0.0, needs)
-        if bare[0] not in _CLOSING:
-            around.append((depth, number, needs))
+        if bare:
+            while around and around[-1][0] >= depth:
+                before, _, above = around.pop()
+                needs = above if before == depth else None
+            if needs is None:
+                needs = _below(around[-1]) if around else ()
+            if bare[0] not in _CLOSING:
+                around.append((depth, len(starts), needs))
+        starts.append(start)
+        ends.append(end)
+        saliences.append((1.0 if start in lifted else 0.0) if bare else BLANK)
+        all_needs.append(needs or ())
     return units
 
 

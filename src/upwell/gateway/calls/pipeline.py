@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from upwell.gateway.calls.cache import Cache
-from upwell.gateway.calls.results import content_of, failure, text_block, with_content, with_meta
+from upwell.gateway.calls.results import (
+    content_of,
+    failure,
+    text_block,
+    text_of,
+    with_content,
+    with_meta,
+)
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import Client
 from upwell.gateway.eras import wants_input
@@ -16,9 +23,10 @@ from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import CompressionError, UpstreamError, UpstreamProtocolError
 from upwell.ground.trace import LOG, span
-from upwell.ground.types.cue import Cue, Door
+from upwell.ground.types.cue import Cue, Door, ToolAnswer
 from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
 from upwell.surface.render import place, worded
@@ -84,18 +92,40 @@ class Fitting:
         return await self.here(call, RawObject.parse(result))
 
 
+Search = asyncio.Task[tuple[Outcome, Cue]]
+MAX_ANSWER_CHARS = 8_000
+"""How much of a failed call's answer is read."""
+MAX_EMPTY_BYTES = 400
+"""An answer that says only that nothing was found is not longer."""
+
+
 class Race:
-    """A search for memories that runs beside a call, until `deadline` on the monotonic clock.
-    The caller sets `is_injected` once the outcome is in the reply."""
+    """A search for memories that runs beside a call, for `seconds` on the monotonic clock.
+    The caller sets `is_injected` once the outcome is in the reply.
+
+    `again` searches with the call's answer."""
 
     def __init__(
-        self, search: "asyncio.Task[tuple[Outcome, Cue]]", deadline: float, clock: Clock
+        self,
+        search: Search,
+        again: Callable[[ToolAnswer], Search],
+        seconds: float,
+        clock: Clock,
     ) -> None:
         self.search = search
+        self._again = again
+        self._seconds = seconds
         self.is_late = False
         self.is_injected = False
-        self._deadline = deadline
+        self._deadline = clock.monotonic() + seconds
         self._clock = clock
+
+    def look_again(self, answer: ToolAnswer) -> None:
+        """Search with the answer of a call that failed or found nothing, unless there is something
+        to deliver already."""
+        if self.found_nothing():
+            self.search = self._again(answer)
+            self._deadline = self._clock.monotonic() + self._seconds
 
     async def outcome(self) -> Outcome | None:
         """The outcome of the search if it is ready in time. A late search runs on to its own
@@ -149,15 +179,18 @@ class CallSurfacing:
         """A search beside a call; it has `race_ms` from now on. An outcome that is not injected, or
         whose reply does not reach the client, is taken back."""
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
-        search = self._searches.start(self._search(call, client))
-        race = Race(search, self._clock.monotonic() + race_seconds, self._clock)
+
+        def search(answer: ToolAnswer | None = None) -> Search:
+            return self._searches.start(self._search(call, client, answer))
+
+        race = Race(search(), search, race_seconds, self._clock)
         try:
             yield race
         finally:
             if race.is_injected:
-                client.receipt.when_settled(lambda delivered: self._settle(search, delivered))
+                client.receipt.when_settled(lambda delivered: self._settle(race.search, delivered))
             elif not race.found_nothing():
-                self.returns.start(self._take_back(search, late=race.is_late))
+                self.returns.start(self._take_back(race.search, late=race.is_late))
 
     def injected(self, result: RawObject, outcome: Outcome | None, call: ToolCall) -> RawObject:
         """The result with a block of memories, placed as the tool's options say."""
@@ -174,7 +207,9 @@ class CallSurfacing:
         await self._searches.aclose()
         await self.returns.drain()
 
-    async def _search(self, call: ToolCall, client: Client) -> tuple[Outcome, Cue]:
+    async def _search(
+        self, call: ToolCall, client: Client, answer: ToolAnswer | None
+    ) -> tuple[Outcome, Cue]:
         cue = Cue(
             door=Door.TOOL,
             tool=f"{call.server}__{call.tool}",
@@ -183,6 +218,7 @@ class CallSurfacing:
             cwd=self._cwd,
             annotations=call.annotations,
             progressive=self._progressive(call.server, call.tool),
+            answer=answer,
             trace_id=call.trace_id,
             principal=client.principal,
         )
@@ -235,6 +271,8 @@ class Pipeline:
                     fitted = await self._fitting.fit(call, reply)
                 except NotJson as error:
                     return failure(_malformed(call, error))
+                if answer := _answer_in_vain(call, fitted):
+                    race.look_again(answer)
                 result = self._surfacing.injected(fitted, await race.outcome(), call)
                 race.is_injected = result is not fitted
                 return Reply(result=result.encode())
@@ -262,6 +300,17 @@ class Pipeline:
 
 def _failed(search: "asyncio.Task[tuple[Outcome, Cue]]") -> bool:
     return search.cancelled() or search.exception() is not None
+
+
+def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
+    """The answer of a call that failed or found nothing; None for any other."""
+    failed = result.get("isError") == b"true"
+    # The blocks of an ordinary answer are not even parsed.
+    if not failed and len(result.get("content") or b"") > MAX_EMPTY_BYTES:
+        return None
+    text = "\n".join(map(text_of, content_of(result) or ()))[:MAX_ANSWER_CHARS]
+    answer = ToolAnswer(text=text, failed=failed)
+    return answer if failed or found_nothing(call.args, answer) else None
 
 
 def _idempotent(call: ToolCall) -> bool:

@@ -17,6 +17,15 @@ def failure(error: UpwellError) -> Reply:
     return Reply(result=dumps({"content": [{"type": "text", "text": str(error)}], "isError": True}))
 
 
+def text_of(block: bytes) -> str:
+    """The text of a raw content block; "" for a block of another kind or a malformed one."""
+    try:
+        text = RawObject.parse(block).value("text")
+    except NotJson:
+        return ""
+    return text if isinstance(text, str) else ""
+
+
 def content_of(result: RawObject) -> list[bytes] | None:
     """The raw content blocks of a result; None when there are none or they are malformed."""
     raw = result.get("content")

@@ -29,8 +29,8 @@ class ListenStream:
         self._tasks = BackgroundTasks("listening to an upstream")
 
     def open(self, uris: Iterable[str]) -> None:
-        """Listen for changed lists and for updates of these resources, in place of the stream
-        before."""
+        """Listen for changed lists and for updates of these resources, in place of the previous
+        stream."""
         handshake = self._connection.about
         params = listen_params(handshake.capabilities, uris) if handshake.modern else None
         self._tasks.cancel()
