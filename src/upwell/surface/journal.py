@@ -167,6 +167,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "at": cue.at,
         "door": str(cue.door),
         "tool": cue.tool,
+        "moment": outcome.moment,
         "session": redacted_start(cue.session, 200),
         "trace_id": redacted_start(cue.trace_id, 64),
         "outcome": str(skip.reason) if skip else "surfaced",
@@ -188,6 +189,7 @@ def _decoded(item: Item) -> dict[str, Any]:
     return {
         "id": item.key,
         "late": False,
+        "moment": "",
         "queries": [],
         "evidence": {},
         "situation": "",
