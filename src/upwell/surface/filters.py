@@ -233,7 +233,7 @@ class PostFilter:
                 f"{counted(len(ordered), 'memory', 'memories')} given before",
                 ordered,
             )
-        welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
+        welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome if moment is None else welcome[:MAX_SAID]
@@ -266,7 +266,8 @@ class PostFilter:
         unknown = [
             hit
             for hit in hits
-            if not self._learning.is_demoted(hit.memory.id) and not sketch.holds(hit.memory, cue)
+            if not self._learning.is_demoted(hit.memory.id, cue)
+            and not sketch.holds(hit.memory, cue)
         ]
         return await self._seen_log.fresh(unknown, cue.session, cue.principal.name)
 

@@ -166,6 +166,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "id": key,
         "at": cue.at,
         "door": str(cue.door),
+        "principal": cue.principal.name,
         "tool": cue.tool,
         "session": redacted_start(cue.session, 200),
         "trace_id": redacted_start(cue.trace_id, 64),
@@ -188,6 +189,7 @@ def _decoded(item: Item) -> dict[str, Any]:
     return {
         "id": item.key,
         "late": False,
+        "principal": "",
         "queries": [],
         "evidence": {},
         "situation": "",

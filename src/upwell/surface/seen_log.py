@@ -106,11 +106,15 @@ class SeenLog:
             Kind.SEEN, [item.key for item in await self._entries_of(session)]
         )
 
-    async def known(self, memory_id: str) -> None:
+    async def known(self, memory_id: str, principal: str = "") -> None:
         """A reader knew this memory already: no session of theirs hears it within the time."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
-            marked = {entry.key: KNOWN for entry in entries if _SEPARATOR not in entry.key}
+            marked = {
+                entry.key: KNOWN
+                for entry in entries
+                if _SEPARATOR not in entry.key and entry.key.partition("@")[2] == principal
+            }
             await self._ttl_store.put(Kind.SEEN, marked, ttl_seconds=self._ttl_seconds)
 
     async def _put(
