@@ -25,6 +25,8 @@ from upwell.surface.options import InjectionMode, Options
 PASSAGE_CHARS = 700
 """A passage and its headings."""
 TAG = "upwell-memories"
+ENTRY_MARK = "- ["
+"""The beginning of the line of a memory."""
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
 _OWN_TAG = re.compile(
     r"<(?=\s{0,20}/?\s{0,20}(?:[a-z]{1,40}[-_][a-z]|upwell\s|\||"
