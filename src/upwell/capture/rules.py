@@ -9,6 +9,9 @@ MAX_MESSAGE_CHARS = 1_500
 """A longer message is a paste or a plan."""
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _MARKS = re.compile(r"^[\s>*#\-–•\d.)]+|[*_`]{2,}")
+_OPENING = re.compile(r"```|<[a-z-]{1,60}>")
+_CLOSING_FENCE = re.compile(r"```")
+_CLOSING_TAG = re.compile(r"</[a-z-]{1,60}>")
 _STANDING = re.compile(
     r"^(?:please\s+)?(?:always|never|from now on|in this (?:repo|project|codebase)|"
     r"don'?t ever|do not ever|make sure (?:to|you) always|we (?:always|never))\b",
@@ -54,4 +57,20 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _without_code(text: str) -> str:
-    return re.sub(r"```.*?(?:```|\Z)|<[a-z-]+>.*?</[a-z-]+>", "\n", text, flags=re.DOTALL)
+    """The text without fenced code and what stands in tags. A tag that is never closed ends the
+    search for others: looking for the end of each takes a time that grows with its square."""
+    parts, at = [], 0
+    while match := _OPENING.search(text, at):
+        is_fence = match[0] == "```"
+        closing = _CLOSING_FENCE if is_fence else _CLOSING_TAG
+        end = closing.search(text, match.end())
+        if end is None and not is_fence:
+            fence = text.find("```", at)
+            if fence < 0:
+                break
+            end = _CLOSING_FENCE.search(text, fence + 3)
+            parts.append(text[at:fence])
+        else:
+            parts.append(text[at : match.start()])
+        at = end.end() if end else len(text)
+    return "\n".join([*parts, text[at:]])

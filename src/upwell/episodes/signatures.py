@@ -13,6 +13,8 @@ from upwell.episodes.events import Event, Kind
 
 MAX_COMMAND_CHARS = 2_000
 MAX_SIGNATURE_CHARS = 160
+MAX_LINE_CHARS = 2_000
+"""The rest of a line is not read: looking for folders takes the square of its length."""
 _DIGEST_BYTES = 8
 _WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
 _RUNNERS = frozenset(
@@ -76,7 +78,7 @@ def steps_of(command: str) -> Sequence[Step]:
 
 def signature(line: str) -> str:
     """A line of output without its accidents: folders, numbers and hashes."""
-    low = _HEXES.sub("#", _FOLDERS.sub("/", line.lower()))
+    low = _HEXES.sub("#", _FOLDERS.sub("/", line[:MAX_LINE_CHARS].lower()))
     return _BLANKS.sub(" ", _NUMBERS.sub("#", low)).strip()[:MAX_SIGNATURE_CHARS]
 
 

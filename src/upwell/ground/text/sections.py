@@ -16,9 +16,10 @@ _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*$)|~{3,})")
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+|$)")
 _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _LIST = re.compile(r" {0,6}(?:[-*+]|\d{1,9}[.)])[ \t]")
-_RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*){3,}|(?:-[ \t]*){3,}|(?:_[ \t]*){3,})$")
+_RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
 _QUOTE = re.compile(r" {0,3}>")
-_TABLE = re.compile(r"\s*\|.*\|\s*$|.*\S\s+\|\s+\S.*")
+_BAR = re.compile(r"(?<=\s)\|(?=\s)")
+"""A bar between two cells of a row that begins and ends without one."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(?:.*\r?\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
@@ -31,6 +32,14 @@ _PLAIN = re.compile(
     r"(?:[ \t]*+[^\s#`~=\-*+>|_0-9][^\n|]*+(?:\n|\Z))++|(?P<blank>(?:[ \t\r]*+\n)++)"
 )
 """Consecutive lines of plain prose, or consecutive blank lines."""
+
+
+def _is_row(line: str) -> bool:
+    """Tell whether a stripped line is a row of a table. Bars are looked for from left to right
+    once, because lines may be long."""
+    if len(line) > 1 and line[0] == line[-1] == "|":
+        return True
+    return _BAR.search(line, 1, len(line) - 1) is not None
 
 
 class Block(NamedTuple):
@@ -150,7 +159,7 @@ def _line(scan: _Scan, line: str, offset: int, end: int) -> str:
         scan.heading(start, end, 1 if sign == "=" else 2)
     elif (sign in "-*+" or sign.isdigit()) and _LIST.match(line) and not _RULE.match(line):
         scan.begin(ITEM, offset)
-    elif "|" in bare and _TABLE.match(line) and kind in (TABLE, "", BLANK):
+    elif "|" in bare and _is_row(bare) and kind in (TABLE, "", BLANK):
         if kind != TABLE:
             scan.begin(TABLE, offset)
     elif kind in ("", BLANK, TABLE) or (sign == ">" and kind == ITEM and _QUOTE.match(line)):

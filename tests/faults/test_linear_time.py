@@ -1,0 +1,47 @@
+"""Functions that read foreign text take a time that grows with its length, not with its square."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from upwell.capture.rules import gives_reasons, sentences
+from upwell.episodes.signatures import signature, steps_of
+from upwell.ground.secrets.redact import redact
+from upwell.ground.text.anchors import paths_in, symbols_in
+from upwell.ground.text.kind import detect
+from upwell.ground.text.sections import blocks
+from upwell.surface.render import harmless_line
+
+CHARS = 30_000
+UNITS = [
+    *(" ", "a", "\n", "\t", "\\", "`", "|", "#", "*", "-", "_", ".", "/", "<", "[", '"', "="),
+    *("a ", "a.", " |", "S   ", "* ", "- ", "```", "<a>", "</a>", "a/", "../", "a::", "a://"),
+    *("a_b/c ", "A-by: ", "instead of ", ", so ", "because ", "![", "[x](", "\\u", "%2", "&lt"),
+    *("exit code ", "2>&1 | tail ", "key=", "a-", "0x", "\x1b[", "é", "{", "(", "---\n", "> "),
+]
+READERS: dict[str, Callable[[str], object]] = {
+    "sentences": lambda text: list(sentences(text)),
+    "reasons": gives_reasons,
+    "signature": signature,
+    "steps": steps_of,
+    "secrets": redact,
+    "paths": paths_in,
+    "symbols": symbols_in,
+    "kind": detect,
+    "blocks": lambda text: list(blocks(text)),
+    "frame": harmless_line,
+}
+
+
+@pytest.mark.parametrize("name", sorted(READERS))
+def test_a_reader_is_linear(name: str) -> None:
+    slow = {}
+    for unit in UNITS:
+        for tail in ("", "x"):
+            text = (unit * (CHARS // len(unit) + 1))[:CHARS] + tail
+            began = time.process_time()
+            READERS[name](text)
+            if (spent := time.process_time() - began) > 1.0:
+                slow[unit + tail] = round(spent, 1)
+    assert slow == {}
