@@ -44,7 +44,24 @@ WRITE_PATTERNS = (
     "*upload*",
     "*patch*",
 )
-_READ_VERBS = ("get", "list", "read", "search", "find", "show", "fetch", "view", "describe")
+_WRITE_VERBS = frozenset(
+    """
+    add alter apply approve archive assign attach cancel change clear close comment copy deploy
+    destroy detach disable dismiss draft drop duplicate enable fork grant install invite kill
+    lock make mark mkdir modify mutate overwrite post provision publish purge put reject reopen
+    replace reply reset restart restore revert revoke rollback save scale schedule set share
+    stop store submit subscribe terminate transfer transition trigger truncate unarchive
+    uninstall unlock unsubscribe upsert
+    """.split()
+)
+"""Verbs of many APIs that change something, as the first or second word of a tool's name. The
+patterns above count anywhere in it."""
+_READ_VERBS = frozenset(
+    "get list read search find show fetch view describe query count check is has lookup".split()
+)
+
+
+_NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 class Gate:
@@ -120,10 +137,19 @@ def writes(cue: Cue) -> str:
         return "readOnlyHint: false"
     if hints.get("destructiveHint") is True:
         return "destructiveHint: true"
-    if name.split("_")[0] in _READ_VERBS:
+    words = _name_words((cue.tool or "").rpartition("__")[2])
+    begins = words[0] if words else ""
+    changes = begins in _WRITE_VERBS or first_match(begins, WRITE_PATTERNS)
+    if not changes and not _READ_VERBS.isdisjoint(words[:2]):
         return ""
+    if verb := next((word for word in words[:2] if word in _WRITE_VERBS), ""):
+        return f"its name begins with {verb}"
     pattern = first_match(name, WRITE_PATTERNS)
     return f"its name matches {pattern}" if pattern else ""
+
+
+def _name_words(name: str) -> list[str]:
+    return [word.lower() for word in _NAME_WORD.findall(name)]
 
 
 PACE = "pace"
