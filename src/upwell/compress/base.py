@@ -18,7 +18,11 @@ class Options:
     """`compress.*`: how responses are fitted. Each key can also be set per server and tool pattern.
 
     `strategy`: a name of `STRATEGIES`.
-    `max_result_tokens`: soft limit; None means 4 000, scaled by the agent's context window.
+    `profile`: how much of a result is delivered without a limit of its own: `light` twice as much
+    as `balanced`, `lean` half as much.
+    `read_tokens`: files that the agent reads are delivered whole up to this size.
+    `max_result_tokens`: soft limit; None means by the kind of the tool and `profile`, at most 4 000
+    in `balanced`, scaled by the agent's context window.
     `max_result_chars`: soft limit; None means no limit in characters.
     `min_result_retention`: share of a response that must survive when its original is not
     stored, 0..1.
@@ -28,6 +32,8 @@ class Options:
     """
 
     strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
+    profile: str = field(default="balanced", metadata={CHOICES: ("light", "balanced", "lean")})
+    read_tokens: int = 10_000
     max_result_tokens: int | None = None
     max_result_chars: int | None = None
     min_result_retention: float = 0.65

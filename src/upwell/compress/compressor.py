@@ -73,7 +73,9 @@ class Compressor:
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        for rung in dict.fromkeys((name, *LADDER)):
+        # Seed 002: a summary that fails falls back to `truncate`, which keeps more of the whole.
+        ladder = ("truncate",) if name == "llm_summary" else LADDER
+        for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung) if rung != name else ""
             if reason:
                 tried.append(Attempt(strategy=rung, outcome=reason))

@@ -12,14 +12,13 @@ agents used in their next actions; half of the repositories were used to fit, th
 import math
 import re
 from collections import Counter
-from collections.abc import Callable
 from heapq import heapify, heappop, heappush
 from itertools import chain
+from operator import sub
 
 from upwell.compress.units.base import BLANK, Units
 
-_NAME = re.compile(r"[^\W\d]\w*(?:[./-]\w+)*|\d{4,}")
-_LEAST_CHARS = 4
+_NAME = re.compile(r"[^\W\d][\w./-]{2,}\w|\d{4,}")
 _IDENTIFIER = re.compile(r"[\d_./]|[a-z][A-Z]")
 _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
@@ -27,10 +26,14 @@ _MARK_CHARS = 8
 """A gap between two units costs a mark."""
 _LINE = 0.12
 """The worth of a unit without any new name, so that runs are completed."""
-_EARLY, _EARLY_PART = 6.0, 0.3
-"""Units of the first `_EARLY_PART` of a text are worth up to `1 + _EARLY` times as much as that."""
+_EARLY_PART = 0.3
+"""Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
 _RUN = 0.2
-"""The additional worth of a unit for each selected neighbour."""
+"""How much more a unit is worth for each selected neighbour."""
+_MOST = 1_000
+_COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
+"""The worth of a name by how many units have it: names that come back matter more."""
+_SAME = 1e-9
 _LEAST_LINE = 12
 """A shorter unit (a bracket, a blank) is worth nothing without a new name."""
 
@@ -47,89 +50,89 @@ def by_names(units: Units, text: str, limit: float) -> list[int]:
 class _Coverage:
     def __init__(self, units: Units, text: str) -> None:
         self._units = units
-        find: Callable[[str, int, int], list[str]] = _NAME.findall
+        find = _NAME.findall
         spans = zip(units.starts, units.ends, strict=True)
-        self._names = [
-            {name for name in find(text, start, end) if len(name) >= _LEAST_CHARS}
-            for start, end in spans
-        ]
+        self._names: list[set[str]] = [set(find(text, start, end)) for start, end in spans]
         counts = Counter(chain.from_iterable(self._names))
+        is_identifier = _IDENTIFIER.search
         self._worths = {
-            name: math.sqrt(math.log(1 + count))
-            * (1.0 if _IDENTIFIER.search(name) else _PLAIN_WORD)
+            name: _COMMON[min(count, _MOST)] * (1.0 if is_identifier(name) else _PLAIN_WORD)
             for name, count in counts.items()
         }
-        self._lifts = [2.0 if salience > 0.0 else 1.0 for salience in units.salience]
+        self._sizes = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
+        self._before, self._after = self._neighbours()
 
     def _plain_worths(self) -> list[float]:
         """Return the worth of each unit without its names."""
-        units, size = self._units, max(1, len(self._units))
-        early = _EARLY_PART * size
-        return [
-            0.0
-            if end - start < _LEAST_LINE
-            else _LINE * (1.0 + _EARLY * max(0.0, 1.0 - number / early))
-            for number, (start, end) in enumerate(zip(units.starts, units.ends, strict=True))
-        ]
+        early = _EARLY_PART * max(1, len(self._units))
+        worths = [0.0 if size < _LEAST_LINE else _LINE for size in self._sizes]
+        for number in range(int(early)):
+            worths[number] *= 1.0 + self._units.early * (1.0 - number / early)
+        return worths
+
+    def _neighbours(self) -> tuple[list[int], list[int]]:
+        """Return the nearest unit that is not blank before and after each unit, or the unit."""
+        salience = self._units.salience
+        before, after = list(range(len(salience))), list(range(len(salience)))
+        for near, numbers in (
+            (before, range(len(salience))),
+            (after, range(len(salience) - 1, -1, -1)),
+        ):
+            last = -1
+            for number in numbers:
+                near[number] = last if last >= 0 else number
+                if salience[number] > BLANK:
+                    last = number
+        return before, after
 
     def order(self, limit: float) -> list[int]:
-        units, is_selected = self._units, self._is_selected
+        needs, is_selected, sizes = self._units.needs, self._is_selected, self._sizes
         heap = self._candidates()
         ordered: list[int] = []
-        spent = 0.0
+        spent = 0
         while heap and spent <= limit:
-            stale, unit = heappop(heap)
+            former, unit = heappop(heap)
             if is_selected[unit]:
                 continue
             density = -self._density(unit)
-            if heap and density > heap[0][0] + 1e-9 and density > stale + 1e-9:
+            if heap and density > heap[0][0] + _SAME and density > former + _SAME:
                 heappush(heap, (density, unit))
                 continue
-            for member in (*units.needs[unit], unit):
+            for member in (*needs[unit], unit):
                 if not is_selected[member]:
                     is_selected[member] = 1
                     self._shown |= self._names[member]
                     ordered.append(member)
-                    spent += units.ends[member] - units.starts[member]
-            for neighbour in self._neighbours(unit):
+                    spent += sizes[member]
+            for neighbour in (self._before[unit], self._after[unit]):
                 if not is_selected[neighbour]:
                     heappush(heap, (-self._density(neighbour), neighbour))
         return ordered
 
     def _candidates(self) -> list[tuple[float, int]]:
         """Return a heap of all units that are not blank, by their density on their own."""
-        units, worths = self._units, self._worths
+        worth_of, plain, sizes = self._worths.__getitem__, self._plain, self._sizes
         heap: list[tuple[float, int]] = []
-        for number, names in enumerate(self._names):
-            if units.salience[number] <= BLANK:
-                continue
-            worth = self._plain[number] + self._lifts[number] * sum([worths[n] for n in names])
-            heap.append((-worth / (units.ends[number] - units.starts[number]), number))
+        for number, salience in enumerate(self._units.salience):
+            if salience > BLANK:
+                names = sum(map(worth_of, self._names[number]))
+                worth = plain[number] + (2.0 * names if salience > 0.0 else names)
+                heap.append((-worth / (sizes[number] + _MARK_CHARS), number))
         heapify(heap)
         return heap
 
     def _density(self, unit: int) -> float:
         """Return the worth of a unit and of the units it needs, for each character they take."""
-        units, worths, shown = self._units, self._worths, self._shown
-        worth = cost = 0.0
+        units, worth_of, is_selected = self._units, self._worths.__getitem__, self._is_selected
+        worth, cost = 0.0, 0
         for member in (*units.needs[unit], unit):
-            if self._is_selected[member]:
+            if is_selected[member]:
                 continue
-            new = sum([worths[name] for name in self._names[member] - shown])
-            worth += self._plain[member] + self._lifts[member] * new
-            cost += units.ends[member] - units.starts[member] + _MARK_CHARS
-        beside = sum([self._is_selected[neighbour] for neighbour in self._neighbours(unit)])
-        return worth * (1.0 + _RUN * beside) / max(4.0, cost - _MARK_CHARS * beside)
-
-    def _neighbours(self, unit: int) -> list[int]:
-        """Return the nearest unit on each side that is not blank."""
-        salience = self._units.salience
-        before, after = unit - 1, unit + 1
-        while before > 0 and salience[before] <= BLANK:
-            before -= 1
-        while after < len(salience) - 1 and salience[after] <= BLANK:
-            after += 1
-        return [number for number in (before, after) if 0 <= number < len(salience)]
+            names = sum(map(worth_of, self._names[member] - self._shown))
+            worth += self._plain[member] + (2.0 * names if units.salience[member] > 0.0 else names)
+            cost += self._sizes[member] + _MARK_CHARS
+        beside = is_selected[self._before[unit]] + is_selected[self._after[unit]]
+        return worth * (1.0 + _RUN * beside) / max(4, cost - _MARK_CHARS * beside)

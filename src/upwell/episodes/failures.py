@@ -229,10 +229,10 @@ def failure_of(event: Event) -> Failure | None:
         return None
     if not event.failed and len(event.out) > MAX_UNFLAGGED_CHARS:
         return None
-    found = _message(event.out, command)
-    if found is None:
+    complaint = _message(event.out, command)
+    if complaint is None:
         return None
-    fault, message = found
+    fault, message = complaint
     if fault in _CALLED and "usage:" in event.out[:HEAD_CHARS].lower():
         return None
     step = _culprit(steps_of(command), fault, message)
@@ -268,8 +268,8 @@ def real_steps(command: str) -> Sequence[Step]:
 
 
 def _working(steps: Sequence[Step]) -> Sequence[Step]:
-    kept = [step for step in steps if step.program not in _ASIDE]
-    return [step for step in kept if step.program not in _READERS] or kept
+    working = [step for step in steps if step.program not in _ASIDE]
+    return [step for step in working if step.program not in _READERS] or working
 
 
 def _message(out: str, command: str) -> tuple[Fault, str] | None:

@@ -27,12 +27,12 @@ UNITS: Mapping[str, str] = {
 
 def type_hint(kind: Any, name: str, default: Any) -> str:
     """Describe the values of the option `name` of type `kind`. `default` serves as an example."""
+    listed = listed_choices_of(kind)
     kind = _without_none(kind)
     choices = choices_of(kind)
     if get_origin(kind) is tuple:
-        listed = choices_of(get_args(kind)[0])
         return f"a list of {', '.join(listed)}" if listed else 'a list of strings, like ["a", "b"]'
-    if choices and (listed := listed_choices_of(kind)):
+    if choices and listed:
         return f"{', '.join(choices)}, or a list of {', '.join(listed)}"
     if choices:
         return f"one of {', '.join(filter(None, choices))}"

@@ -12,7 +12,7 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Door
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives
+from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives, of_rater, without_rater
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import (
     Sample,
@@ -44,6 +44,7 @@ class Limits:
 
     def base(self, tool: str) -> float:
         """The threshold of a tool or a door before learning."""
+        tool = without_rater(tool)
         if tool == Door.ASK:
             return self.asked
         if self.of_tool is None or tool in Door:
@@ -72,18 +73,20 @@ class Learned:
         self._demoted: Mapping[str, float] = {}
         self._version = _UNKNOWN
 
-    def min_score(self, tool: str) -> float:
-        """The present threshold beside `tool`, or at that door."""
+    def min_score(self, tool: str, principal: str = "") -> float:
+        """The present threshold beside `tool`, or at that door, for a principal."""
+        tool = of_rater(tool, principal)
         shift = self._shifts.get(tool, 0.0) if self._options.auto_tune else 0.0
         return shifted(self._limits.base(tool), shift)
 
-    def is_demoted(self, memory: str) -> bool:
-        return memory in self._demoted
+    def is_demoted(self, memory: str, principal: str = "") -> bool:
+        return of_rater(memory, principal) in self._demoted
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that are no longer offered unasked, with the evidence against each."""
-        return self._demoted
+        """The memories that are no longer offered unasked to the owner, with the evidence against
+        each."""
+        return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> tuple[int, int]:
         """A value that changes when any process writes to the memory; constant while the memory

@@ -39,8 +39,10 @@ _USUAL: Mapping[str, str] = {
 
 
 def triggers_in(cue: Cue) -> tuple[str, ...]:
-    """The triggers of an automatic cue."""
-    return triggers_of(event_of(cue)) if cue.door in AUTOMATIC_DOORS else ()
+    """The triggers of an automatic cue. A call whose answer is unknown has none: it would look like
+    a search in vain."""
+    is_unanswered = cue.tool is not None and cue.answer is None
+    return () if cue.door not in AUTOMATIC_DOORS or is_unanswered else triggers_of(event_of(cue))
 
 
 def situation_of(cue: Cue, trigger: str) -> str:

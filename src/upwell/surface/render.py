@@ -9,6 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
@@ -24,6 +25,8 @@ from upwell.surface.options import InjectionMode, Options
 PASSAGE_CHARS = 700
 """A passage and its headings."""
 TAG = "upwell-memories"
+ENTRY_MARK = "- ["
+"""The beginning of the line of a memory."""
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
 _OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
 """Tags with two-part names, which could imitate the end of our frame or the start of another."""
@@ -62,6 +65,9 @@ AGENT_LABEL = "(written by an agent) "
 ASK_PREVIEW_CHARS = 220
 LEAST_PREVIEW_CHARS = 20
 """A shorter excerpt would not be understood."""
+_ALIKE_CHARS = 5
+"""Words with the same beginning of this length match."""
+_WORDS = re.compile(r"\w+")
 _CITATION_UNSAFE = re.compile(r"[\[\]\s]+")
 
 
@@ -121,20 +127,27 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
     line = harmless_line(text[:MAX_READ_CHARS])
     if len(line) <= limit:
         return line
-    start = _best_start(line, query_texts, limit - 2)
+    start = _best_start(line, tuple(query_texts), limit - 2)
     if start == 0:
         return line[: limit - 1].rstrip() + "…"
     return "…" + line[start : start + limit - 2].strip() + "…"
 
 
-def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
+@lru_cache(maxsize=64)
+def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
     """The start of the window of `width` with most distinct query words; the first on ties."""
-    query_terms = set(informative(term for text in query_texts for term in terms(text)))
-    places = [match.start() for match in re.finditer(r"\w+", line)]
-    terms_at = [
-        (position, _term_at(line[position : position + 40], query_terms)) for position in places
+    # Cached, because a hit is formatted twice: to see whether it fits, and to be shown.
+    query_terms = informative(term for text in query_texts for term in terms(text))
+    by_beginning = {term[:_ALIKE_CHARS]: term for term in sorted(query_terms, reverse=True)}
+    beginnings = (
+        (match.start(), _first_term(match.group()[:40])[:_ALIKE_CHARS])
+        for match in _WORDS.finditer(line)
+    )
+    marks = [
+        (position, by_beginning[beginning])
+        for position, beginning in beginnings
+        if beginning in by_beginning
     ]
-    marks = [(position, term) for position, term in terms_at if term]
     best, best_count = 0, len({term for position, term in marks if position < width})
     inside: Counter[str] = Counter()
     left = right = 0
@@ -152,10 +165,9 @@ def _best_start(line: str, query_texts: Sequence[str], width: int) -> int:
     return best if best < len(line) - width else max(0, len(line) - width)
 
 
-def _term_at(ahead: str, query_terms: set[str]) -> str:
-    """The query term with the same beginning as the first word of `ahead`; "" for none."""
-    word = next(iter(terms(ahead[:40])), "")
-    return next((term for term in query_terms if word[:5] == term[:5]), "")
+@lru_cache(maxsize=8192)
+def _first_term(word: str) -> str:
+    return next(iter(terms(word)), "")
 
 
 def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) -> str:

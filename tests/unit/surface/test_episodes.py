@@ -207,6 +207,13 @@ def test_an_error_is_named_with_its_command() -> None:
     assert situation_of(cue, trigger) == words
 
 
+def test_a_call_with_an_unknown_answer_has_no_triggers() -> None:
+    search = Cue(door=Door.TOOL, tool="Grep", args={"pattern": "retry_limit"}, cwd="/p")
+    vain = replace(search, answer=ToolAnswer(text="No matches found"))
+    assert triggers_in(vain) == ("symbol:retry_limit",)
+    assert triggers_in(search) == ()
+
+
 async def test_an_explicit_request_has_no_triggers(project: Path) -> None:
     assert triggers_in(replace(failed_read(project), door=Door.ASK)) == ()
     assert TRIGGER in triggers_in(failed_read(project))

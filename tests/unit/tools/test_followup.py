@@ -12,7 +12,7 @@ from upwell.ground.text.tokens import count
 from upwell.ground.types.rpc import ToolCall
 from upwell.wire.rawjson import RawObject, dumps
 
-CALL = ToolCall(server="fs", tool="read", params=b"{}", args={"path": "guide.md"})
+CALL = ToolCall(server="fs", tool="guide", params=b"{}", args={"path": "guide.md"})
 GUIDE = "# Guide\n\n" + "\n".join(
     f"## Part {n}\n\nWhat part {n} says about subject{n}.\n\n" + "filler words " * 60
     for n in range(40)
@@ -33,7 +33,7 @@ async def key(app):
     return fitted["content"][-1]["text"].partition('key="')[2].partition('"')[0]
 
 
-async def fitted(app, tool="read"):
+async def fitted(app, tool="guide"):
     """The text of a guide of 100 000 characters, as a call of `fs__{tool}` delivers it."""
     long_guide = "\n\n".join(f"## Part {n}\n\n" + "filler words " * 75 for n in range(100))
     result = RawObject.parse(dumps({"content": [{"type": "text", "text": long_guide}]}))
@@ -107,7 +107,7 @@ async def test_an_offset_past_the_end_and_an_unknown_section(app, key):
 async def test_feedback_changes_the_next_session_within_bounds(app):
     for _ in range(40):
         failed, _ = await call(
-            app, "compression_feedback", server="fs", tool="read", kind="truncated"
+            app, "compression_feedback", server="fs", tool="guide", kind="truncated"
         )
         assert not failed
     (ratio,) = await app.budgets.learned()
@@ -126,12 +126,12 @@ async def test_feedback_changes_the_next_session_within_bounds(app):
 async def test_learned_ratios_are_used_early_only_on_request(app):
     await app.budgets.load_learned()
     for _ in range(3):
-        await call(app, "compression_feedback", server="fs", tool="read", kind="too_long")
+        await call(app, "compression_feedback", server="fs", tool="guide", kind="too_long")
     await app.budgets.load_learned_if_requested()
     assert app.budgets.ratios == {}
     await app.budgets.ask()
     await app.budgets.load_learned_if_requested()
-    assert 0.5 <= app.budgets.ratios["fs__read"] < 1.0
+    assert 0.5 <= app.budgets.ratios["fs__guide"] < 1.0
 
 
 async def test_reading_on_is_counted_once_for_each_delivery(app, key):
@@ -139,7 +139,7 @@ async def test_reading_on_is_counted_once_for_each_delivery(app, key):
         await call(app, "read_more", key=key)
     await app.run_housekeeping()
     counts = {item.key: item.number for item in await app._ttl_store.scan("compression_feedback")}
-    assert counts == {"fs__read|served": 1, "fs__read|came_back": 1}
+    assert counts == {"fs__guide|served": 1, "fs__guide|came_back": 1}
 
 
 async def test_progressive_brings_contents_and_key_in_blocks_of_their_own(tmp_path):

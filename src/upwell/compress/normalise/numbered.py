@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from upwell.ground.types.compression import Passage
 
-_ROW = re.compile(r"[ \t]*+(\d{1,7})(?:→|\t|\|[ ]?|\Z)")
+_ROW = re.compile(r"[ \t]*+(\d{1,7})(→|\t|\| ?)")
 _LEAST_ROWS = 5
 _MOST = 0.8
 
@@ -19,29 +19,25 @@ def without_numbers(passage: Passage) -> Passage:
     The numbers must count up by one without a gap. Other lines may come before and after. Where
     they do not begin with 1, the first line keeps its number.
     """
-    head = passage.text.lstrip("\n")[:400]
-    if not any(_ROW.match(row) for row in head.split("\n")[:4]):
-        return passage
     rows = passage.text.split("\n")
-    matches = [_ROW.match(row) for row in rows]
-    numbered = [index for index, match in enumerate(matches) if match]
-    if len(numbered) < max(_LEAST_ROWS, _MOST * len(rows)):
+    begin = next((index for index, row in enumerate(rows[:4]) if _ROW.match(row)), None)
+    match = _ROW.match(rows[begin]) if begin is not None else None
+    if begin is None or match is None:
         return passage
-    first, last = numbered[0], numbered[-1]
-    if last - first + 1 != len(numbered):
+    first, sign = int(match[1]), match[2]
+    plain = rows[:begin]
+    for number, row in enumerate(rows[begin:], first):
+        head, _, rest = row.partition(sign)
+        if head.strip() != str(number):
+            break
+        plain.append(rest)
+    count = len(plain) - begin
+    others = rows[len(plain) :]
+    if count < max(_LEAST_ROWS, _MOST * len(rows)) or any(_ROW.match(row) for row in others):
         return passage
-    offset = 0
-    for index in numbered:
-        match = matches[index]
-        assert match is not None
-        number = int(match[1])
-        if index == first:
-            offset = number - first
-        elif number != index + offset:
-            return passage
-        if index > first or number == 1:
-            rows[index] = rows[index][match.end() :]
-    return replace(passage, text="\n".join(rows), first_line=offset)
+    if first != 1:
+        plain[begin] = rows[begin]
+    return replace(passage, text="\n".join([*plain, *others]), first_line=first - begin)
 
 
 def plain_start(passage: Passage) -> str:

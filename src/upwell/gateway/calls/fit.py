@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from upwell.compress.base import NO_TOOLS, Options, Tools
 from upwell.compress.originals import Originals, StoredOriginal
+from upwell.gateway.calls.budgets import default_tokens
 from upwell.gateway.calls.results import content_of, text_block, with_content
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
@@ -22,8 +23,12 @@ from upwell.surface.query import query_text
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 DEFAULT_RESULT_TOKENS = 4000
-NOTICE_TOKENS = 120
-CONTENTS_TOKENS = 600
+NOTICE_TOKENS, NOTICE_CHARS = 120, 320
+CONTENTS_SHARE = 0.5
+"""A table of contents takes at most this part of a budget, or is left out."""
+WORTH_SHORTENING = 0.75
+"""A result that would keep more than this part of its tokens is delivered as it is: an incomplete
+document costs the agent more than a quarter of the tokens saves."""
 SHORT_BYTES = 4096
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
@@ -51,10 +56,19 @@ class _Text:
 
 @dataclass(frozen=True, slots=True)
 class _Shortened:
-    """A shortened text; `private` is the reason why its original stays off the disk, or ""."""
+    """A shortened text, and the table of `contents` beside a first chunk.
+
+    `private` is the reason why its original stays off the disk, or "".
+    """
 
     compressed: Compressed
     private: str
+    contents: str = ""
+
+    @property
+    def tokens(self) -> int:
+        """The tokens of everything that stands for the original, except the notice."""
+        return self.compressed.tokens + count(self.contents)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +112,15 @@ class Fitter:
         self._ratios = {} if ratios is None else ratios
         self._shortened = shortened
 
-    def budget_of(self, options: Options, ratio: float = 1.0) -> Budget:
-        """The budget of a response, multiplied by the learned ratio."""
+    def budget_of(
+        self, options: Options, ratio: float = 1.0, call: ToolCall | None = None
+    ) -> Budget:
+        """The budget of a response (to a call, by the kind of its tool), multiplied by the learned
+        ratio."""
         tokens = options.max_result_tokens
         if tokens is None and options.max_result_chars is None:
-            tokens = self.result_tokens
+            usual = self.result_tokens
+            tokens = default_tokens(call, options, usual) if call else usual
         return Budget(
             max_tokens=_scaled(tokens, ratio),
             max_chars=_scaled(options.max_result_chars, ratio),
@@ -160,12 +178,12 @@ class Fitter:
         if not blocks or options.strategy == "none":
             return result
         learned = self._ratios.get(f"{call.server}__{call.tool}", 1.0)
-        budget = self.budget_of(options, learned if ratio is None else ratio)
+        budget = self.budget_of(options, learned if ratio is None else ratio, call)
         size = sum(map(len, blocks))
         if size < SHORT_BYTES and not budget.max_chars and size < (budget.max_tokens or size + 1):
             return result
         texts = await asyncio.to_thread(_texts, blocks)
-        if _within(texts, budget):
+        if not _is_worth_shortening(texts, budget):
             return result
         options = replace(options, strategy=strategy or options.strategy)
         fitted = await self._shorten(call, texts, budget, options)
@@ -190,12 +208,13 @@ class Fitter:
         options = self._options(call.server, call.tool)
         if options.strategy == "none":
             return [None] * len(texts)
-        budget = self.budget_of(options)
+        budget = self.budget_of(options, call=call)
+        counted_texts = await asyncio.to_thread(_counted, texts)
+        fits_host = hard_tokens is None or sum(text.tokens for text in counted_texts) <= hard_tokens
+        if fits_host and not _is_worth_shortening(counted_texts, budget):
+            return [None] * len(texts)
         limits = [limit for limit in (budget.max_tokens, hard_tokens) if limit is not None]
         budget = replace(budget, max_tokens=min(limits, default=None))
-        counted_texts = await asyncio.to_thread(_counted, texts)
-        if _within(counted_texts, budget):
-            return [None] * len(texts)
         fitted = await self._shorten(call, counted_texts, budget, options)
         replacements = _with_notice(counted_texts, fitted, how_to_read)
         if replacements is None or not any(fitted):
@@ -208,7 +227,7 @@ class Fitter:
     ) -> list[_Shortened | None]:
         """Each text fitted to its share of the budget; None for each unchanged text."""
         shares = _shares([text.tokens for text in texts], budget.max_tokens, NOTICE_TOKENS)
-        char_shares = _shares([len(text.text) for text in texts], budget.max_chars, 0)
+        char_shares = _shares([len(text.text) for text in texts], budget.max_chars, NOTICE_CHARS)
         fitted: list[_Shortened | None] = []
         name, originals = _name_of(call), self._originals.of(call.principal)
         for text, tokens, chars in zip(texts, shares, char_shares, strict=True):
@@ -219,11 +238,14 @@ class Fitter:
                 continue
             share = Budget(max_tokens=tokens, max_chars=chars, floor=budget.floor)
             original = await self._keep(originals, text.text, name)
+            contents = ""
+            if options.strategy == "progressive" and original.key:
+                contents = await asyncio.to_thread(_contents, text.text, original.key, share)
             compressed = await self._compressed(
-                text.text, share, options, _query_of(call), original
+                text.text, _without(share, contents), options, _query_of(call), original
             )
             changed = compressed.text != text.text
-            fitted.append(_Shortened(compressed, original.private) if changed else None)
+            fitted.append(_Shortened(compressed, original.private, contents) if changed else None)
         return fitted
 
 
@@ -252,11 +274,23 @@ def _with_notice(
     return replacements if added_chars < 0 else None
 
 
+def _without(share: Budget, contents: str) -> Budget:
+    """The budget that the table of contents leaves for the text."""
+    if not contents:
+        return share
+    tokens, chars = share.max_tokens, share.max_chars
+    return replace(
+        share,
+        max_tokens=None if tokens is None else max(1, tokens - count(contents)),
+        max_chars=None if chars is None else max(1, chars - len(contents)),
+    )
+
+
 def _cut(texts: Sequence[_Text], fitted: Sequence[_Shortened | None]) -> Cut:
     compressed = [short.compressed for short in fitted if short is not None]
     keys = tuple(part.key for part in compressed if not part.lossless)
     tokens_after = sum(
-        short.compressed.tokens if short else text.tokens
+        short.tokens + NOTICE_TOKENS // 2 if short else text.tokens
         for text, short in zip(texts, fitted, strict=True)
     )
     return Cut(keys, sum(text.tokens for text in texts), tokens_after)
@@ -279,11 +313,12 @@ def _texts(blocks: Sequence[bytes]) -> list[_Text]:
     return texts
 
 
-def _within(texts: Sequence[_Text], budget: Budget) -> bool:
-    tokens = sum(text.tokens for text in texts)
-    chars = sum(len(text.text) for text in texts)
+def _is_worth_shortening(texts: Sequence[_Text], budget: Budget) -> bool:
+    """Tell whether fitting the texts to the budget would save a quarter of them."""
+    tokens = WORTH_SHORTENING * sum(text.tokens for text in texts)
+    chars = WORTH_SHORTENING * sum(len(text.text) for text in texts)
     fits_tokens = budget.max_tokens is None or tokens <= budget.max_tokens
-    return fits_tokens and (budget.max_chars is None or chars <= budget.max_chars)
+    return not (fits_tokens and (budget.max_chars is None or chars <= budget.max_chars))
 
 
 def _shares(sizes: Sequence[int], limit: int | None, reserve: int) -> list[int | None]:
@@ -312,10 +347,11 @@ def _rebuilt(
             continue
         compressed = shortened.compressed
         blocks[text.place] = text.block.replaced("text", dumps(compressed.text)).encode()
-        if compressed.strategy == "progressive":
-            contents.append(text_block(_contents(text.text, compressed)))
+        if shortened.contents:
+            contents.append(text_block(shortened.contents))
         if not compressed.lossless or compressed.key:
-            notices.append(notice(text.tokens, compressed, private=shortened.private))
+            delivered = replace(compressed, tokens=shortened.tokens)
+            notices.append(notice(text.tokens, delivered, private=shortened.private))
     if not any(fitted):
         return result
     if notices:
@@ -323,12 +359,16 @@ def _rebuilt(
     return with_content(result, blocks).without("structuredContent")
 
 
-def _contents(text: str, compressed: Compressed) -> str:
-    """The table of contents beside a first chunk, as a block of its own."""
+def _contents(text: str, key: str, share: Budget) -> str:
+    """The table of contents beside a first chunk, as a block of its own; "" where it would take
+    too much of the budget."""
     from upwell.compress.base import RemainingBudget
     from upwell.compress.selective import table
 
-    return table(Passage(text=text, key=compressed.key), RemainingBudget(tokens=CONTENTS_TOKENS))
+    whole = RemainingBudget.of(share)
+    room = RemainingBudget(whole.chars * CONTENTS_SHARE, whole.tokens * CONTENTS_SHARE)
+    contents = table(Passage(text=text, key=key), room)
+    return contents if room.holds(contents) else ""
 
 
 def notice(

@@ -16,6 +16,7 @@ from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (
     Filter,
+    Lookup,
     by_anchors,
     by_triggers,
     by_words,
@@ -75,7 +76,7 @@ def gather(
     """Return the candidates of `query` in `corpus`, with the neighbours of conversational turns."""
     lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
     numbers: dict[int, None] = {}
-    for lookup in lookups:
+    for lookup in _worthwhile(lookups):
         if not deadline.passed():
             numbers.update(dict.fromkeys(by_words(db, lookup, corpus, keep)))
     keys = join_keys(query.paths, query.symbols, query.scope.project)
@@ -102,6 +103,17 @@ def gather(
         likeness=likeness,
         successors=_replacements(db, gathered.values(), corpus, keep),
     )
+
+
+def _worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
+    """Leave out a text of common words only, such as a name that thousands of memories hold, if
+    another text has its words too: it would only add the newest of these memories."""
+    return [
+        lookup
+        for lookup in lookups
+        if not lookup.newest_only
+        or not any(lookup.reading.idf.keys() < other.reading.idf.keys() for other in lookups)
+    ]
 
 
 def _stems(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:

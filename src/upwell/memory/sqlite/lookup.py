@@ -33,7 +33,9 @@ ROW_BUDGET = 1_000
 """Rows that a full-text search may read, at 2 to 6 µs of CPU each."""
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """How many pairs of common words are looked up, and how common the rarer word may be."""
-ONLY_NEWEST_BEYOND = 60_000
+ONLY_NEWEST_BEYOND = 2_000
+"""A single word of more memories finds the newest of them: to order them by BM25 would read the
+length of each."""
 PER_TEXT = 40
 FEW_CLAUSES = 3
 PER_ANCHOR = 60

@@ -1,0 +1,63 @@
+"""The default budget of a result by the kind of its tool.
+
+Most outputs of commands and searches that agents use are short, and the long ones repeat
+themselves; pages have more to say; a file that is read is usually edited next, so it is delivered
+whole as long as it is not very large.
+"""
+
+import re
+from enum import StrEnum
+
+from upwell.compress.base import Options
+from upwell.ground.types.rpc import ToolCall
+
+
+class ToolKind(StrEnum):
+    """The kind of a tool, as far as its name and arguments tell."""
+
+    READ = "read"
+    SHELL = "shell"
+    SEARCH = "search"
+    PAGE = "page"
+    OTHER = "other"
+
+
+SHARES = {
+    "light": dict.fromkeys(ToolKind, 2.0),
+    "balanced": {ToolKind.SHELL: 0.5, ToolKind.SEARCH: 0.5, ToolKind.PAGE: 0.75},
+    "lean": {
+        ToolKind.SHELL: 0.25,
+        ToolKind.SEARCH: 0.25,
+        ToolKind.PAGE: 0.375,
+        ToolKind.OTHER: 0.5,
+    },
+}
+"""Profile → part of the agent's usual budget for a kind; 1 where nothing stands."""
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_SHELL = frozenset({"bash", "shell", "exec", "execute", "command", "terminal", "sh", "powershell"})
+_SEARCH = frozenset({"grep", "glob", "search", "find", "list", "ls", "tree", "directory"})
+_PAGE = frozenset({"fetch", "page", "snapshot", "browser", "navigate", "crawl", "scrape", "web"})
+_READ = frozenset({"read", "view", "cat", "open"})
+_FILE_ARGUMENTS = ("path", "file_path", "file", "filepath", "filename", "absolute_path", "paths")
+
+
+def kind_of(call: ToolCall) -> ToolKind:
+    """Tell the kind of a tool by the words of its name; a reading call also names a file."""
+    words = {word.lower() for word in _WORD.findall(call.tool)}
+    names_file = any(name in call.args for name in _FILE_ARGUMENTS)
+    if words & _PAGE:
+        return ToolKind.PAGE
+    if names_file and (words & _READ or {"get", "file"} <= words):
+        return ToolKind.READ
+    if words & _SHELL or isinstance(call.args.get("command"), str):
+        return ToolKind.SHELL
+    return ToolKind.SEARCH if words & _SEARCH else ToolKind.OTHER
+
+
+def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
+    """Return the budget of a call without a limit of its own; `usual` is the agent's."""
+    kind = kind_of(call)
+    if kind == ToolKind.READ:
+        return max(options.read_tokens, usual)
+    return max(1, round(usual * SHARES[options.profile].get(kind, 1.0)))

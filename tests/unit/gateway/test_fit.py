@@ -1,0 +1,60 @@
+"""Fitting a result: it stays within its budget, and the figures are those of the delivery."""
+
+import json
+
+import pytest
+
+from upwell.app import Settings, build
+from upwell.ground.text.tokens import count
+from upwell.ground.types.rpc import ToolCall
+from upwell.wire.rawjson import RawObject, dumps
+
+CALL = ToolCall(server="fs", tool="guide", params=b"{}", args={})
+GUIDE = "# Guide\n\n" + "\n".join(
+    f"## Part {n}\n\nWhat part {n} tells of subject{n}.\n\n" + "filler words " * 60
+    for n in range(60)
+)
+
+
+async def fitted(app, text: str) -> list[str]:
+    result = RawObject.parse(dumps({"content": [{"type": "text", "text": text}]}))
+    reply = json.loads((await app.fitter.fit(CALL, result)).encode())
+    return [block["text"] for block in reply["content"]]
+
+
+async def app_with(tmp_path, **compress):
+    environment = {"PATH": "/usr/bin:/bin"}
+    environment |= {
+        f"UPWELL_COMPRESS__{key.upper()}": str(value) for key, value in compress.items()
+    }
+    return await build(Settings(home=tmp_path, environment=environment))
+
+
+@pytest.mark.parametrize("strategy", ["auto", "progressive", "hybrid"])
+async def test_everything_delivered_is_within_the_budget(tmp_path, strategy) -> None:
+    app = await app_with(tmp_path, strategy=strategy, max_result_tokens=2_000)
+    texts = await fitted(app, GUIDE)
+    assert sum(map(count, texts)) <= 2_000
+    await app.aclose()
+
+
+@pytest.mark.parametrize("strategy", ["auto", "progressive"])
+async def test_a_budget_in_characters_holds_the_contents_and_the_notice(tmp_path, strategy) -> None:
+    app = await app_with(tmp_path, strategy=strategy, max_result_chars=2_000)
+    texts = await fitted(app, GUIDE)
+    assert sum(map(len, texts)) <= 2_000
+    await app.aclose()
+
+
+async def test_the_notice_counts_the_contents(tmp_path) -> None:
+    app = await app_with(tmp_path, strategy="progressive")
+    *delivered, notice = await fitted(app, GUIDE)
+    stated = int(notice.partition(" to ")[2].partition(" tokens")[0].replace(",", ""))
+    assert abs(stated - sum(map(count, delivered))) <= 2
+    await app.aclose()
+
+
+async def test_less_than_a_quarter_is_not_worth_shortening(tmp_path) -> None:
+    app = await app_with(tmp_path, max_result_tokens=int(count(GUIDE) * 0.8))
+    assert await fitted(app, GUIDE) == [GUIDE]
+    await app.aclose()
