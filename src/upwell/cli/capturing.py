@@ -144,8 +144,10 @@ async def _learned_from(
 
 @hook.command("capture")
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Learn at the end of each turn: keep where things are, and propose commands that worked and
-    your standing rules. Off by default."""
+    """Learn from each turn when it ends. Off by default.
+
+    upwell then notes where files and names of the code are, and proposes commands that worked and
+    your standing rules."""
     from upwell.setup.settings import set_setting
 
     if state not in ("on", "off"):
