@@ -110,8 +110,8 @@ def sessions(
     """Learn from the sessions that you already had.
 
     upwell notes where files and names of the code are, and proposes commands that worked after
-    others had failed, and your standing rules. Without PATH it reads the sessions of every agent on this machine.
-    A transcript that was read before is not read again."""
+    others had failed, and your standing rules. Without PATH it reads the sessions of every agent on
+    this machine. A transcript that was read before is not read again."""
     from upwell.cli.progress import progress
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
