@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from upwell.ground.clock import Clock
@@ -179,6 +180,10 @@ def _terms_of(query: Query) -> frozenset[str]:
     return frozenset(text_terms.union(query.paths, query.symbols, query.triggers))
 
 
+NOVELTY = "new"
+"""The signal with the share of a memory's words that the context lacks."""
+
+
 class PostFilter:
     """The checks on the hits: probable enough, suited to the moment, new to the session, not rated
     down. Explicit requests meet only the first."""
@@ -244,11 +249,14 @@ class PostFilter:
         lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
         worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
         if not worthy:
-            return _held_back(SkipReason.UNWORTHY, lacks[0], hits)
+            return _held_back(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), hits)
         new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
-        return new
+        return [
+            replace(hit, signals={**hit.signals, NOVELTY: sketch.new_share(hit.memory.text)})
+            for hit in new
+        ]
 
     async def candidates(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None

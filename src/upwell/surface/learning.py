@@ -1,12 +1,14 @@
 """Learning, as surfacing uses it: thresholds and demotions, the use that agents make of memories,
 and counts."""
 
+import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
+from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
@@ -16,6 +18,7 @@ from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
 from upwell.surface.options import SurfaceOptions
+from upwell.surface.render import ENTRY_MARK
 from upwell.usage.counts import Counts, Event
 
 
@@ -61,6 +64,7 @@ def ratings_of(
     ]
 
 
+_SESSION_DIGEST_CHARS = 12
 MOST_RATINGS = 120
 """How many ratings within an hour one principal may make who is not the owner."""
 _QUOTA_SECONDS = 3600.0
@@ -75,6 +79,14 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 async def mark_nothing(_: Sequence[str]) -> None:
     """No store keeps track of use."""
+
+
+def _tokens_of(surfacing: Surfacing) -> int:
+    """The tokens of a whole surfacing, or of the last of its lines where it holds fewer hits."""
+    lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
+    if len(lines) <= len(surfacing.hits):
+        return count(surfacing.text)
+    return sum(map(count, lines[-len(surfacing.hits) :])) if surfacing.hits else 0
 
 
 class Learning:
@@ -136,7 +148,13 @@ class Learning:
         """Take note of a decision."""
         label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
-        self.count_decision(label, door=str(cue.door), tool=cue.tool or "", memories=memories)
+        door, tool = str(cue.door), cue.tool or ""
+        self.count_decision(label, door=door, tool=tool, memories=memories)
+        if isinstance(outcome, Surfacing):
+            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+        if cue.session:
+            digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
+            self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
         # Thresholds are everybody's, so only what the owner's agents do counts for them.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
@@ -159,6 +177,7 @@ class Learning:
         """Uncount the memories of this surfacing only: the agent received others."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
+        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-_tokens_of(surfacing))
         if self._watching:
             self._watching.undo(surfacing)
 
