@@ -100,11 +100,14 @@ class Compressor:
 
 
 def _with_kind(passage: Passage) -> Passage:
-    """Detect the kind of a passage. Marks in code name the missing lines."""
+    """Detect the kind of a passage. A numbered file is read like code; marks in code name the
+    missing lines."""
     if passage.kind == Kind.TEXT:
         passage = replace(passage, kind=detect(plain_start(passage), passage.name))
+    if passage.kind == Kind.TEXT and passage.first_line is not None:
+        return replace(passage, kind=Kind.CODE)
     if passage.kind == Kind.CODE and passage.first_line is None:
-        passage = replace(passage, first_line=1)
+        return replace(passage, first_line=1)
     return passage
 
 
