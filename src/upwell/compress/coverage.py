@@ -59,8 +59,9 @@ class _Coverage:
             name: _COMMON[min(count, _MOST)] * (1.0 if is_identifier(name) else _PLAIN_WORD)
             for name, count in counts.items()
         }
-        self._sizes = list(map(sub, units.ends, units.starts))
+        self._sizes: list[int] = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
+        self._lifts = [2.0 if salience > 0.0 else 1.0 for salience in units.salience]
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
         self._before, self._after = self._neighbours()
@@ -119,7 +120,7 @@ class _Coverage:
         for number, salience in enumerate(self._units.salience):
             if salience > BLANK:
                 names = sum(map(worth_of, self._names[number]))
-                worth = plain[number] + (2.0 * names if salience > 0.0 else names)
+                worth = plain[number] + names * self._lifts[number]
                 heap.append((-worth / (sizes[number] + _MARK_CHARS), number))
         heapify(heap)
         return heap
@@ -136,5 +137,6 @@ class _Coverage:
         return worth * (1.0 + _RUN * beside) / max(4, cost - _MARK_CHARS * beside)
 
     def _worth(self, unit: int) -> float:
-        names = sum(map(self._worths.__getitem__, self._names[unit] - self._shown))
-        return self._plain[unit] + (2.0 * names if self._units.salience[unit] > 0.0 else names)
+        worths = self._worths
+        names = sum([worths[name] for name in self._names[unit] - self._shown])
+        return self._plain[unit] + names * self._lifts[unit]
