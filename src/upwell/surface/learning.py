@@ -1,21 +1,26 @@
 """Learning, as surfacing uses it: thresholds and demotions, the use that agents make of memories,
 and counts."""
 
+import hashlib
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
+from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
+from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
+from upwell.surface.render import ENTRY_MARK
 from upwell.usage.counts import Counts, Event
 
 
@@ -61,6 +66,7 @@ def ratings_of(
     ]
 
 
+_SESSION_DIGEST_CHARS = 12
 MOST_RATINGS = 120
 """How many ratings within an hour one principal may make who is not the owner."""
 _QUOTA_SECONDS = 3600.0
@@ -75,6 +81,18 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 async def mark_nothing(_: Sequence[str]) -> None:
     """No store keeps track of use."""
+
+
+def _case_of(surfacing: Surfacing, hit: Hit) -> str:
+    return case_of(surfacing.moment, hit.memory)
+
+
+def _tokens_of(surfacing: Surfacing) -> int:
+    """The tokens of a whole surfacing, or of the last of its lines where it holds fewer hits."""
+    lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
+    if len(lines) <= len(surfacing.hits):
+        return count(surfacing.text)
+    return sum(map(count, lines[-len(surfacing.hits) :])) if surfacing.hits else 0
 
 
 class Learning:
@@ -101,7 +119,7 @@ class Learning:
         self._clock = clock
         self._spent: dict[str, deque[float]] = {}
         self._watching = (
-            Watching(ttl_store, self._uses, rare, self._conclude, clock)
+            Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
             if options.implicit_signals
             else None
         )
@@ -118,9 +136,10 @@ class Learning:
         watching = [self._watching.flush] if self._watching else []
         return (*watching, self.counts.flush, self.learned.load_learned)
 
-    def min_score(self, cue: Cue) -> float:
-        """The threshold of the cue's tool, or of its door where there is no tool."""
-        return self.learned.min_score(cue.tool or str(cue.door), cue.principal.name)
+    def min_score(self, cue: Cue, case: str = "") -> float:
+        """The threshold of the cue's tool, or of its door where there is no tool, for memories of
+        this case."""
+        return self.learned.min_score(cue.tool or str(cue.door), cue.principal.name, case)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
         """Did this principal rate the memory down too often to be offered it unasked?"""
@@ -136,7 +155,13 @@ class Learning:
         """Take note of a decision."""
         label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
-        self.count_decision(label, door=str(cue.door), tool=cue.tool or "", memories=memories)
+        door, tool = str(cue.door), cue.tool or ""
+        self.count_decision(label, door=door, tool=tool, memories=memories)
+        if isinstance(outcome, Surfacing):
+            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+        if cue.session:
+            digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
+            self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
         # Thresholds are everybody's, so only what the owner's agents do counts for them.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
@@ -159,6 +184,7 @@ class Learning:
         """Uncount the memories of this surfacing only: the agent received others."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
+        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-_tokens_of(surfacing))
         if self._watching:
             self._watching.undo(surfacing)
 

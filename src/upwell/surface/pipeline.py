@@ -251,7 +251,8 @@ class Surfacer:
             return await self._start_session(cue)
         outcome = await self._decide(cue, moment, triggers)
         outcome = await self._session_start.join(cue, outcome, self._clock.now())
-        return await self._rules.join(cue, outcome)
+        outcome = await self._rules.join(cue, outcome)
+        return replace(outcome, moment=str(moment)) if moment else outcome
 
     async def _start_session(self, cue: Cue) -> Outcome:
         if not self._options.surface.enabled:
@@ -474,6 +475,7 @@ def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
         queries=surfacing.queries,
         held_back=surfacing.hits,
         missing=surfacing.missing,
+        moment=surfacing.moment,
     )
 
 
