@@ -58,7 +58,10 @@ class SeenLog:
                 continue
             if shared is None or shared.value == _value(session) or is_subagents(session):
                 new.append(hit)
-            elif shared.value == KNOWN or await self._ignored(hit.memory.id):
+            elif shared.value == KNOWN or (
+                # Only the owner's sessions are watched, and only they conclude from it.
+                not principal and await self._ignored(hit.memory.id)
+            ):
                 continue
             elif hit.memory.triggers:
                 new.append(hit)
