@@ -20,6 +20,11 @@ from upwell.ground.types.compression import Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size of a mark between lines and inside a line, in characters, and its tokens."""
+_VAGUE_SHARE, _CLEAR_SHARE = 0.15, 0.9
+"""The share of the budget for the answers to a question of which no unit covers anything, and to
+one that a unit covers completely."""
+_MARGIN = 1.5
+"""How much more than a budget is ordered: units that share what they need cost less than alone."""
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
@@ -45,9 +50,10 @@ def assemble(
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
+    limit = min(remaining.chars, remaining.tokens * 8.0) * _MARGIN
     notable = _notable(units, text, costs, limit)
-    ordered = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
+    share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
+    ordered = order(relevances, notable, costs, share, limit)
     note = _note(_everything(passage), passage.key)
     allowance = remaining.without(note)
     bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
@@ -77,7 +83,7 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not units.by_names:
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
-    named = by_names(units, text, limit)
+    named = by_names(units, text, limit / _MARGIN)
     if not raised:
         return named
     turns: dict[int, float] = {}

@@ -100,12 +100,12 @@ class Compressor:
 
 
 def _with_kind(passage: Passage) -> Passage:
-    """Detect the kind of a passage. Marks in code name the missing lines."""
-    if passage.kind == Kind.TEXT:
-        passage = replace(passage, kind=detect(plain_start(passage), passage.name))
-    if passage.kind == Kind.CODE and passage.first_line is None:
-        passage = replace(passage, first_line=1)
-    return passage
+    """Detect the kind of a passage. A numbered file without a kind of its own is read like code."""
+    if passage.kind != Kind.TEXT:
+        return passage
+    kind = detect(plain_start(passage), passage.name)
+    is_file = passage.first_line is not None
+    return replace(passage, kind=Kind.CODE if is_file and kind == Kind.TEXT else kind)
 
 
 def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:
