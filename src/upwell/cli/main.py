@@ -21,6 +21,7 @@ from upwell.cli import (
     notes,
     replay,
     servers,
+    setup,
     stats,
     texts,
     tokens,
@@ -45,6 +46,7 @@ app = typer.Typer(
 )
 for verbs in (
     demo,
+    setup,
     clients,
     servers,
     memories,
