@@ -49,7 +49,8 @@ class ScriptedModel:
     def completion(self, request: dict[str, Any]) -> bytes:
         self.requests.append(request)
         time.sleep(self.seconds)
-        text = self.part(json.loads(request["messages"][1]["content"]))
+        document = json.loads(request["messages"][1]["content"])
+        text = self.part(document) if document else "ok"
         answer: dict[str, Any] = {"choices": [{"message": {"content": text}}]}
         return json.dumps(answer | ({"usage": self.usage} if self.usage else {})).encode()
 

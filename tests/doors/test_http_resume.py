@@ -3,12 +3,15 @@
 import asyncio
 import http.client
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.conftest import Upwell
 from tests.doors.address import EVENTS_FIRST, Address, Conversation, said, serving
 from tests.doors.conftest import script, write_config
 from tests.doors.peer import LEGACY
@@ -228,3 +231,26 @@ async def test_the_official_client_notices_nothing(address: Address) -> None:
     assert cutter.cuts == 1
     assert any(b"last-event-id" in asked.lower() for asked in cutter.asked)
     assert "step 1" in steps
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_memories_beside_a_reply_that_nobody_took_are_given_again(
+    home: Path, upwell: Upwell, tmp_path: Path, leaves: bool
+) -> None:
+    fact = "The settlement job runs before midnight UTC, or refunds double."
+    write_config(home, {"up": script("upstream")}, surface={"timeout_seconds": 20})
+    assert upwell("remember", fact).code == 0
+    asking = {"seconds": 1.0, "_context_query": "When does the settlement job run?"}
+    with serving(home, tmp_path / "serve.log") as address:
+        session = address.begin()
+        with opened(session, "POST", request("up__slow", **asking)) as response:
+            if leaves:
+                response.close()
+            else:
+                assert fact in str(rest(response))
+        time.sleep(2.0)
+        again = session.call("up__slow", 8, **asking)
+        assert (fact in str(again)) is leaves
+    decisions = upwell("explain", "--json").json["decisions"]
+    outcomes = [decision["outcome"] for decision in decisions if decision["tool"] == "up__slow"]
+    assert outcomes == (["not_delivered", "surfaced"] if leaves else ["surfaced", "cooldown"])

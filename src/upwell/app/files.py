@@ -210,6 +210,11 @@ def open_ttl_store(config: Config, files: Files, clock: Clock = SYSTEM_CLOCK) ->
     except StoreError as error:
         LOG.error("ledger.db cannot be used; this process works in memory: %s", error)
         return MemoryTtlStore(options=options, clock=clock)
+    if database.obstacle:
+        LOG.error(
+            "ledger.db cannot be written; this process works in memory: %s", database.obstacle
+        )
+        return ttl_stores.copy_in_memory(database.path, options, clock)
     ttl_store = SqliteTtlStore(database, options=options, clock=clock)
     files.databases.append(database)
     files.chores.append(ttl_store.expire)

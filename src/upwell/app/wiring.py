@@ -222,8 +222,8 @@ class App:
                 read_more_tool(originals, self._follow_up.on_follow_up),
                 select_tool(originals, self._follow_up.on_follow_up),
                 search_original_tool(originals, self._follow_up.on_follow_up),
-                compression_feedback_tool(self.budgets.report),
-                feedback_tool(self.surfacer.rate),
+                compression_feedback_tool(partial(self.budgets.report, rater=principal.name)),
+                feedback_tool(partial(self.surfacer.rate, principal=principal)),
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),

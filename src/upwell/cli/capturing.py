@@ -16,7 +16,7 @@ from upwell.ground.text.format import counted
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.app.sessions import Gain
-    from upwell.capture.inbox import Inbox
+    from upwell.capture.inbox import Inbox, Proposal
     from upwell.replay.transcripts import Transcript
 
 inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
@@ -40,10 +40,15 @@ def waiting(context: typer.Context, as_json: Json = False) -> None:
         say_json({"proposals": [{"id": item.id, **asdict(item)} for item in proposals]})
         return
     rows = [
-        {"id": item.id, "from": item.source, "why": item.why, "text": item.text}
+        {"id": item.id, "from": item.source, "why": _why(item), "text": item.text}
         for item in proposals
     ]
     table(("id", "from", "why", "text"), rows, "The inbox is empty.")
+
+
+def _why(proposal: "Proposal") -> str:
+    count = proposal.occurrences
+    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
 
 
 @inbox.command("accept")

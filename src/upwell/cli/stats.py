@@ -65,6 +65,8 @@ def _speech(stats: "Stats", since: str) -> list[str]:
         "",
         f"  said       {counted(stats.memories, 'memory', 'memories')}: "
         f"{stats.used:,} used, {stats.ignored:,} with no evidence of use",
+        f"  rate       {stats.said_per_100:.1f} memories per 100 events, "
+        f"{stats.tokens_per_session:,.0f} tokens per session, {_used_share(stats)}",
     ]
     if stats.late:
         lines.append(
@@ -77,6 +79,11 @@ def _speech(stats: "Stats", since: str) -> list[str]:
         f"  feedback   {', '.join(rated) or 'none; rate with `upwell feedback SURFACING RATING`'}"
     )
     return lines
+
+
+def _used_share(stats: "Stats") -> str:
+    share = stats.used_share
+    return "use not known yet" if share is None else f"{100 * share:.0f} % used"
 
 
 def judge_line(judge: "Mapping[str, float]") -> str:

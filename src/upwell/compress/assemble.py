@@ -66,7 +66,6 @@ def _schedule(
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size of a mark between lines and inside a line, in characters, and its tokens."""
-_RAISED_SHARE = 0.2
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
@@ -118,7 +117,7 @@ def assemble(
 def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
     """Order the units that matter without a question: by salience, or by the names they bring.
 
-    With names, units that a strategy raised (headings) get a fifth of the budget first.
+    With names, raised units (headings, errors) get their share of the budget first.
     """
     by_salience = sorted(range(len(units)), key=units.salience.__getitem__, reverse=True)
     if not units.by_names:
@@ -128,8 +127,8 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not raised:
         return named
     turns: dict[int, float] = {}
-    _schedule(turns, raised, costs, _RAISED_SHARE, limit)
-    _schedule(turns, named, costs, 1.0 - _RAISED_SHARE, limit)
+    _schedule(turns, raised, costs, units.raised_share, limit)
+    _schedule(turns, named, costs, 1.0 - units.raised_share, limit)
     return sorted(turns, key=lambda unit: (turns[unit], unit))
 
 

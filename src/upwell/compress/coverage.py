@@ -26,8 +26,8 @@ _MARK_CHARS = 8
 """A gap between two units costs a mark."""
 _LINE = 0.12
 """The worth of a unit without any new name, so that runs are completed."""
-_EARLY, _EARLY_PART = 6.0, 0.3
-"""Units of the first `_EARLY_PART` of a text are worth up to `1 + _EARLY` times as much as that."""
+_EARLY_PART = 0.3
+"""Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
 _RUN = 0.2
 """How much more a unit is worth for each selected neighbour."""
 _MOST = 1_000
@@ -70,7 +70,7 @@ class _Coverage:
         early = _EARLY_PART * max(1, len(self._units))
         worths = [0.0 if size < _LEAST_LINE else _LINE for size in self._sizes]
         for number in range(int(early)):
-            worths[number] *= 1.0 + _EARLY * (1.0 - number / early)
+            worths[number] *= 1.0 + self._units.early * (1.0 - number / early)
         return worths
 
     def _neighbours(self) -> tuple[list[int], list[int]]:

@@ -4,6 +4,12 @@ import os
 from functools import lru_cache
 from pathlib import Path
 
+MAX_INDEX_BYTES = 64_000_000
+MAX_ENTRIES = 500_000
+MAX_PATH_BYTES = 4_096
+MAX_PATHS_BYTES = 200_000_000
+MAX_SHARED = 8
+"""An index beyond these was not written by git for a repository that somebody works in."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -48,6 +54,7 @@ def tracks(root: str, path: str) -> bool:
     """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
     A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
+    In doubt, about an index that is too large, too long or damaged, the answer is yes.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -55,9 +62,27 @@ def tracks(root: str, path: str) -> bool:
         if git.is_file():
             git = Path(root, git.read_text(encoding="utf-8").removeprefix("gitdir:").strip())
         indexes = [git / "index", *git.glob("sharedindex.*")]
-        return any(_lists(index.read_bytes(), name) for index in indexes if index.is_file())
-    except (OSError, UnicodeDecodeError):
+        if len(indexes) > MAX_SHARED:
+            return True
+        return any(_lists(_index(index), name) for index in indexes if index.exists())
+    except FileNotFoundError:
         return False
+    except (OSError, ValueError, IndexError):
+        return True
+
+
+def _index(path: Path) -> bytes:
+    """The content of an index.
+
+    Raises:
+        ValueError: it is not an index that git would write.
+    """
+    if not path.is_file() or path.stat().st_size > MAX_INDEX_BYTES:
+        raise ValueError("not an index")
+    content = path.read_bytes()
+    if not content.startswith(b"DIRC") or int.from_bytes(content[8:12]) > MAX_ENTRIES:
+        raise ValueError("not an index")
+    return content
 
 
 def _lists(index: bytes, name: bytes) -> bool:
@@ -65,18 +90,24 @@ def _lists(index: bytes, name: bytes) -> bool:
 
     Up to version 3 paths are stored as they are; from version 4 each shares a prefix with the one
     before.
+
+    Raises:
+        ValueError: a path is too long, or the index ends inside an entry.
     """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index
-    path, offset = b"", _HEADER
+    path, offset, built = b"", _HEADER, 0
     for _ in range(int.from_bytes(index[8:12])):
         flags = int.from_bytes(index[offset + _FIXED - 2 : offset + _FIXED])
         offset += _FIXED + (2 if flags & _EXTENDED else 0)
         dropped, offset = _varint(index, offset)
         end = index.find(b"\0", offset) + 1
-        if not end:
-            break
+        if not end or end - offset > MAX_PATH_BYTES or dropped > len(path):
+            raise ValueError("a path is damaged")
         path = path[: len(path) - dropped] + index[offset : end - 1]
+        built += len(path)
+        if len(path) > MAX_PATH_BYTES or built > MAX_PATHS_BYTES:
+            raise ValueError("a path is too long")
         if path + b"\0" == name:
             return True
         offset = end

@@ -9,12 +9,15 @@ oldest entries first.
 import sqlite3
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.sqlite.database import Database, Owner
+from upwell.ground.sqlite.file import Plan, prepare_read_only
 from upwell.ground.text.format import counted
 from upwell.ground.types.memory import DEFAULT_TENANT
 from upwell.ground.types.rpc import Ping
@@ -444,6 +447,10 @@ class MemoryTtlStore:
         while cap is not None and sum(len(item.value) for item in items.values()) > cap:
             items.popitem(last=False)
 
+    def insert(self, kind: str, item: Item) -> None:
+        """Add an entry as it is."""
+        self._kinds.setdefault(kind, OrderedDict())[item.key] = item
+
     def _alive(self, kind: str) -> dict[str, Item]:
         now = self._clock.now()
         items = self._kinds.get(kind, OrderedDict())
@@ -453,3 +460,20 @@ class MemoryTtlStore:
 def _item(row: tuple[str, bytes, int, float, float]) -> Item:
     key, value, number, created_at, expires_at = row
     return Item(key=key, value=value, number=number, created_at=created_at, expires_at=expires_at)
+
+
+def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
+    """A store in memory with the entries of the file at `path`, which cannot be written: they can
+    be looked at, and new ones last as long as this process. Originals are left out, for their size.
+    """
+    plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
+    with closing(prepare_read_only(plan)) as db:
+        rows = db.execute(
+            "SELECT key, value, number, created_at, expires_at, kind FROM shelf "
+            "WHERE kind != ? ORDER BY created_at",
+            (str(Kind.ORIGINAL),),
+        )
+        store = MemoryTtlStore(options=options, clock=clock)
+        for row in rows:
+            store.insert(row[5], _item(row[:5]))
+    return store

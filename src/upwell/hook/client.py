@@ -232,7 +232,8 @@ def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> b
     if left <= 0 or not is_private(place.folder):
         return None
     words = (host, name, f"{left * 1000:.0f}", str(os.getppid()))
-    answer, _peer = _exchange(place, words, event, left)
+    # A little longer than the daemon has: its answer at the last moment is no silence.
+    answer, _peer = _exchange(place, words, event, left + MARGIN_SECONDS / 2)
     return answer
 
 

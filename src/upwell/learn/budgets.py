@@ -188,8 +188,15 @@ class Budgets:
         """Discard all reports and remarks. Returns how many."""
         return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
-    async def report(self, tool: str, report: Report, missing: str = "") -> None:
-        """Count a report on a shortened result of `tool`; `missing` describes what it lacked."""
+    async def report(
+        self, tool: str, report: Report, missing: str = "", *, rater: str = ""
+    ) -> None:
+        """Count a report on a shortened result of `tool`; `missing` describes what it lacked.
+        Budgets are everybody's, so the reports of a `rater` who is not the owner only leave a
+        remark."""
+        if rater:
+            await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
+            return
         await record(self._ttl_store, tool, report)
         await note(self._ttl_store, tool, report, missing)
 

@@ -77,6 +77,20 @@ OWNER = Owner("feedback", [_create])
 _SAMPLE = "surfacing, memory, rating, score, at"
 
 
+_RATER = " @"
+
+
+def of_rater(name: str, principal: str) -> str:
+    """The name of a tool or a memory in the ratings of a principal, which concern nobody else; the
+    owner's are under the plain name."""
+    return f"{name}{_RATER}{principal}" if principal else name
+
+
+def without_rater(name: str) -> str:
+    """The plain name of a tool or a memory."""
+    return name.partition(_RATER)[0]
+
+
 class Ratings:
     """The ratings and thresholds of one tenant. Every method raises StoreError when the database
     fails."""

@@ -12,7 +12,7 @@ from upwell.ground.errors import StoreError, StoreUnwritable
 from upwell.ground.trace import LOG
 from upwell.ground.types.cue import Door
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives
+from upwell.learn.feedback import WINDOW_SECONDS, Rated, Ratings, negatives, of_rater, without_rater
 from upwell.learn.implicit import Uses
 from upwell.learn.thresholds import (
     Sample,
@@ -27,6 +27,8 @@ from upwell.learn.thresholds import (
 BETWEEN_STEPS_SECONDS = 3600.0
 """Without new ratings, a threshold moves at most one step an hour."""
 
+CASE_SIGN = " / "
+"""Between the moment and the kind in the name of a case; no name of a tool holds spaces."""
 _UNKNOWN = (-1, -1)
 
 
@@ -44,9 +46,10 @@ class Limits:
 
     def base(self, tool: str) -> float:
         """The threshold of a tool or a door before learning."""
+        tool = without_rater(tool)
         if tool == Door.ASK:
             return self.asked
-        if self.of_tool is None or tool in Door:
+        if self.of_tool is None or tool in Door or CASE_SIGN in tool:
             return self.min_score
         return self.of_tool(tool)
 
@@ -72,18 +75,23 @@ class Learned:
         self._demoted: Mapping[str, float] = {}
         self._version = _UNKNOWN
 
-    def min_score(self, tool: str) -> float:
-        """The present threshold beside `tool`, or at that door."""
-        shift = self._shifts.get(tool, 0.0) if self._options.auto_tune else 0.0
+    def min_score(self, tool: str, principal: str = "", case: str = "") -> float:
+        """The present threshold beside `tool`, or at that door, for a principal. `case` adds what
+        agents did with memories of that kind at that moment."""
+        tool = of_rater(tool, principal)
+        shift = 0.0
+        if self._options.auto_tune:
+            shift = self._shifts.get(tool, 0.0) + self._shifts.get(case, 0.0)
         return shifted(self._limits.base(tool), shift)
 
-    def is_demoted(self, memory: str) -> bool:
-        return memory in self._demoted
+    def is_demoted(self, memory: str, principal: str = "") -> bool:
+        return of_rater(memory, principal) in self._demoted
 
     @property
     def demoted(self) -> Mapping[str, float]:
-        """The memories that are no longer offered unasked, with the evidence against each."""
-        return self._demoted
+        """The memories that are no longer offered unasked to the owner, with the evidence against
+        each."""
+        return {key: value for key, value in self._demoted.items() if without_rater(key) == key}
 
     async def version(self) -> tuple[int, int]:
         """A value that changes when any process writes to the memory; constant while the memory

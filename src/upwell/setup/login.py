@@ -6,7 +6,6 @@ which the extra `upwell[login]` installs.
 """
 
 import asyncio
-import ipaddress
 import logging
 import time
 import webbrowser
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 from upwell.ground.errors import UpstreamUnavailable, UsageError
+from upwell.setup.addresses import check, check_resolved
 from upwell.setup.callback import Callback
 from upwell.wire.logins import Login
 
@@ -140,7 +140,7 @@ def _provider(request: LoginRequest, callback: Callback, show: Show) -> "OAuthCl
     )
 
     async def redirect(address: str) -> None:
-        _check(address, request.url)
+        check(address, request.url)
         callback.expect(parse_qs(urlsplit(address).query)["state"][0], request.server)
         await show(with_scope(address, request.scope))
 
@@ -237,41 +237,9 @@ def _login(request: LoginRequest, provider: "OAuthClientProvider") -> Login:
 
 def _only_safe(url: str) -> Callable[["httpx2.Request"], Awaitable[None]]:
     async def check(request: "httpx2.Request") -> None:
-        _check(str(request.url), url)
+        await check_resolved(str(request.url), url)
 
     return check
-
-
-def _check(address: str, url: str) -> None:
-    """Allow only encrypted addresses, or local ones for a local server, and never a cloud's
-    metadata service.
-
-    Raises:
-        PermissionError: the address is not allowed.
-    """
-    parts, own = urlsplit(address), urlsplit(url)
-    host = parts.hostname or ""
-    encrypted = parts.scheme == "https"
-    same = parts.scheme == "http" and parts[:2] == own[:2]
-    is_local = parts.scheme == "http" and _is_loopback(host) and _is_loopback(own.hostname or "")
-    if not (encrypted or same or is_local) or _is_link_local(host):
-        raise PermissionError(
-            f"the server points to {parts.scheme}://{host[:100]}, which is not safe to contact"
-        )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _is_link_local(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_link_local
-    except ValueError:
-        return host == "metadata.google.internal"
 
 
 def _beside(url: str, path: str) -> str:

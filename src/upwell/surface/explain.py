@@ -8,6 +8,7 @@ from upwell.ground.text.format import counted
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import IntentKind, Skip, SkipReason, Surfacing
+from upwell.surface.filters import NOVELTY
 from upwell.surface.journal import DIGEST
 from upwell.surface.render import citation, preview
 
@@ -57,6 +58,7 @@ def account_of(outcome: Surfacing | Skip, min_score: float, door: Door | str) ->
         lines = [_headline(outcome, min_score), *_evidence(outcome)]
         lines += _situation(outcome.situation)
         omitted = [hit for hit in outcome.held_back if hit.score < min_score]
+    lines += _moment(outcome.moment)
     return [*lines, *_runners_up(omitted, min_score), *_search(outcome)]
 
 
@@ -68,7 +70,9 @@ def account_of_past(decision: Mapping[str, Any], texts: Mapping[str, str]) -> li
         text = texts.get(memory_id)
         shown = preview(text, (), SHOWN_CHARS) if text else f"{memory_id} (deleted since)"
         lines.append(f"  {score:.2f} {shown}")
-    lines += _situation(decision["situation"])
+        if novelty := decision["evidence"].get(memory_id, {}).get(NOVELTY):
+            lines.append(f"       {_novelty_in_words(novelty)}")
+    lines += [*_moment(decision["moment"]), *_situation(decision["situation"])]
     readable = [text for text in decision["queries"] if not text.startswith(DIGEST)]
     return [*lines, *_queries(readable)]
 
@@ -126,6 +130,14 @@ def _search(outcome: Surfacing | Skip) -> Iterator[str]:
         yield f"  intent: {intent.kind}, confidence {intent.confidence:.2f}, from {intent.source}"
 
 
+def _moment(moment: str) -> list[str]:
+    return [f"  moment: {moment.replace('_', ' ')}"] if moment else []
+
+
+def _novelty_in_words(share: float) -> str:
+    return f"{share:.0%} of its words new to the session"
+
+
 def _situation(situation: str) -> list[str]:
     return [f"  an earlier session met {situation}"] if situation else []
 
@@ -166,6 +178,8 @@ def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
         yield f"similar in meaning ({signals['cosine']:.2f})"
     if get("speaker", 0.0):
         yield "by the person whom the question names"
+    if get(NOVELTY, 0.0):
+        yield _novelty_in_words(signals[NOVELTY])
 
 
 def _path_in_words(signals: Mapping[str, float]) -> str:

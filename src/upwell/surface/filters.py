@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from upwell.ground.clock import Clock
@@ -19,7 +20,7 @@ from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, suited
+from upwell.surface.moments import Moment, case_of, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
@@ -179,6 +180,10 @@ def _terms_of(query: Query) -> frozenset[str]:
     return frozenset(text_terms.union(query.paths, query.symbols, query.triggers))
 
 
+NOVELTY = "new"
+"""The signal with the share of a memory's words that the context lacks."""
+
+
 class PostFilter:
     """The checks on the hits: probable enough, suited to the moment, new to the session, not rated
     down. Explicit requests meet only the first."""
@@ -202,11 +207,13 @@ class PostFilter:
     ) -> list[Hit] | Skip:
         """The hits that pass, in the order to say them; or the check that held the last back.
         Without a moment, every kind of memory may be said."""
-        threshold = self._learning.min_score(cue)
-        probable = [hit for hit in hits if hit.score >= threshold]
+        cases = [case_of(moment or "", hit.memory) for hit in hits]
+        thresholds = {case: self._learning.min_score(cue, case) for case in set(cases)}
+        pairs = list(zip(hits, map(thresholds.__getitem__, cases), strict=True))
+        probable = [hit for hit, threshold in pairs if hit.score >= threshold]
         if not probable:
-            best = max(hit.score for hit in hits)
-            detail = f"best {best:.2f} < {threshold:.2f}"
+            best, threshold = max(pairs, key=lambda pair: pair[0].score)
+            detail = f"best {best.score:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
         options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:
@@ -233,7 +240,7 @@ class PostFilter:
                 f"{counted(len(ordered), 'memory', 'memories')} given before",
                 ordered,
             )
-        welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id)]
+        welcome = [hit for hit in fresh if not self._learning.is_demoted(hit.memory.id, cue)]
         if not welcome:
             return _held_back(SkipReason.DEMOTED, f"{len(fresh)} rated down", fresh)
         return welcome if moment is None else welcome[:MAX_SAID]
@@ -244,11 +251,14 @@ class PostFilter:
         lacks = [lack_of(cue.text, moment, sketch.prompts, hit) for hit in hits]
         worthy = [hit for hit, lack in zip(hits, lacks, strict=True) if not lack]
         if not worthy:
-            return _held_back(SkipReason.UNWORTHY, lacks[0], hits)
+            return _held_back(SkipReason.UNWORTHY, "; ".join(dict.fromkeys(lacks)), hits)
         new = [hit for hit in worthy if not sketch.holds(hit.memory, cue)]
         if not new:
             return _held_back(SkipReason.ALREADY_KNOWN, f"{len(worthy)} known", worthy)
-        return new
+        return [
+            replace(hit, signals={**hit.signals, NOVELTY: sketch.new_share(hit.memory.text)})
+            for hit in new
+        ]
 
     async def candidates(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
@@ -266,7 +276,8 @@ class PostFilter:
         unknown = [
             hit
             for hit in hits
-            if not self._learning.is_demoted(hit.memory.id) and not sketch.holds(hit.memory, cue)
+            if not self._learning.is_demoted(hit.memory.id, cue)
+            and not sketch.holds(hit.memory, cue)
         ]
         return await self._seen_log.fresh(unknown, cue.session, cue.principal.name)
 

@@ -166,7 +166,9 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "id": key,
         "at": cue.at,
         "door": str(cue.door),
+        "principal": cue.principal.name,
         "tool": cue.tool,
+        "moment": outcome.moment,
         "session": redacted_start(cue.session, 200),
         "trace_id": redacted_start(cue.trace_id, 64),
         "outcome": str(skip.reason) if skip else "surfaced",
@@ -188,6 +190,8 @@ def _decoded(item: Item) -> dict[str, Any]:
     return {
         "id": item.key,
         "late": False,
+        "moment": "",
+        "principal": "",
         "queries": [],
         "evidence": {},
         "situation": "",

@@ -160,7 +160,7 @@ def judge_ping(llm: LlmOptions) -> Ping:
         return Ping(ok=False, detail="surface.judge is on", hint="set llm.base_url and llm.model")
     began = SYSTEM_CLOCK.monotonic()
     try:
-        OpenAIChat(llm).complete("Reply with: ok", "ping", Deadline.after(VERDICT_SECONDS))
+        OpenAIChat(llm).complete("Reply with: ok", "{}", Deadline.after(VERDICT_SECONDS))
     except LlmError as error:
         return Ping(ok=False, detail=error.message, hint=error.hint)
     took_ms = (SYSTEM_CLOCK.monotonic() - began) * 1000

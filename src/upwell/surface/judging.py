@@ -60,7 +60,8 @@ class Judging:
         """The judge's choice; that of the filters where the judge has no say or gives no verdict.
         A prompt waits for it, at most `seconds`; a call gets a late one with the next call."""
         cue, chosen = case.cue, case.chosen
-        if cue.door not in (Door.PROMPT, Door.TOOL) or _is_exact(chosen):
+        # The owner pays for the model: other principals' clients do not spend it.
+        if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
             return chosen
         candidates = await self._post_filter.candidates(cue, case.hits, case.intent, case.moment)
         question = self._judge.question(cue, case.moment, candidates)

@@ -1,32 +1,42 @@
 """Learning, as surfacing uses it: thresholds and demotions, the use that agents make of memories,
 and counts."""
 
+import hashlib
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import UsageError
+from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
-from upwell.learn.feedback import Rated
+from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
+from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
+from upwell.surface.render import ENTRY_MARK
 from upwell.usage.counts import Counts, Event
 
 
-def ratings_of(feedback: Feedback, decision: Mapping[str, Any] | None, now: float) -> list[Rated]:
+def ratings_of(
+    feedback: Feedback, decision: Mapping[str, Any] | None, now: float, principal: str = ""
+) -> list[Rated]:
     """One rating for each memory that `feedback` concerns: the one that it names, or all of the
-    surfacing. Standing rules are left out, because nothing chose them.
+    surfacing. Standing rules are left out, because nothing chose them. A principal rates its own
+    surfacings only, the owner all.
 
     Raises:
         UsageError: no such surfacing, or no such memory in it.
     """
     surfacing_id = feedback.surfacing_id
-    if decision is None or decision["outcome"] != "surfaced":
+    is_theirs = not principal or (decision or {}).get("principal", "") == principal
+    if decision is None or decision["outcome"] != "surfaced" or not is_theirs:
         raise UsageError(
             f"no surfacing {surfacing_id!r}",
             hint="its id is in the block of memories and in _meta; ids are valid for 90 days",
@@ -44,11 +54,11 @@ def ratings_of(feedback: Feedback, decision: Mapping[str, Any] | None, now: floa
     return [
         Rated(
             surfacing=surfacing_id,
-            memory=memory_id,
+            memory=of_rater(memory_id, principal),
             rating=feedback.rating,
             at=now if feedback.at is None else feedback.at,
             door=decision["door"],
-            tool=decision["tool"] or decision["door"],
+            tool=of_rater(decision["tool"] or decision["door"], principal),
             score=scores[memory_id],
             signals=evidence.get(memory_id, {}),
         )
@@ -56,6 +66,10 @@ def ratings_of(feedback: Feedback, decision: Mapping[str, Any] | None, now: floa
     ]
 
 
+_SESSION_DIGEST_CHARS = 12
+MOST_RATINGS = 120
+"""How many ratings within an hour one principal may make who is not the owner."""
+_QUOTA_SECONDS = 3600.0
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""
 
@@ -67,6 +81,18 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 async def mark_nothing(_: Sequence[str]) -> None:
     """No store keeps track of use."""
+
+
+def _case_of(surfacing: Surfacing, hit: Hit) -> str:
+    return case_of(surfacing.moment, hit.memory)
+
+
+def _tokens_of(surfacing: Surfacing) -> int:
+    """The tokens of a whole surfacing, or of the last of its lines where it holds fewer hits."""
+    lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
+    if len(lines) <= len(surfacing.hits):
+        return count(surfacing.text)
+    return sum(map(count, lines[-len(surfacing.hits) :])) if surfacing.hits else 0
 
 
 class Learning:
@@ -90,8 +116,10 @@ class Learning:
         self.counts = Counts(ttl_store, clock)
         self._uses = Uses(ttl_store)
         self._mark_used = mark_used
+        self._clock = clock
+        self._spent: dict[str, deque[float]] = {}
         self._watching = (
-            Watching(ttl_store, self._uses, rare, self._conclude, clock)
+            Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
             if options.implicit_signals
             else None
         )
@@ -108,13 +136,14 @@ class Learning:
         watching = [self._watching.flush] if self._watching else []
         return (*watching, self.counts.flush, self.learned.load_learned)
 
-    def min_score(self, cue: Cue) -> float:
-        """The threshold of the cue's tool, or of its door where there is no tool."""
-        return self.learned.min_score(cue.tool or str(cue.door))
+    def min_score(self, cue: Cue, case: str = "") -> float:
+        """The threshold of the cue's tool, or of its door where there is no tool, for memories of
+        this case."""
+        return self.learned.min_score(cue.tool or str(cue.door), cue.principal.name, case)
 
-    def is_demoted(self, memory_id: str) -> bool:
-        """Was the memory rated down too often to be offered unasked?"""
-        return self.learned.is_demoted(memory_id)
+    def is_demoted(self, memory_id: str, cue: Cue) -> bool:
+        """Did this principal rate the memory down too often to be offered it unasked?"""
+        return self.learned.is_demoted(memory_id, cue.principal.name)
 
     async def was_ignored_twice(self, memory_id: str) -> bool:
         """Did agents ignore the memory the last two times?"""
@@ -126,8 +155,15 @@ class Learning:
         """Take note of a decision."""
         label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
-        self.count_decision(label, door=str(cue.door), tool=cue.tool or "", memories=memories)
-        if self._watching:
+        door, tool = str(cue.door), cue.tool or ""
+        self.count_decision(label, door=door, tool=tool, memories=memories)
+        if isinstance(outcome, Surfacing):
+            self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=count(outcome.text))
+        if cue.session:
+            digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
+            self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
+        # Thresholds are everybody's, so only what the owner's agents do counts for them.
+        if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
 
     def count_decision(self, outcome: str, *, door: str, tool: str, memories: int) -> None:
@@ -148,6 +184,7 @@ class Learning:
         """Uncount the memories of this surfacing only: the agent received others."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
+        self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-_tokens_of(surfacing))
         if self._watching:
             self._watching.undo(surfacing)
 
@@ -179,6 +216,21 @@ class Learning:
             await self._watching.flush()
             await self.counts.flush()
 
+    def spend(self, principal: str) -> None:
+        """Count a rating of a principal who is not the owner.
+
+        Raises:
+            UsageError: it has made too many within the hour.
+        """
+        if not principal:
+            return
+        now, spent = self._clock.monotonic(), self._spent.setdefault(principal, deque())
+        while spent and now - spent[0] > _QUOTA_SECONDS:
+            spent.popleft()
+        if len(spent) >= MOST_RATINGS:
+            raise UsageError(f"more than {MOST_RATINGS} ratings in an hour", hint="rate less often")
+        spent.append(now)
+
     async def rate(self, ratings: Sequence[Rated]) -> None:
         """Learn from ratings.
 
@@ -187,10 +239,11 @@ class Learning:
         """
         await self.learned.rate(ratings)
         for rating in ratings:
-            tool = rating.tool if rating.tool != rating.door else ""
+            tool = without_rater(rating.tool)
+            tool = tool if tool != rating.door else ""
             self.counts.add(Event.RATING, str(rating.rating), door=rating.door, tool=tool)
         await self._mark_used(
-            [rating.memory for rating in ratings if rating.rating is Rating.HELPFUL]
+            [without_rater(rating.memory) for rating in ratings if rating.rating is Rating.HELPFUL]
         )
 
     async def _conclude(self, verdicts: Sequence[Verdict]) -> None:

@@ -14,6 +14,7 @@ from upwell.ground.trace import LOG, contained, span
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import AUTOMATIC_DOORS, Cue, Door
 from upwell.ground.types.memory import Found, Hit, Query, Trust
+from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import (
     NO_INTENT,
     Feedback,
@@ -23,7 +24,7 @@ from upwell.ground.types.surfacing import (
     SkipReason,
     Surfacing,
 )
-from upwell.learn.feedback import Rated
+from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.judge import SUPERSEDED
 from upwell.surface.background import BackgroundWork, LateHits
@@ -160,15 +161,17 @@ class Surfacer:
         """The score that a memory needs at this cue: `min_score`, as moved by feedback."""
         return self._learning.min_score(cue)
 
-    async def rate(self, feedback: Feedback) -> list[Rated]:
-        """Learn from a rating. Returns one record for each memory that it concerns.
+    async def rate(self, feedback: Feedback, principal: Principal = OWNER) -> list[Rated]:
+        """Learn from a rating of a principal, for that principal. Returns one record for each
+        memory that it concerns.
 
         Raises:
-            UsageError: no such surfacing, or no such memory in it.
+            UsageError: no such surfacing, no such memory in it, or too many ratings.
             StoreError: the rating could not be stored.
         """
+        self._learning.spend(principal.name)
         decision = await self._journal.find(feedback.surfacing_id)
-        ratings = ratings_of(feedback, decision, self._clock.now())
+        ratings = ratings_of(feedback, decision, self._clock.now(), principal.name)
         with span(
             "upwell.feedback",
             surfacing=feedback.surfacing_id,
@@ -178,7 +181,7 @@ class Surfacer:
             await self._learning.rate(ratings)
         if feedback.rating is Rating.ALREADY_KNOWN:
             for rating in ratings:
-                await self._seen_log.known(rating.memory)
+                await self._seen_log.known(without_rater(rating.memory), principal.name)
         self._background.request()
         return ratings
 
@@ -248,7 +251,8 @@ class Surfacer:
             return await self._start_session(cue)
         outcome = await self._decide(cue, moment, triggers)
         outcome = await self._session_start.join(cue, outcome, self._clock.now())
-        return await self._rules.join(cue, outcome)
+        outcome = await self._rules.join(cue, outcome)
+        return replace(outcome, moment=str(moment)) if moment else outcome
 
     async def _start_session(self, cue: Cue) -> Outcome:
         if not self._options.surface.enabled:
@@ -471,6 +475,7 @@ def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
         queries=surfacing.queries,
         held_back=surfacing.hits,
         missing=surfacing.missing,
+        moment=surfacing.moment,
     )
 
 

@@ -25,6 +25,8 @@ from upwell.surface.options import InjectionMode, Options
 PASSAGE_CHARS = 700
 """A passage and its headings."""
 TAG = "upwell-memories"
+ENTRY_MARK = "- ["
+"""The beginning of the line of a memory."""
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
 _OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
 """Tags with two-part names, which could imitate the end of our frame or the start of another."""

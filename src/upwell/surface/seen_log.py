@@ -58,7 +58,10 @@ class SeenLog:
                 continue
             if shared is None or shared.value == _value(session) or is_subagents(session):
                 new.append(hit)
-            elif shared.value == KNOWN or await self._ignored(hit.memory.id):
+            elif shared.value == KNOWN or (
+                # Only the owner's sessions are watched, and only they conclude from it.
+                not principal and await self._ignored(hit.memory.id)
+            ):
                 continue
             elif hit.memory.triggers:
                 new.append(hit)
@@ -106,11 +109,15 @@ class SeenLog:
             Kind.SEEN, [item.key for item in await self._entries_of(session)]
         )
 
-    async def known(self, memory_id: str) -> None:
+    async def known(self, memory_id: str, principal: str = "") -> None:
         """A reader knew this memory already: no session of theirs hears it within the time."""
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
-            marked = {entry.key: KNOWN for entry in entries if _SEPARATOR not in entry.key}
+            marked = {
+                entry.key: KNOWN
+                for entry in entries
+                if _SEPARATOR not in entry.key and entry.key.partition("@")[2] == principal
+            }
             await self._ttl_store.put(Kind.SEEN, marked, ttl_seconds=self._ttl_seconds)
 
     async def _put(

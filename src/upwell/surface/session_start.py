@@ -63,9 +63,10 @@ class Compaction:
         """Has the session been compacted without being opened again since?"""
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
-    async def after(self, session: str) -> Sequence[Memory]:
-        """The memories that the session may need again: those that it used, then the latest that
-        it neither used nor ignored."""
+    async def after(self, cue: Cue) -> Sequence[Memory]:
+        """The memories that the session of the cue may need again: those that it used, then the
+        latest that it neither used nor ignored."""
+        session = cue.session
         await self.before(session)
         item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
         if item is None:
@@ -75,7 +76,7 @@ class Compaction:
         verdicts = {
             memory_id: await uses.last(memory_id)
             for memory_id in reversed(orjson.loads(item.value))
-            if not self.learning.is_demoted(memory_id)
+            if not self.learning.is_demoted(memory_id, cue)
         }
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
@@ -225,7 +226,7 @@ class SessionStart:
 
     async def _carried(self, cue: Cue) -> list[Hit]:
         """The memories from before a compaction, the used ones first."""
-        memories = await self.compaction.after(cue.session)
+        memories = await self.compaction.after(cue)
         if cue.text != COMPACTED:
             return []
         project = project_of(cue.cwd)
@@ -245,7 +246,7 @@ class SessionStart:
             and not memory.pinned
             and not memory.triggers
             and memory.trust is not Trust.TOOL
-            and not self.learning.is_demoted(memory.id)
+            and not self.learning.is_demoted(memory.id, cue)
         ]
         superseded = {memory.supersedes for memory in notes}
         notes = [memory for memory in notes if memory.id not in superseded]

@@ -124,7 +124,7 @@ def question_of(
     situation = {
         "moment": {
             "kind": str(moment or cue.door),
-            **({"first_request": request} if request and cue.tool else {}),
+            **({"first_request": request} if request and earlier else {}),
             **({"earlier_steps": earlier} if earlier else {}),
             "now": _event(cue),
         }

@@ -24,7 +24,9 @@ class Event(StrEnum):
     DECISION = "decision"
     """`kind` is `surfaced` or the reason for silence."""
     SAID = "said"
-    """Memories that were surfaced."""
+    """`kind` is `memories` that were surfaced, or their `tokens`."""
+    SESSION = "session"
+    """A decision in a session; `kind` is a digest of the session's name."""
     LATE = "late"
     """Surfacings that did not reach the agent; `kind` is `missed` (the race), `no_reply` (the call
     failed), or `offered`: missed, and delivered at the next call."""

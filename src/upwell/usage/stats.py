@@ -42,6 +42,8 @@ class Stats:
     decisions: int
     surfaced: int
     memories: int
+    tokens: int
+    sessions: int
     used: int
     ignored: int
     late: int
@@ -52,6 +54,21 @@ class Stats:
     saved: tuple[Saved, ...] = ()
     per_day: dict[str, int] = field(default_factory=dict)
     judge: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def said_per_100(self) -> float:
+        """Memories said for every hundred events."""
+        return 100.0 * self.memories / self.decisions if self.decisions else 0.0
+
+    @property
+    def tokens_per_session(self) -> float:
+        return self.tokens / self.sessions if self.sessions else 0.0
+
+    @property
+    def used_share(self) -> float | None:
+        """The share of the memories with a verdict that were used; None without verdicts."""
+        verdicts = self.used + self.ignored
+        return self.used / verdicts if verdicts else None
 
     @property
     def tokens_saved(self) -> int:
@@ -68,11 +85,14 @@ def stats_of(counts: Sequence[Count]) -> Stats:
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
     late = _summed(count for count in counts if count.event is Event.LATE)
+    said = _summed(count for count in counts if count.event is Event.SAID)
     rated = _summed(count for count in counts if count.event is Event.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
-        memories=sum(count.number for count in counts if count.event is Event.SAID),
+        memories=said["memories"],
+        tokens=said["tokens"],
+        sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
         used=use["used"],
         ignored=use["ignored"],
         late=late["missed"],
@@ -93,6 +113,11 @@ def described(stats: Stats, days: int) -> dict[str, Any]:
         "decisions": stats.decisions,
         "surfaced": stats.surfaced,
         "memories": stats.memories,
+        "tokens": stats.tokens,
+        "sessions": stats.sessions,
+        "said_per_100": round(stats.said_per_100, 2),
+        "tokens_per_session": round(stats.tokens_per_session, 1),
+        "used_share": None if stats.used_share is None else round(stats.used_share, 4),
         "used": stats.used,
         "ignored": stats.ignored,
         "late": stats.late,

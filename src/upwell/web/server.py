@@ -5,36 +5,99 @@ import contextlib
 import ipaddress
 import logging
 import socket
+import time
+from collections import OrderedDict
 from collections.abc import Iterator
+from typing import ClassVar
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from upwell.ground.errors import UsageError
 from upwell.ground.trace import LOG
+from upwell.ground.types.principal import IN_SCOPE
 
 MAX_CONNECTIONS = 256
+MAX_STRANGERS = 64
+"""Connections that have not shown a valid token. Beyond these the oldest one is closed, so that
+strangers take no places from those who have one."""
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""Time limit for the head of a connection's first request."""
+"""Time limit for the head of each request, from its first byte; for the first request of a
+connection, from its beginning."""
+WARNING_SECONDS = 60.0
+"""The same warning is logged once within this time."""
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection whose first request is slow to come, since idle connections would use up
-    the limit."""
+    """Closes a connection on which the head of a request is slow to come, and the oldest connection
+    without a token when there are too many."""
+
+    strangers: ClassVar["OrderedDict[TimedProtocol, None]"] = OrderedDict()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(REQUEST_SECONDS, self._give_up)
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._limit_head()
+        self.strangers[self] = None
+        if len(self.strangers) > MAX_STRANGERS:
+            self._close_a_stranger()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._head_timer.cancel()
+        self._stop_timer()
+        self.strangers.pop(self, None)
         super().connection_lost(exc)
 
-    def _give_up(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._stop_timer()
+        elif self._head_timer is None and self.conn.trailing_data[0]:
+            self._limit_head()
+
+    def on_response_complete(self) -> None:
+        self._recognise()
+        super().on_response_complete()
+        if self._head_timer is None and self.conn.trailing_data[0]:
+            self._limit_head()
+
+    def _recognise(self) -> bool:
+        """Has the connection shown a valid token? The guard puts the principal into the scope."""
+        if self.scope and IN_SCOPE in self.scope:
+            self.strangers.pop(self, None)
+        return self not in self.strangers
+
+    def _close_a_stranger(self) -> None:
+        for stranger in list(self.strangers):
+            if not stranger._recognise():
+                self.strangers.pop(stranger)
+                stranger.transport.abort()
+                return
+
+    def _limit_head(self) -> None:
+        self._head_timer = self.loop.call_later(REQUEST_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+
+class Seldom(logging.Filter):
+    """Lets each warning pass once a minute: strangers can cause as many as they like."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._last: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        now = time.monotonic()
+        if now - self._last.get(record.msg, -WARNING_SECONDS) < WARNING_SECONDS:
+            return False
+        self._last[record.msg] = now
+        return True
 
 
 class HttpServer(uvicorn.Server):
@@ -49,6 +112,7 @@ def http_server(app: ASGIApp) -> HttpServer:
     """A server for `app`. Run it with `serve(sockets=[…])`. It logs to our log."""
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = LOG.handlers, False
+    logging.getLogger("uvicorn.error").addFilter(Seldom())
     return HttpServer(
         uvicorn.Config(
             app,
@@ -57,7 +121,7 @@ def http_server(app: ASGIApp) -> HttpServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=MAX_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS + MAX_STRANGERS,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=2,
             ws="none",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from upwell.ground.trace import LOG
 from upwell.ground.types.rpc import Reply
 from upwell.wire.lines import Line, Sink
+from upwell.wire.pace import Pace
 from upwell.wire.rawjson import NotJson, RawArray, RawObject, dumps, loads, one_line
 
 PARSE_ERROR = -32700
@@ -161,7 +162,7 @@ class Peer:
     `run` reads until the other side closes the connection. It passes requests and notifications to
     `on_message`, and answers to the requests that wait for them. When the connection ends or an
     answer cannot be read, the waiting requests fail at once. With `answers_malformed`, a malformed
-    line is answered with an error.
+    line is answered with an error. `pace` bounds how fast messages are taken that are no answers.
     """
 
     def __init__(
@@ -171,11 +172,14 @@ class Peer:
         on_message: Incoming,
         *,
         answers_malformed: bool = False,
+        pace: Pace | None = None,
     ) -> None:
         self._lines = lines
         self._sink = sink
         self._on_message = on_message
         self._answers_malformed = answers_malformed
+        self._pace = pace
+        self._settled = 0
         self._waiting: dict[bytes, asyncio.Future[Reply]] = {}
         self._late: dict[bytes, Callable[[], None]] = {}
         self._next_id = 0
@@ -189,9 +193,12 @@ class Peer:
         """Read until the end. Never raises, whatever the other side sends."""
         try:
             async for line in self._lines:
+                settled, size = self._settled, len(line.data)
                 await self._take(line)
                 # Megabytes long: it must not stay referenced while the next line is awaited.
                 del line
+                if self._pace:
+                    await self._pace.taken(None if self._settled > settled else size)
         except (OSError, ValueError) as error:
             LOG.warning("reading ended: %s", error)
         finally:
@@ -305,8 +312,9 @@ class Peer:
         if late := self._late.pop(identity, None):
             late()
         if future is None or future.done():
-            LOG.warning("an answer to an unknown or cancelled request, id %r", identity[:40])
+            LOG.debug("an answer to an unknown or cancelled request, id %r", identity[:40])
             return
+        self._settled += 1
         settle(future, message)
 
     def _refuse(self, line: Line) -> None:

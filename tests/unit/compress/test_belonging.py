@@ -23,6 +23,30 @@ def test_an_answer_from_a_record_has_the_name_of_the_record():
     assert all("id" in item for item in declined)
 
 
+def test_an_answer_deep_in_a_record_has_the_name_of_the_record():
+    pods = [
+        {
+            "kind": "Pod",
+            "metadata": {"uid": f"u-{n * 7919}", "name": f"web-{n}", "labels": {"app": "web"}},
+            "status": {
+                "containers": [
+                    {
+                        "name": "main",
+                        "restarts": 0 if n % 9 else 31,
+                        "reason": "Completed" if n % 9 else "CrashLoopBackOff",
+                    }
+                ]
+            },
+        }
+        for n in range(46)
+    ]
+    text = compress(json.dumps({"items": pods}), max_tokens=450, query="which pods crash?").text
+    crashing = [f"web-{n}" for n in range(0, 46, 9)]
+    assert text.count("CrashLoopBackOff") >= 5
+    for name in crashing[: text.count("CrashLoopBackOff")]:
+        assert f'"{name}"' in text
+
+
 def test_empty_values_do_not_crowd_out_answers():
     orders = [
         {"id": n, "payment": {"last_error": "timeout" if n == 187 else None}, "note": ""}

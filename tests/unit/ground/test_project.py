@@ -1,6 +1,9 @@
 """The files that a repository tracks."""
 
+import os
+import struct
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,33 @@ def test_a_worktree_has_its_index_elsewhere(repository: Path, tmp_path: Path) ->
 
 def test_without_a_repository_nothing_is_tracked(tmp_path: Path) -> None:
     assert not tracks(str(tmp_path), ".upwell/stm.json")
+
+
+def _hostile(kind: str) -> bytes:
+    entry = b"\0" * 60 + struct.pack(">H", 60)
+    if kind == "growing paths":
+        return (
+            b"DIRC" + struct.pack(">II", 4, 200_000) + (entry + b"\0" + b"a" * 60 + b"\0") * 200_000
+        )
+    if kind == "many entries":
+        return b"DIRC" + struct.pack(">II", 4, 2**31)
+    if kind == "ends inside an entry":
+        return b"DIRC" + struct.pack(">II", 4, 5) + entry
+    return b"not an index"
+
+
+@pytest.mark.parametrize(
+    "kind", ["growing paths", "many entries", "ends inside an entry", "another file"]
+)
+def test_an_index_that_git_would_not_write_means_a_clone(tmp_path: Path, kind: str) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "index").write_bytes(_hostile(kind))
+    began = time.process_time()
+    assert tracks(str(tmp_path), ".upwell/stm.json")
+    assert time.process_time() - began < 1
+
+
+def test_a_pipe_in_the_place_of_the_index_means_a_clone(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git" / "index")
+    assert tracks(str(tmp_path), ".upwell/stm.json")

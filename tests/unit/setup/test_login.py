@@ -7,8 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from upwell.ground.errors import UsageError
+from upwell.setup.addresses import check
 from upwell.setup.callback import Callback
-from upwell.setup.login import LoginRequest, _check, log_in, with_scope
+from upwell.setup.login import LoginRequest, log_in, with_scope
 
 OWN = "https://mcp.example.org/mcp"
 
@@ -64,7 +65,7 @@ async def test_only_the_current_login_is_accepted() -> None:
     ],
 )
 def test_addresses_that_may_be_contacted(address: str, url: str) -> None:
-    _check(address, url)
+    check(address, url)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +84,7 @@ def test_addresses_that_may_be_contacted(address: str, url: str) -> None:
 )
 def test_addresses_that_may_not_be_contacted(address: str, url: str) -> None:
     with pytest.raises(PermissionError):
-        _check(address, url)
+        check(address, url)
 
 
 @pytest.mark.parametrize(

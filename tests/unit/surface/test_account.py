@@ -5,7 +5,7 @@ import pytest
 from upwell.ground.types.cue import Door
 from upwell.ground.types.memory import Hit, Memory
 from upwell.ground.types.surfacing import Intent, IntentKind, Skip, SkipReason, Surfacing
-from upwell.surface.explain import REASONS, account_of, in_words
+from upwell.surface.explain import REASONS, account_of, account_of_past, in_words
 
 WORDS = {
     "informative_words": 4.0,
@@ -89,3 +89,36 @@ def test_a_session_start_explains_its_notes() -> None:
 )
 def test_signals_in_words(signals: dict[str, float], said: str) -> None:
     assert said in in_words(signals)
+
+
+def test_the_moment_and_the_novelty_are_named() -> None:
+    surfacing = Surfacing(
+        id="s_1",
+        hits=(hit("m", 0.8, matched_words=1.0, informative_words=2.0, new=0.42),),
+        text="",
+        confidence=0.8,
+        moment="first_request",
+    )
+    lines = account_of(surfacing, 0.5, Door.PROMPT)
+    assert any("42% of its words new to the session" in line for line in lines)
+    assert "  moment: first request" in lines
+
+
+def test_a_past_decision_names_them_too() -> None:
+    decision = {
+        "id": "s_1",
+        "door": "prompt",
+        "tool": None,
+        "moment": "question",
+        "late": False,
+        "memories": [["m", 0.8]],
+        "evidence": {"m": {"new": 0.42}},
+        "situation": "",
+        "queries": [],
+    }
+    assert account_of_past(decision, {"m": "text"}) == [
+        "prompt: spoke, 1 memory (s_1)",
+        "  0.80 text",
+        "       42% of its words new to the session",
+        "  moment: question",
+    ]

@@ -292,4 +292,8 @@ async def test_decisions_reach_the_journal():
     counts = {
         item.key.split("\t", 1)[1]: item.number for item in await stage.ttl_store.scan("count")
     }
+    tokens = counts.pop("said\ttool\tRead\ttokens")
+    assert 20 < tokens < 200
+    sessions = [name for name in counts if name.startswith("session\t")]
+    assert [counts.pop(name) for name in sessions] == [1]
     assert counts == {"decision\ttool\tRead\tsurfaced": 1, "said\ttool\tRead\tmemories": 1}

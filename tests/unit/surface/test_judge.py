@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from upwell.ground.llm import OpenAIChat
 from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
+from upwell.ground.types.principal import Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.surface.options import JudgeOptions, Options, SurfaceOptions
 from upwell.surface.pipeline import Outcome, Surfacer
@@ -255,6 +257,31 @@ async def test_nothing_to_choose_from_is_no_question(model: ScriptedModel) -> No
 async def test_it_is_off_by_default(model: ScriptedModel) -> None:
     stage = Stage(model, judge=False)
     assert told(await stage.surfacer.surface(PROMPT)) == ["likely"]
+    assert model.requests == []
+
+
+async def test_another_principals_client_spends_no_verdict(model: ScriptedModel) -> None:
+    hers = replace(PROMPT, principal=Principal("ada"))
+    assert told(await Stage(model).surfacer.surface(hers)) == ["likely"]
+    assert model.requests == []
+
+
+async def test_an_exact_trigger_needs_no_verdict(model: ScriptedModel, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "config.toml").write_text("")
+    trigger = "file:/settings.toml"
+    text = "`settings.toml` in the root does not exist; it is `config.toml`."
+    fields = {"project": str(tmp_path), "paths": ("config.toml",), "triggers": (trigger,)}
+    episode = replace(hit(text, "episode", 0.8, **fields), trigger=trigger)
+    absent = Cue(
+        door="tool",
+        tool="Read",
+        args={"file_path": f"{tmp_path}/settings.toml"},
+        answer=ToolAnswer(text="File does not exist.", failed=True),
+        session="s",
+        cwd=str(tmp_path),
+    )
+    assert told(await Stage(model, [episode]).surfacer.surface(absent)) == ["episode"]
     assert model.requests == []
 
 

@@ -62,6 +62,8 @@ async def test_what_was_ignored_repeatedly_is_silent_in_other_sessions() -> None
     assert await log.fresh([HIT], "s") == [HIT], "not before it was told"
     await log.record([MEMORY, OTHER], "s")
     assert await log.fresh([HIT, OTHER_HIT], "t") == [OTHER_HIT]
+    await log.record([MEMORY], "s", "ada")
+    assert await log.fresh([HIT], "t", "ada") == [HIT], "the owner's sessions ignored it, not hers"
 
 
 async def test_a_delivery_that_stays_open_is_forgotten_after_a_minute(

@@ -2,7 +2,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.surfacing import Rating, SkipReason
 from upwell.testing import ManualClock
 from upwell.usage.counts import Counts, Event
-from upwell.usage.stats import stats_of
+from upwell.usage.stats import described, stats_of
 
 DAY = 86_400.0
 
@@ -31,6 +31,31 @@ async def test_counts_are_added_up():
         ("prompt", "", 1),
     ]
     assert (result.tokens_saved, result.tokens_before) == (5000, 9000)
+
+
+async def test_rates_show_how_much_was_said_and_used():
+    clock = ManualClock()
+    counts = Counts(MemoryTtlStore(clock=clock), clock)
+    assert stats_of(await counts.since(1)).used_share is None
+    counts.add(Event.DECISION, "surfaced", door="prompt", by=2)
+    counts.add(Event.DECISION, "routine", door="tool", by=198)
+    counts.add(Event.SAID, "memories", door="prompt", by=3)
+    counts.add(Event.SAID, "tokens", door="prompt", by=300)
+    counts.add(Event.USE, "used", door="prompt")
+    counts.add(Event.USE, "ignored", door="prompt", by=3)
+    for session in ("one", "two", "one"):
+        counts.add(Event.SESSION, session)
+    await counts.flush()
+    result = stats_of(await counts.since(1))
+    assert result.said_per_100 == 1.5
+    assert (result.sessions, result.tokens_per_session) == (2, 150)
+    assert result.used_share == 0.25
+    shown = described(result, 1)
+    assert [shown[name] for name in ("said_per_100", "tokens_per_session", "used_share")] == [
+        1.5,
+        150.0,
+        0.25,
+    ]
 
 
 async def test_only_the_requested_days_are_counted():

@@ -4,7 +4,7 @@ import math
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from upwell.compress.json.outline import Outline
@@ -41,6 +41,8 @@ _HOLLOW = 0.5
 """The factor for an empty value that matches only by its key path."""
 IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
 """Keys that identify a record, the best first."""
+_NAMING_DEPTH = 1
+"""An object that lies so deep in a record may name it."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
@@ -293,45 +295,50 @@ def _expected_paths(doc: Outline, text: str, question: Question) -> set[int]:
 def with_identities(
     doc: Outline, ordered: Sequence[int], relevances: Mapping[int, float]
 ) -> list[int]:
-    """Insert the value that names a record before the first answer from that record.
+    """Insert the values that name the records around an answer before the answer.
 
-    An answer without the name of its record would be ambiguous.
+    An answer without the names of its records would be ambiguous.
     """
     names = _identities(doc)
     units: dict[int, None] = {}
     for unit in ordered:
         if unit in relevances:
-            record = _record(doc.nodes[unit])
-            name = names.get(id(record)) if record is not None else None
-            if name is not None:
-                units.setdefault(name)
+            around = [
+                names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
+            ]
+            units.update(dict.fromkeys(reversed(around)))
         units.setdefault(unit)
     return list(units)
 
 
 def _identities(doc: Outline) -> dict[int, int]:
-    """Map each record (by `id`) to the unit that names it."""
-    best: dict[int, tuple[int, int]] = {}
+    """Map each record (by `id`) to the unit that names it: its own, or that of an object in it,
+    such as `metadata`."""
+    best: dict[int, tuple[int, int, int]] = {}
     names = [key[1:-1].lower() for key in doc.keys]
     ranks = {path: IDENTITIES.index(name) for path, name in enumerate(names) if name in IDENTITIES}
     for unit, node in enumerate(doc.nodes):
-        record = node.parent
-        if node.path not in ranks or record is None or doc.pieces[unit]:
+        if node.path not in ranks or doc.pieces[unit]:
             continue
-        rank = ranks[node.path]
-        if id(record) not in best or rank < best[id(record)][0]:
-            best[id(record)] = (rank, unit)
-    return {record: unit for record, (_, unit) in best.items()}
+        owner, depth = node.parent, 0
+        while owner is not None and depth <= _NAMING_DEPTH:
+            is_record = owner.parent is None or owner.parent.kind == ARRAY
+            rank = (depth, ranks[node.path], unit)
+            if (is_record or depth == 0) and rank < best.get(id(owner), (depth + 1, 0, 0)):
+                best[id(owner)] = rank
+            if is_record:
+                break
+            owner, depth = owner.parent, depth + 1
+    return {record: unit for record, (_, _, unit) in best.items()}
 
 
-def _record(node: Node) -> Node | None:
-    """Return the innermost object around a value that is an item of an array."""
+def _records(node: Node) -> Iterator[Node]:
+    """Yield the objects around a value that are items of an array, the innermost first."""
     box = node.parent
     while box is not None and box.parent is not None:
         if box.kind == OBJECT and box.parent.kind == ARRAY:
-            return box
+            yield box
         box = box.parent
-    return None
 
 
 def described(doc: Outline, text: str, unit: int) -> str:

@@ -32,10 +32,14 @@ class Units:
     fence), outermost first.
     `by_names`: whether the units are ordered by the names that they bring (`coverage.py`); a
     salience above zero then doubles the worth of a unit's names.
+    `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
+    `early`: how much more the first units are worth than later ones, in such an order.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
     by_names: bool = False
+    raised_share: float = 0.2
+    early: float = 6.0
     reach: int = 2
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)

@@ -1,6 +1,7 @@
 """Split Markdown: paragraphs into sentences, tables into rows, code into lines, under headings."""
 
-from upwell.compress.units.base import BLANK, Units, lines, pieces
+from upwell.compress.normalise.embedded import LINK
+from upwell.compress.units.base import BLANK, FIRST, Units, lines, pieces
 from upwell.ground.text.sections import BLANK as BLANK_LINES
 from upwell.ground.text.sections import (
     FENCE,
@@ -32,7 +33,8 @@ def split(text: str, name: str = "") -> Units:
             _add_table(units, text, block, needs)
         else:
             for start, end in _sentences(text, block):
-                units.add(start, end, 0.0, needs)
+                is_link = LINK.match(text[start:end]) is not None
+                units.add(start, end, FIRST if is_link else 0.0, needs)
     return units
 
 

@@ -10,9 +10,9 @@ from collections.abc import Container
 
 from upwell.compress.units.base import (
     BLANK,
+    FIRST,
     Trouble,
     Units,
-    lift_edges,
     lines,
     split_lines,
 )
@@ -37,6 +37,16 @@ _DEFINES = re.compile(
 )
 """A line that defines something in most languages: by its keyword, as a constant, or with
 parentheses before the brace of a body. Headings too."""
+_ELEMENT = re.compile(
+    r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
+    r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
+    re.M,
+)
+"""An element of a page that can be clicked or filled, in a snapshot of its accessibility tree."""
+_MANY_ELEMENTS = 0.1
+_PLACE = re.compile(r"[ \t]*+(?:-->|at |in |File )?[ \t]*+\"?[^\s:\"]++(?::\d+|\", line \d+)")
+_LAST_LINES = 3
+_RAISED_SHARE = 0.6
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
@@ -65,6 +75,9 @@ def _outline(text: str, lifted: Container[int]) -> Units:
                 needs = _below(around[-1]) if around else ()
             if bare[0] not in _CLOSING:
                 around.append((depth, len(starts), needs))
+        elif saliences and saliences[-1] == BLANK:
+            ends[-1] = end
+            continue
         starts.append(start)
         ends.append(end)
         saliences.append((1.0 if start in lifted else 0.0) if bare else BLANK)
@@ -84,9 +97,40 @@ def split_text(text: str, name: str = "") -> Units:
     """Split a text of no particular kind: prose by what stands out, other text by its names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
         return split_lines(text, name)
-    trouble = Trouble(text)
-    lifted = {start for start, end in lines(text) if trouble.within(start, end)}
-    lifted.update([match.start() for match in _DEFINES.finditer(text)])
+    lifted = {match.start() for match in _DEFINES.finditer(text)}
+    elements = {match.start() for match in _ELEMENT.finditer(text)}
     units = _outline(text, lifted)
-    lift_edges(units)
+    units.raised_share, units.early = _RAISED_SHARE, 0.0
+    if len(elements) > _MANY_ELEMENTS * len(units):
+        _raise_elements(units, elements)
+    _raise_trouble(units, text)
+    _raise_ends(units)
     return units
+
+
+def _raise_elements(units: Units, elements: Container[int]) -> None:
+    """Raise the elements of a page. The groups around one tell nothing that its line does not."""
+    units.needs = [()] * len(units)
+    for unit, start in enumerate(units.starts):
+        if start in elements:
+            units.salience[unit] = FIRST
+
+
+def _raise_trouble(units: Units, text: str) -> None:
+    """Raise the lines that mention trouble; each needs the line below that tells its place."""
+    trouble = Trouble(text)
+    before = -1
+    for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
+        if units.salience[unit] > BLANK and trouble.within(start, end):
+            units.salience[unit] = FIRST
+            before = unit
+        elif 0 <= before >= unit - 2 and _PLACE.match(text, start, end):
+            units.needs[before] = (*units.needs[before], unit)
+            before = -1
+
+
+def _raise_ends(units: Units) -> None:
+    """Raise the first line and the last ones: they tell what ran, and how it ended."""
+    filled = [unit for unit, salience in enumerate(units.salience) if salience > BLANK]
+    for unit in (*filled[:1], *filled[-_LAST_LINES:]):
+        units.salience[unit] = FIRST + 1.0

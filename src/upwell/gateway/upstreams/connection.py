@@ -39,6 +39,7 @@ from upwell.ground.types.rpc import Reply
 from upwell.wire.child import CannotStart, Command, start
 from upwell.wire.lines import Line, Link, read_lines
 from upwell.wire.logins import Logins
+from upwell.wire.pace import Pace
 from upwell.wire.peer import (
     LARGE_BYTES,
     METHOD_NOT_FOUND,
@@ -136,7 +137,7 @@ class Connection:
         self._inbound = Inbound(
             server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
         )
-        self._peer = Peer(lines, link.sink, self._inbound.take)
+        self._peer = Peer(lines, link.sink, self._inbound.take, pace=Pace(server.name))
         self._notifications = Notifications(server.name, self._peer.notify)
         self._tasks = BackgroundTasks(f"upstream {server.name}")
         self._reading = self._tasks.start(self._peer.run(), name=f"read {server.name}")

@@ -10,12 +10,14 @@ switch to the new file before they write another row.
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
-from upwell.ground.errors import StoreCorrupt, StoreError, UsageError
+from upwell.ground.errors import StoreCorrupt, StoreError, StoreUnwritable, UsageError
 from upwell.ground.files import exclusively
 from upwell.ground.sqlite.file import (
     Owner,
@@ -26,6 +28,7 @@ from upwell.ground.sqlite.file import (
     from_sqlite,
     prepare,
 )
+from upwell.ground.trace import LOG
 
 __all__ = ["Database", "Owner", "Plan", "open_database", "repair"]
 
@@ -34,7 +37,7 @@ class Follower:
     """A connection that reopens the file when it has been replaced."""
 
     def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+        self.plan = plan
         self._connection: sqlite3.Connection | None = None
         self._inode = 0
         self.generation = 0
@@ -44,14 +47,19 @@ class Follower:
         if not self.is_current():
             self.drop()
             self._connection = self._opened()
-            self._inode = _inode(self._plan.path)
+            self._inode = _inode(self.plan.path)
             self.generation += 1
         assert self._connection is not None
         return self._connection
 
     def is_current(self) -> bool:
         """Tell whether there is a connection to the file that is at the path now."""
-        return self._connection is not None and _inode(self._plan.path) == self._inode
+        return self._connection is not None and _inode(self.plan.path) == self._inode
+
+    def reopen(self, plan: Plan) -> None:
+        """Use another plan from the next use on."""
+        self.plan = plan
+        self._inode = 0
 
     def drop(self) -> None:
         """Close the connection."""
@@ -60,7 +68,7 @@ class Follower:
             self._connection = None
 
     def _opened(self) -> sqlite3.Connection:
-        return prepare(self._plan)
+        return prepare(self.plan)
 
     def attempt[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on the connection.
@@ -72,9 +80,9 @@ class Follower:
         try:
             return work(self.connection())
         except sqlite3.Error as error:
-            raise from_sqlite(error, self._plan.path) from error
+            raise from_sqlite(error, self.plan.path) from error
         except (UnicodeDecodeError, MemoryError) as error:
-            raise from_failure(error, self._plan.path) from error
+            raise from_failure(error, self.plan.path) from error
         except UnicodeEncodeError as error:
             raise UsageError(
                 f"not valid Unicode: {error.object!a:.60}", hint="remove lone surrogates"
@@ -102,7 +110,7 @@ class Lane(Follower):
             return self.attempt(work)
         except StoreCorrupt:
             self.drop()
-            repair(self._plan)
+            repair(self.plan)
         return self.attempt(work)
 
 
@@ -118,8 +126,9 @@ class InlineRead(Follower):
 class Database:
     """One SQLite file, opened by `open_database` and closed by `aclose`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, obstacle: StoreUnwritable | None = None) -> None:
         self.path = plan.path
+        self.obstacle = obstacle
         self._reading = Lane(plan, "read")
         self._writing = Lane(plan, "write")
         self._inline_read = InlineRead(plan)
@@ -150,12 +159,22 @@ class Database:
     async def write[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
-        When this returns, the change is as durable as the file's `synchronous` level promises.
+        When this returns, the change is as durable as the file's `synchronous` level promises. A
+        file that could only be read when it was opened is opened for writing as soon as it can be.
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
         """
+        if self.obstacle:
+            await asyncio.to_thread(self._open_for_writing)
         return await self._writing.run(lambda db: self._transacted(db, work))
+
+    def _open_for_writing(self) -> None:
+        writable = replace(self._writing.plan, is_read_only=False)
+        prepare(writable).close()
+        for follower in (self._reading, self._writing, self._inline_read):
+            follower.reopen(writable)
+        self.obstacle = None
 
     async def data_version(self) -> tuple[int, int]:
         """Return a value that changes when another connection or process changes the file."""
@@ -190,11 +209,12 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
     """Open or create the file (mode 0600, WAL) and migrate the tables of every owner.
 
     `synchronous` FULL survives power loss once a write has returned; NORMAL survives `kill -9`. A
-    damaged file is moved aside and its readable rows are copied.
+    damaged file is moved aside and its readable rows are copied. A file that cannot be written is
+    opened for reading; writes to it fail until it can be.
 
     Raises:
         StoreTooNew: a later version of upwell wrote the file; it is left alone.
-        StoreUnwritable: the file cannot be written.
+        StoreUnwritable: the file can be neither written nor read.
     """
     plan = Plan(path, tuple(owners), synchronous)
     try:
@@ -202,7 +222,26 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
     except StoreCorrupt:
         repair(plan)
         prepare(plan).close()
+    except StoreUnwritable as error:
+        return _open_read_only(plan, error)
     return Database(plan)
+
+
+def _open_read_only(plan: Plan, obstacle: StoreUnwritable) -> Database:
+    """A database that answers reads although it cannot be written: the disk is full or read-only.
+
+    Raises:
+        StoreUnwritable: the file cannot be read either.
+    """
+    reading = replace(plan, is_read_only=True)
+    try:
+        if not plan.path.is_file() or plan.path.stat().st_uid != os.getuid():
+            raise obstacle
+        prepare(reading).close()
+    except (StoreError, OSError) as error:
+        raise obstacle from error
+    LOG.warning("reading only: %s", obstacle)
+    return Database(reading, obstacle)
 
 
 def repair(plan: Plan) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+from urllib.parse import quote
 
 from upwell.ground.errors import StoreCorrupt, StoreError, StoreTooNew, StoreUnwritable
 from upwell.ground.files import exclusively
@@ -54,11 +55,15 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level."""
+    """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level.
+
+    `is_read_only`: only reads, for a file that cannot be written now: nothing is created beside it.
+    """
 
     path: Path
     owners: Sequence[Owner]
     synchronous: Synchronous
+    is_read_only: bool = False
 
 
 def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
@@ -127,6 +132,8 @@ def prepare(plan: Plan) -> sqlite3.Connection:
     Raises:
         StoreError: as `open_database`, and `StoreCorrupt`.
     """
+    if plan.is_read_only:
+        return prepare_read_only(plan)
     try:
         _make_private(plan.path)
         db = connect(plan.path, plan.synchronous)
@@ -143,6 +150,33 @@ def prepare(plan: Plan) -> sqlite3.Connection:
     except BaseException:
         db.close()
         raise
+    return db
+
+
+def prepare_read_only(plan: Plan) -> sqlite3.Connection:
+    """Open a connection that only reads.
+
+    SQLite reads a file with a write-ahead log only where it may create its index beside it. Without
+    a log, the file itself is complete.
+
+    Raises:
+        StoreUnwritable: the file has unmerged changes, older tables, or cannot be read.
+    """
+    log = Path(f"{plan.path}-wal")
+    suffix = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    db = sqlite3.connect(
+        f"file:{quote(str(plan.path))}?mode=ro{suffix}",
+        uri=True,
+        timeout=BUSY_TIMEOUT_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        if any(version(db, owner.name) != len(owner.migrations) for owner in plan.owners):
+            raise StoreUnwritable(f"cannot migrate {plan.path}", hint=_CHECK_OWNER)
+    except Exception as error:
+        db.close()
+        raise from_failure(error, plan.path) from error
     return db
 
 

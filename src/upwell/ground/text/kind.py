@@ -73,6 +73,14 @@ _CODE = _lines(
 )
 
 
+_BUILD = _lines(
+    r"(?:error|warning)(?:\[\w+\])?: |\S+[:(]\d+(?:[:,]\d+)?\)?: (?:fatal )?(?:error|warning)\b"
+    r"|> Task :|\[(?:ERROR|INFO|WARNING)\] |npm (?:ERR!|error|warn) |#\d+ (?:\[|DONE|ERROR|\d+\.\d)"
+    r"|\s+Compiling \S+ v\d|(?:FAILURE|BUILD FAILED|FAILED|make(?:\[\d+\])?: \*\*\*)"
+)
+_SOME_BUILD = 0.06
+
+
 def detect(text: str, name: str = "") -> Kind:
     """Detect the kind of `text`. `name`, a path or URL, is a hint.
 
@@ -152,6 +160,8 @@ def _by_shape(sample: str, lines: list[str]) -> Kind:
         return Kind.LOG
     if _share(_GREP, rows) > 0.6:
         return Kind.GREP
+    if _share(_BUILD, rows) > _SOME_BUILD:
+        return Kind.TEXT
     if delimiter_of(lines):
         return Kind.CSV
     return _prose_or_code(sample, rows)

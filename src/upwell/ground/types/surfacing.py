@@ -76,7 +76,8 @@ class Skip:
     `reason`: which gate decided; `detail`: more about it. `confidence`, `signals`: those of the
     best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
     were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
-    not be searched, each as `name: reason`.
+    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" where every
+    moment may speak.
     """
 
     reason: SkipReason
@@ -87,6 +88,7 @@ class Skip:
     queries: tuple[str, ...] = ()
     held_back: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()
+    moment: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +100,8 @@ class Surfacing:
     best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
     `held_back`: hits that were found but withheld. `missing`: the places that could not be
     searched, each as `name: reason`. `situation`: in words, the situation that an episode is said
-    for. `took_ms`: the time of the decision in milliseconds.
+    for. `moment`: the situation of the cue, "" where every moment may speak. `took_ms`: the time of
+    the decision in milliseconds.
     """
 
     id: str
@@ -111,6 +114,7 @@ class Surfacing:
     held_back: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()
     situation: str = ""
+    moment: str = ""
     took_ms: float = 0.0
 
     @property

@@ -292,6 +292,8 @@ class SqliteStore:
             count = await self._database.read(_size)
         except StoreError as error:
             return Ping(ok=False, detail=error.message, hint=error.hint)
+        if obstacle := self._database.obstacle:
+            return Ping(ok=False, detail=f"{obstacle.message}; only read", hint=obstacle.hint)
         return Ping(ok=True, detail=counted(count, "memory", "memories"))
 
     async def _newest(

@@ -1,0 +1,100 @@
+"""Which addresses a login may contact: a server names them, and could name those of this network.
+
+An address is judged by what the system would connect to, so every notation of an IP address counts:
+`2852039166`, `0xa9fea9fe` and `[::ffff:169.254.169.254]` are one host.
+"""
+
+import asyncio
+import ipaddress
+import socket
+from urllib.parse import urlsplit
+
+Ip = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-data"})
+METADATA_ADDRESSES = frozenset(
+    map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254"))
+)
+"""Metadata services of clouds that are not at a link-local address."""
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+RESOLVE_SECONDS = 5.0
+
+
+def check(address: str, url: str) -> None:
+    """Allow only encrypted addresses, or the server's own; of this network, only those as near as
+    the server itself, and never a cloud's metadata service.
+
+    Raises:
+        PermissionError: the address is not allowed.
+    """
+    parts, own = urlsplit(address), urlsplit(url)
+    host, own_host = _name(parts.hostname), _name(own.hostname)
+    is_own = parts[:2] == own[:2]
+    near = _is_loopback(host) and _is_loopback(own_host)
+    may_be_plain = parts.scheme == "http" and (is_own or near)
+    is_allowed = (parts.scheme == "https" or may_be_plain) and host and "@" not in parts.netloc
+    if not is_allowed or _is_metadata(host) or not (is_own or _is_as_near(host, own_host)):
+        raise PermissionError(
+            f"the server points to {parts.scheme}://{host[:100]}, which is not safe to contact"
+        )
+
+
+async def check_resolved(address: str, url: str) -> None:
+    """Check an address, and every IP address that its name stands for now.
+
+    Raises:
+        PermissionError: one of them is not allowed.
+    """
+    check(address, url)
+    parts = urlsplit(address)
+    host = _name(parts.hostname)
+    if ip_of(host) or parts[:2] == urlsplit(url)[:2]:
+        return
+    try:
+        async with asyncio.timeout(RESOLVE_SECONDS):
+            found = await asyncio.get_running_loop().getaddrinfo(host, None)
+    except (OSError, TimeoutError):
+        # A name that cannot be resolved cannot be contacted either.
+        return
+    for ip in {str(entry[4][0]).partition("%")[0] for entry in found}:
+        check(f"https://[{ip}]/" if ":" in ip else f"https://{ip}/", url)
+
+
+def ip_of(host: str) -> Ip | None:
+    """The IP address that `host` is, in any notation; None for a name."""
+    try:
+        ip: Ip = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, ValueError):
+            return None
+    if isinstance(ip, ipaddress.IPv6Address):
+        if ip in _TRANSLATED:
+            return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
+        return ip.ipv4_mapped or ip.sixtofour or ip
+    return ip
+
+
+def _name(host: str | None) -> str:
+    return (host or "").lower().rstrip(".").partition("%")[0]
+
+
+def _is_loopback(host: str) -> bool:
+    ip = ip_of(host)
+    return ip.is_loopback if ip else host == "localhost" or host.endswith(".localhost")
+
+
+def _is_metadata(host: str) -> bool:
+    ip = ip_of(host)
+    return ip.is_link_local or ip in METADATA_ADDRESSES if ip else host in METADATA_NAMES
+
+
+def _is_as_near(host: str, own_host: str) -> bool:
+    """Is the host public, or no nearer to this machine than the server itself?"""
+    if _is_loopback(host):
+        return _is_loopback(own_host)
+    ip, own = ip_of(host), ip_of(own_host)
+    if ip is None or ip.is_global:
+        return True
+    return not ip.is_unspecified and (_is_loopback(own_host) or bool(own and own.is_private))

@@ -1,0 +1,75 @@
+"""How fast the messages of one server are taken, so that it holds up no other.
+
+Answers to requests are as many as the requests. Everything else a server may send as fast as it can
+write: notifications, requests of its own, answers to nothing. They are taken at a bounded rate;
+beyond it the gateway stops reading from that server, and its pipe fills.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from upwell.ground.trace import LOG
+
+UNASKED_PER_SECOND = 1_000.0
+UNASKED_AT_ONCE = 2_000.0
+BYTES_A_MESSAGE = 4_096
+"""A longer message counts as several."""
+TURN_SECONDS = 0.002
+"""After so much work the rest of the gateway gets a turn."""
+OFFENCE_SECONDS = 60.0
+"""A server that sends too much for so long is ended, and starts again."""
+
+
+class Flood(ValueError):
+    """A server has sent too much for too long."""
+
+
+class Pace:
+    """The pace of one server, called `name` in the log."""
+
+    def __init__(self, name: str, *, now: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._now = now
+        self._allowance = UNASKED_AT_ONCE
+        self._at = now()
+        self._turn_began = self._at
+        self._held_since: float | None = None
+
+    async def taken(self, unasked_bytes: int | None) -> None:
+        """Account for a message; None for an answer that was waited for. Returns once the next may
+        be taken.
+
+        Raises:
+            Flood: the server has been over its rate for a minute.
+        """
+        if unasked_bytes is not None:
+            self._allowance -= 1 + unasked_bytes // BYTES_A_MESSAGE
+        now = self._now()
+        if self._allowance >= 0 and now - self._turn_began < TURN_SECONDS:
+            return
+        self._refill(now)
+        wait = max(0.0, -self._allowance / UNASKED_PER_SECOND)
+        self._judge(now, held=wait > 0)
+        await asyncio.sleep(wait)
+        self._turn_began = self._now()
+
+    def _refill(self, now: float) -> None:
+        earned = (now - self._at) * UNASKED_PER_SECOND
+        self._allowance = min(UNASKED_AT_ONCE, self._allowance + earned)
+        self._at = now
+
+    def _judge(self, now: float, *, held: bool) -> None:
+        if not held:
+            if self._allowance > UNASKED_AT_ONCE / 2:
+                self._held_since = None
+        elif self._held_since is None:
+            self._held_since = now
+            LOG.warning(
+                "upstream %s sends more than %d messages a second that nobody asked for; "
+                "it is read more slowly",
+                self._name,
+                UNASKED_PER_SECOND,
+            )
+        elif now - self._held_since > OFFENCE_SECONDS:
+            raise Flood(f"upstream {self._name} sent too much for {OFFENCE_SECONDS:.0f} s")

@@ -1,0 +1,51 @@
+"""Output of commands: every error with its place comes before any detail, and the end is kept."""
+
+from upwell.compress import compress
+from upwell.ground.text.kind import detect
+from upwell.ground.types.compression import Kind
+
+CLIPPY = "    Checking harbor v0.1.0\n" + "".join(
+    f"error: unused variable: `crane_{n}`\n  --> src/quay_{n}.rs:{n * 7}:9\n   |\n"
+    f"{n * 7} |     let crane_{n} = lift(load);\n   |         ^^^^^^^ help: prefix it\n   |\n"
+    "   = note: `-D unused-variables` implied by `-D warnings`\n"
+    "   = help: for further information visit https://example.org/clippy/index.html\n\n"
+    for n in range(24)
+)
+CLIPPY += "error: could not compile `harbor` due to 24 previous errors\n"
+BUILD = "\n".join(
+    f"#{n} [{n}/90] RUN step {n}\n#{n} {n}.1 downloading package-{n}.tar.gz\n#{n} DONE 2.1s"
+    for n in range(1, 90)
+)
+BUILD += (
+    "\n#90 3.4 src/app.ts(12,5): error TS2304: Cannot find name 'harbor'.\n------\n"
+    "ERROR: failed to solve: process did not complete successfully: exit code: 2\n"
+)
+SNAPSHOT = "RootWebArea 'Shop'\n" + "".join(
+    f"\t[{n}] generic\n\t\t[{n + 300}] link 'Product {n}'\n"
+    f"\t\t\t[{n + 600}] StaticText 'Words {n}'\n"
+    for n in range(60)
+)
+
+
+def test_every_error_has_its_place_before_any_detail() -> None:
+    retained = compress(CLIPPY, max_chars=len(CLIPPY) // 3).text.split("\n")
+    errors = [index for index, row in enumerate(retained) if row.startswith("error: unused")]
+    assert len(errors) == 24
+    assert all(retained[index + 1].startswith("  --> src/") for index in errors)
+    assert retained[-2].startswith("error: could not compile")
+
+
+def test_a_failed_build_keeps_its_error_and_its_end() -> None:
+    retained = compress(BUILD, max_chars=600).text
+    assert "error TS2304" in retained
+    assert "ERROR: failed to solve" in retained
+
+
+def test_output_of_builds_is_not_markdown() -> None:
+    tasks = "\n".join(f"> Task :module{n}:compileJava UP-TO-DATE" for n in range(40))
+    assert detect(CLIPPY) == detect(tasks) == Kind.TEXT
+
+
+def test_elements_of_a_page_come_before_its_words() -> None:
+    retained = compress(SNAPSHOT, max_chars=len(SNAPSHOT) // 3).text
+    assert retained.count("] link '") > 4 * retained.count("] StaticText '")
