@@ -43,9 +43,9 @@ def setup(
         bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
     ] = False,
 ) -> None:
-    """Set upwell up for every agent on this machine: hooks, MCP servers behind the gateway, and
-    learning from past and future sessions. Shows every change, asks once, and tries each agent's
-    hook. --undo takes everything back."""
+    """Set upwell up for every agent on this machine. Installs hooks, moves MCP servers behind the
+    gateway, and learns from past and future sessions. Shows every change, asks once, and tries each
+    agent's hook. --undo takes everything back."""
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
     if not (yes or dry_run or sys.stdin.isatty()):
