@@ -88,8 +88,8 @@ def add(
 
 @rules.command("scope")
 def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhere = False) -> None:
-    """Give a rule another scope: these files and tools, in this repository. Without --path and
-    --tool it opens every session again."""
+    """Give a rule another scope. It then belongs to this repository, and without --path and --tool
+    it opens every session."""
     from upwell.surface.scopes import checked_scope
 
     triggers = checked_scope(path or (), tool or ()).triggers()
@@ -120,7 +120,7 @@ def resume(rule: Id) -> None:
 
 @rules.command("remove")
 def remove(rule: Id) -> None:
-    """Move a rule to the trash for 30 days; `upwell restore ID` brings it back."""
+    """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
 
     async def work(app: "App") -> None:
         await app.memory.delete((await _known(app, rule)).id)
