@@ -107,9 +107,11 @@ def sessions(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn from past sessions: where things are, which commands worked after others had failed,
-    and standing rules of yours. Without PATH it reads the sessions of every agent on this machine.
-    A transcript that was read before is not read again."""
+    """Learn from the sessions that you already had.
+
+    upwell notes where files and names of the code are, and proposes commands that worked after
+    others had failed, and your standing rules. Without PATH it reads the sessions of every agent on
+    this machine. A transcript that was read before is not read again."""
     from upwell.cli.progress import progress
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
@@ -149,8 +151,10 @@ async def _learned_from(
 
 @hook.command("capture")
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Learn at the end of each turn: keep where things are, and propose commands that worked and
-    your standing rules. Off by default."""
+    """Learn from each turn when it ends. Off by default.
+
+    upwell then notes where files and names of the code are, and proposes commands that worked and
+    your standing rules."""
     from upwell.setup.settings import set_setting
 
     if state not in ("on", "off"):

@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from upwell.compress.base import NO_TOOLS, Options, Tools
+from upwell.compress.base import NO_TOOLS, Tools
+from upwell.compress.options import Options
 from upwell.compress.originals import Originals, StoredOriginal
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.gateway.calls.results import content_of, text_block, with_content
