@@ -20,6 +20,28 @@ def test_the_exported_names():
         assert getattr(upwell, name) is not None
 
 
+def test_the_exported_names_of_the_packages_that_others_import():
+    """A name that changes here goes into the table of moved names in CHANGELOG.md."""
+    import upwell.app
+    import upwell.compress
+
+    assert set(upwell.compress.__all__) == {"STRATEGIES", "compress", "load"}
+    assert set(upwell.app.__all__) == {
+        "App",
+        "Settings",
+        "back_up",
+        "build",
+        "clear_cached_responses",
+        "config_mistakes",
+        "decisions",
+        "examine",
+        "pause",
+        "resume",
+        "run_worker",
+        "serve",
+    }
+
+
 def test_importing_upwell_costs_nothing():
     own = {name for name in loaded_by("import upwell") if name.startswith("upwell")}
     assert own == {"upwell"}

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from upwell.capture.options import CaptureOptions
-from upwell.compress.base import Options as CompressOptions
+from upwell.compress.options import Options as CompressOptions
 from upwell.gateway.options import CacheOptions, GatewayOptions, ServerOptions
 from upwell.ground.context_windows import RESULT_TOKENS, AgentOptions, size_of, window_in
 from upwell.ground.embed import EmbedOptions

@@ -20,27 +20,33 @@ def house(tmp_path: Path) -> Iterator[House]:
     house.stop()
 
 
-def stop(house: House) -> None:
+def record(house: House, role: str, content: object) -> dict[str, object]:
+    entry = {"type": role, "sessionId": "s7", "cwd": str(house.project)}
+    return entry | {"message": {"role": role, "content": content}}
+
+
+def end_turn(house: House, records: list[dict[str, object]]) -> None:
     transcript = house.project.parent / "session.jsonl"
-    payload = {"type": "user", "message": {"role": "user", "content": RULE}}
-    transcript.write_text(json.dumps(payload) + "\n")
-    event = claude_like("s", str(house.project), "Stop", stop_hook_active=False)
+    transcript.write_text("\n".join(map(json.dumps, records)) + "\n")
+    event = claude_like("s7", str(house.project), "Stop", stop_hook_active=False)
     assert house.hook("claude", event={**event, "transcript_path": str(transcript)}).json == {}
 
 
-def ran(house: House, *commands: tuple[str, bool]) -> None:
-    """The end of a turn in which these commands ran; each with whether it failed."""
-    lines = []
-    for number, (command, failed) in enumerate(commands):
+def stop(house: House) -> None:
+    end_turn(house, [record(house, "user", RULE)])
+
+
+def ran(house: House, *commands: tuple[str, str]) -> list[dict[str, object]]:
+    """The records of these commands; each with its error, "" for one that worked."""
+    records = []
+    for number, (command, error) in enumerate(commands):
         call = {"type": "tool_use", "id": f"t{number}", "name": "Bash"}
-        back = {"type": "tool_result", "tool_use_id": f"t{number}", "is_error": failed}
-        called = {"role": "assistant", "content": [{**call, "input": {"command": command}}]}
-        lines += [{"type": "assistant", "message": called}]
-        lines += [{"type": "user", "message": {"role": "user", "content": [back]}}]
-    transcript = house.project.parent / "session.jsonl"
-    transcript.write_text("\n".join(map(json.dumps, lines)))
-    event = claude_like("s7", str(house.project), "Stop", stop_hook_active=False)
-    house.hook("claude", event={**event, "transcript_path": str(transcript)})
+        back = {"type": "tool_result", "tool_use_id": f"t{number}", "is_error": bool(error)}
+        records += [
+            record(house, "assistant", [call | {"input": {"command": command}}]),
+            record(house, "user", [back | {"content": error or "done"}]),
+        ]
+    return records
 
 
 def waiting(house: House, least: int) -> list[dict[str, str]]:
@@ -75,27 +81,39 @@ def test_a_rule_is_proposed_and_stored_only_when_accepted(house: House) -> None:
     assert waiting(house, 0) == []
 
 
+NO_LID = "Exit code 2\nerror: the option --lid is required"
+NO_KEY = "Exit code 2\nerror: the option --key is required"
+
+
 def test_a_command_that_worked_is_proposed_without_its_secret(house: House) -> None:
     house.upwell("hook", "capture", "on")
     house.start()
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    ran(
-        house,
-        ("pytest tests/tide", True),
-        ("uv run pytest tests/tide", False),
-        ("make deploy-check", True),
-        (f"make deploy-check TOKEN={secret}", False),
-    )
-    proposals = {entry["text"]: entry for entry in waiting(house, 2)}
-    first = proposals["`uv run pytest tests/tide` works here; `pytest tests/tide` fails."]
-    assert (first["why"], first["session"], first["source"]) == (
-        "command that worked",
-        "s7",
-        "session:s7",
-    )
+    bread = ran(house, ("bake bread", NO_LID), ("bake bread --lid", ""))
+    end_turn(house, [*bread, *ran(house, ("ship it", NO_KEY), (f"ship it --key {secret}", ""))])
+    (first, *_) = waiting(house, 2)
+    assert "`bake bread --lid` works" in first["text"]
+    assert (first["why"], first["session"]) == ("command that worked", "s7")
     assert first["project"] == str(house.project)
-    assert len(proposals) == 2
     assert secret not in (house.home / "inbox.json").read_text()
-    assert "uv run pytest" not in house.upwell("recall", "how to run pytest tests tide")
+    assert "bake bread" not in house.upwell("recall", "how to bake bread")
     house.upwell("inbox", "accept", first["id"])
-    assert "uv run pytest" in house.upwell("recall", "how to run pytest tests tide")
+    assert "bake bread --lid" in house.upwell("recall", "how to bake bread")
+
+
+def test_the_next_session_that_meets_the_error_hears_the_command_that_worked(
+    house: House,
+) -> None:
+    transcript = house.project.parent / "old.jsonl"
+    records = ran(house, ("bake bread", NO_LID), ("bake bread --lid", ""))
+    transcript.write_text("\n".join(map(json.dumps, records)))
+    told = house.upwell("learn", "sessions", str(transcript))
+    assert told.startswith("1 transcript: 1 new proposal")
+    house.upwell("inbox", "accept", "--all")
+    house.start()
+    failure = {"tool_name": "Bash", "tool_input": {"command": "bake bread"}, "error": NO_LID}
+    event = claude_like("s8", str(house.project), "PostToolUseFailure", **failure)
+    context = house.hook("claude", event=event).json["hookSpecificOutput"]["additionalContext"]
+    assert "`bake bread --lid` works" in context
+    assert house.hook("claude", event=event).json == {}
+    assert 'the error "error: the option --lid is required"' in house.upwell("explain")

@@ -161,18 +161,17 @@ def test_ids_come_back_as_they_were(gateway: Gateway, id: str) -> None:
     assert json.loads(line)["id"] == json.loads(id)
 
 
-def test_a_bad_configuration_is_reported_at_once(gateway: Gateway, home: Path) -> None:
+def test_a_wrong_setting_is_reported_once_and_costs_only_itself(
+    gateway: Gateway, home: Path
+) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
     peer = gateway()
-    for _ in range(2):
-        answer = complaint(peer.ask("tools/list", {}, 10))
-        assert "max_cuont" in answer
-        assert "max_count" in answer
-    assert peer.close() == 1
-    reply = peer.stderr()
-    assert "max_cuont" in reply
-    assert len(reply.splitlines()) == 1
+    assert peer.ask("tools/list", {}, 10)["result"]["tools"]
+    assert peer.close() == 0
+    (complaint_line,) = peer.stderr().splitlines()
+    assert "max_cuont" in complaint_line
+    assert "max_count" in complaint_line
 
 
 def test_a_configuration_that_is_not_toml(gateway: Gateway, home: Path) -> None:
@@ -185,13 +184,13 @@ def test_a_configuration_that_is_not_toml(gateway: Gateway, home: Path) -> None:
     assert "Traceback" not in peer.stderr()
 
 
-def test_a_bad_configuration_is_reported_to_a_modern_agent_too(
+def test_a_configuration_that_is_not_toml_is_reported_to_a_modern_agent_too(
     gateway: Gateway, home: Path
 ) -> None:
     home.mkdir(mode=0o700)
-    (home / "config.toml").write_text("[surface]\nmax_cuont = 3\n")
+    (home / "config.toml").write_bytes(b"[server.x\ncommand = \xff")
     peer = gateway(modern=True, hello=False)
-    assert "max_cuont" in complaint(peer.ask("server/discover", {}, 10))
+    assert "config.toml" in complaint(peer.ask("server/discover", {}, 10))
     assert peer.close() == 1
 
 

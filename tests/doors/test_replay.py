@@ -112,7 +112,7 @@ def test_decisions_have_the_documented_shape(
     ]
     assert [decision["outcome"] for decision in claude][3] == "no_hook"
     for memory in said(decisions):
-        assert set(memory) == {"id", "kind", "source", "score", "text", "created_at"}
+        assert set(memory) == {"id", "kind", "source", "score", "text", "trigger", "created_at"}
         assert 0 < memory["score"] <= 1
     assert last == {
         "summary": {

@@ -23,8 +23,8 @@ from upwell.app.learning import FollowUp, open_learning, tidy
 from upwell.app.principals import SeenResources, Toolboxes
 from upwell.app.shortening import Shortening
 from upwell.app.turn_end import end_turn
-from upwell.compress.base import Options as CompressOptions
 from upwell.compress.base import Tools
+from upwell.compress.options import Options as CompressOptions
 from upwell.config import Config, load, read_valid
 from upwell.gateway.calls.fit import Fitter
 from upwell.gateway.calls.pipeline import CallSurfacing, Fitting, Pipeline

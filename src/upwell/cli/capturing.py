@@ -16,7 +16,7 @@ from upwell.ground.text.format import counted
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.app.sessions import Gain
-    from upwell.capture.inbox import Inbox
+    from upwell.capture.inbox import Inbox, Proposal
     from upwell.replay.transcripts import Transcript
 
 inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
@@ -40,10 +40,15 @@ def waiting(context: typer.Context, as_json: Json = False) -> None:
         say_json({"proposals": [{"id": item.id, **asdict(item)} for item in proposals]})
         return
     rows = [
-        {"id": item.id, "from": item.source, "why": item.why, "text": item.text}
+        {"id": item.id, "from": item.source, "why": _why(item), "text": item.text}
         for item in proposals
     ]
     table(("id", "from", "why", "text"), rows, "The inbox is empty.")
+
+
+def _why(proposal: "Proposal") -> str:
+    count = proposal.occurrences
+    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
 
 
 @inbox.command("accept")
@@ -102,9 +107,11 @@ def sessions(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Learn from past sessions: where things are, which commands worked after others had failed,
-    and standing rules of yours. Without PATH it reads the sessions of every agent on this machine.
-    A transcript that was read before is not read again."""
+    """Learn from the sessions that you already had.
+
+    upwell notes where files and names of the code are, and proposes commands that worked after
+    others had failed, and your standing rules. Without PATH it reads the sessions of every agent on
+    this machine. A transcript that was read before is not read again."""
     from upwell.cli.progress import progress
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
@@ -114,22 +121,28 @@ def sessions(
     else:
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
     with progress("learning") as show:
-        gain = with_app(lambda app: _learned_from(app, transcripts, show))
+        gain = with_app(lambda app: learned_from(app, transcripts, show))
     if as_json:
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
-    say(
-        f"{counted(len(transcripts), 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
-        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
-        f"{counted(gain.places, 'place')}"
-    )
+    say_gain(len(transcripts), gain)
     if gain.proposed:
         note("upwell: `upwell inbox` lists the proposals")
 
 
-async def _learned_from(
+def say_gain(transcripts: int, gain: "Gain") -> None:
+    """Print what these transcripts brought."""
+    say(
+        f"{counted(transcripts, 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
+        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
+        f"{counted(gain.places, 'place')}"
+    )
+
+
+async def learned_from(
     app: "App", transcripts: "Sequence[Transcript]", show: Callable[[int, int], None]
 ) -> "Gain":
+    """Learn from these transcripts. One that cannot be read is left out, with a remark."""
     from upwell.app.sessions import Gain
 
     learning, total = app.session_learning(), Gain()
@@ -144,8 +157,10 @@ async def _learned_from(
 
 @hook.command("capture")
 def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
-    """Learn at the end of each turn: keep where things are, and propose commands that worked and
-    your standing rules. Off by default."""
+    """Learn from each turn when it ends. Off by default.
+
+    upwell then notes where files and names of the code are, and proposes commands that worked and
+    your standing rules."""
     from upwell.setup.settings import set_setting
 
     if state not in ("on", "off"):

@@ -6,54 +6,10 @@
 Importing this package is cheap: a strategy is imported when it is first used.
 """
 
-from typing import TYPE_CHECKING
-
+from upwell.compress.registry import STRATEGIES, check, load
 from upwell.ground.types.compression import Compressed
 
-if TYPE_CHECKING:
-    from upwell.compress.base import Strategy, Tools
-
 __all__ = ["STRATEGIES", "compress", "load"]
-
-STRATEGIES = {
-    "auto": "upwell.compress.strategies:Auto",
-    "none": "upwell.compress.strategies:PassThrough",
-    "truncate": "upwell.compress.strategies:Truncate",
-    "hybrid": "upwell.compress.strategies:Hybrid",
-    "selective": "upwell.compress.selective:Selective",
-    "progressive": "upwell.compress.progressive:Progressive",
-    "extract_fields": "upwell.compress.strategies:ExtractFields",
-    "schema_pruning": "upwell.compress.strategies:SchemaPruning",
-    "skeleton": "upwell.compress.strategies:Skeleton",
-    "llm_summary": "upwell.compress.strategies:Summary",
-}
-"""Name → class, written `module:class`. Add a strategy by writing the class and a line here."""
-
-
-def load(name: str, tools: "Tools | None" = None) -> "Strategy":
-    """Create the strategy called `name`, with the `tools` that it may use.
-
-    Raises:
-        UsageError: no strategy has this name; the hint suggests the nearest one.
-    """
-    from pkgutil import resolve_name
-
-    if name not in STRATEGIES:
-        raise _unknown(name)
-    from upwell.compress.base import NO_TOOLS
-
-    strategy: Strategy = resolve_name(STRATEGIES[name])(tools or NO_TOOLS)
-    return strategy
-
-
-def _unknown(name: str) -> Exception:
-    from difflib import get_close_matches
-
-    from upwell.ground.errors import UsageError
-
-    nearest = get_close_matches(name, STRATEGIES, 1, 0.4)
-    hint = f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(STRATEGIES)}"
-    return UsageError(f"no compression strategy is called {name!r}", hint=hint)
 
 
 def compress(
@@ -78,8 +34,7 @@ def compress(
     from upwell.ground.errors import UsageError
     from upwell.ground.types.compression import Budget, Passage
 
-    if strategy not in STRATEGIES:
-        raise _unknown(strategy)
+    check(strategy)
     if min(max_chars or 0, max_tokens or 0) < 0:
         raise UsageError("a budget cannot be negative", hint="use 0 or more")
     budget = Budget(hard_chars=max_chars, hard_tokens=max_tokens)

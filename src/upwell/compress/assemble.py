@@ -5,67 +5,26 @@ Ranking does not depend on the budget, so a larger budget selects a superset of 
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.coverage import by_names
+from upwell.compress.priority import order, schedule
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission, Passage
 
-
-def order(
-    relevances: Mapping[int, float],
-    notable: Sequence[int],
-    costs: Sequence[float],
-    share: float,
-    limit: float,
-) -> list[int]:
-    """Order unit numbers by when to select them.
-
-    `relevances` maps units to how well they answer the question; `notable` lists units that
-    matter without a question, best first; `costs` (in characters) holds a number for every unit.
-    Two lists are merged as if each were spent on in parallel: the relevant units get `share` (0..1)
-    of the budget, the notable ones the rest. Units whose turn comes after `limit` characters are
-    left out.
-    """
-    turns: dict[int, float] = {}
-    if relevances and share > 0.0:
-        ordered = sorted(relevances, key=lambda unit: (-relevances[unit], unit))
-        _schedule(turns, ordered, costs, share, limit)
-    else:
-        share = 0.0
-    _schedule(turns, notable, costs, 1.0 - share, limit)
-    return sorted(turns, key=lambda unit: (turns[unit], unit))
-
-
-def _schedule(
-    turns: dict[int, float],
-    units: Sequence[int],
-    costs: Sequence[float],
-    share: float,
-    limit: float,
-) -> None:
-    """Record in `turns` how much has been spent in all when each unit is reached, given that this
-    list gets `share` of the budget."""
-    if share <= 0.0:
-        return
-    spent = 0.0
-    for unit in units:
-        spent += costs[unit]
-        moment = spent / share
-        if moment > limit and turns:
-            return
-        if moment < turns.get(unit, moment + 1.0):
-            turns[unit] = moment
-
-
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
 """The size of a mark between lines and inside a line, in characters, and its tokens."""
+_VAGUE_SHARE, _CLEAR_SHARE = 0.15, 0.9
+"""The share of the budget for the answers to a question of which no unit covers anything, and to
+one that a unit covers completely."""
+_MARGIN = 1.5
+"""How much more than a budget is ordered: units that share what they need cost less than alone."""
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
@@ -91,9 +50,10 @@ def assemble(
         starts, ends = units.starts, units.ends
         meaning.add_to(relevances, units.salience, lambda unit: text[starts[unit] : ends[unit]])
     costs = [end - start + _GAP_CHARS for start, end in zip(units.starts, units.ends, strict=True)]
-    limit = min(remaining.chars, remaining.tokens * 8.0) * 1.5
+    limit = min(remaining.chars, remaining.tokens * 8.0) * _MARGIN
     notable = _notable(units, text, costs, limit)
-    ordered = order(relevances, notable, costs, 0.5 + 0.4 * coverage, limit)
+    share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
+    ordered = order(relevances, notable, costs, share, limit)
     note = _note(_everything(passage), passage.key)
     allowance = remaining.without(note)
     bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
@@ -123,12 +83,12 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not units.by_names:
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
-    named = by_names(units, text, limit)
+    named = by_names(units, text, limit / _MARGIN)
     if not raised:
         return named
     turns: dict[int, float] = {}
-    _schedule(turns, raised, costs, units.raised_share, limit)
-    _schedule(turns, named, costs, 1.0 - units.raised_share, limit)
+    schedule(turns, raised, costs, units.raised_share, limit)
+    schedule(turns, named, costs, 1.0 - units.raised_share, limit)
     return sorted(turns, key=lambda unit: (turns[unit], unit))
 
 

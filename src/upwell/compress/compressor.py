@@ -7,11 +7,12 @@ strategy, then the fallback ladder. Its result is within budget and never larger
 import math
 from dataclasses import replace
 
-from upwell.compress import STRATEGIES, load
-from upwell.compress.base import NO_TOOLS, Fitted, Options, RemainingBudget, Tools, outcome, whole
+from upwell.compress.base import NO_TOOLS, Fitted, RemainingBudget, Tools, outcome, whole
 from upwell.compress.clean import Cleaned, clean
-from upwell.compress.normalise.lossless import normalise
+from upwell.compress.normalise.lossless import Choice, normalise
 from upwell.compress.normalise.numbered import plain_start, without_numbers
+from upwell.compress.options import Options
+from upwell.compress.registry import check, load
 from upwell.ground.errors import CompressionError
 from upwell.ground.text.kind import detect
 from upwell.ground.text.tokens import count
@@ -42,8 +43,7 @@ class Compressor:
             UsageError: no strategy has this name.
         """
         name = strategy or self._options.strategy
-        if name not in STRATEGIES:
-            load(name)
+        check(name)
         budget = _with_floor(passage, budget)
         remaining = RemainingBudget.of(budget)
         if name == "none" or (
@@ -62,7 +62,7 @@ class Compressor:
         if remaining.holds(passage.text):
             strategy = "truncate" if name == "auto" else name
             return outcome(passage, Fitted(passage.text), strategy, lossless=True)
-        normal = normalise(passage, remaining, name)
+        normal = normalise(passage, remaining, name, _choice_for(name))
         if normal.whole is not None:
             return normal.whole
         return self._try_ladder(normal.passage, budget, name)
@@ -100,12 +100,12 @@ class Compressor:
 
 
 def _with_kind(passage: Passage) -> Passage:
-    """Detect the kind of a passage. Marks in code name the missing lines."""
-    if passage.kind == Kind.TEXT:
-        passage = replace(passage, kind=detect(plain_start(passage), passage.name))
-    if passage.kind == Kind.CODE and passage.first_line is None:
-        passage = replace(passage, first_line=1)
-    return passage
+    """Detect the kind of a passage. A numbered file without a kind of its own is read like code."""
+    if passage.kind != Kind.TEXT:
+        return passage
+    kind = detect(plain_start(passage), passage.name)
+    is_file = passage.first_line is not None
+    return replace(passage, kind=Kind.CODE if is_file and kind == Kind.TEXT else kind)
 
 
 def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:
@@ -145,3 +145,12 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
     if result.after >= before and result.tokens >= count(passage.text):
         return replace(whole(passage), tried=result.tried)
     return replace(result, before=before, lossless=result.lossless and not result.omitted)
+
+
+def _choice_for(name: str) -> Choice:
+    """Return the choice of `auto`, or for every text the strategy that a caller named."""
+    if name != "auto":
+        return lambda passage, root: name
+    from upwell.compress.strategies import choose
+
+    return choose

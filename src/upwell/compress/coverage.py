@@ -24,7 +24,7 @@ _PLAIN_WORD = 0.2
 """The worth of a plain word relative to an identifier, path or number."""
 _MARK_CHARS = 8
 """A gap between two units costs a mark."""
-_LINE = 0.12
+_LINE = 0.16
 """The worth of a unit without any new name, so that runs are completed."""
 _EARLY_PART = 0.3
 """Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
@@ -59,8 +59,9 @@ class _Coverage:
             name: _COMMON[min(count, _MOST)] * (1.0 if is_identifier(name) else _PLAIN_WORD)
             for name, count in counts.items()
         }
-        self._sizes = list(map(sub, units.ends, units.starts))
+        self._sizes: list[int] = list(map(sub, units.ends, units.starts))
         self._plain = self._plain_worths()
+        self._lifts = [2.0 if salience > 0.0 else 1.0 for salience in units.salience]
         self._is_selected = bytearray(len(units))
         self._shown: set[str] = set()
         self._before, self._after = self._neighbours()
@@ -119,20 +120,23 @@ class _Coverage:
         for number, salience in enumerate(self._units.salience):
             if salience > BLANK:
                 names = sum(map(worth_of, self._names[number]))
-                worth = plain[number] + (2.0 * names if salience > 0.0 else names)
+                worth = plain[number] + names * self._lifts[number]
                 heap.append((-worth / (sizes[number] + _MARK_CHARS), number))
         heapify(heap)
         return heap
 
     def _density(self, unit: int) -> float:
         """Return the worth of a unit and of the units it needs, for each character they take."""
-        units, worth_of, is_selected = self._units, self._worths.__getitem__, self._is_selected
-        worth, cost = 0.0, 0
-        for member in (*units.needs[unit], unit):
-            if is_selected[member]:
-                continue
-            names = sum(map(worth_of, self._names[member] - self._shown))
-            worth += self._plain[member] + (2.0 * names if units.salience[member] > 0.0 else names)
-            cost += self._sizes[member] + _MARK_CHARS
+        units, is_selected = self._units, self._is_selected
+        worth, cost = self._worth(unit), self._sizes[unit] + _MARK_CHARS
+        for member in units.needs[unit]:
+            if not is_selected[member]:
+                worth += self._worth(member)
+                cost += self._sizes[member] + _MARK_CHARS
         beside = is_selected[self._before[unit]] + is_selected[self._after[unit]]
         return worth * (1.0 + _RUN * beside) / max(4, cost - _MARK_CHARS * beside)
+
+    def _worth(self, unit: int) -> float:
+        worths = self._worths
+        names = sum([worths[name] for name in self._names[unit] - self._shown])
+        return self._plain[unit] + names * self._lifts[unit]

@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from upwell.compress.base import Options
+from upwell.compress.options import Options
 from upwell.ground.errors import KeyUnknown, StoreError
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import DEFAULT_TENANT

@@ -29,7 +29,7 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The verdict on a memory that surfaced beside `tool`, or at that door."""
+    """The verdict on a memory that surfaced beside `tool`, at that door, or in that case."""
 
     tool: str
     sample: Sample
@@ -90,7 +90,8 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A memory that surfaced at the time `at`, and the words that would show its use."""
+    """A memory that surfaced at the time `at`, and the words that would show its use. `case` is the
+    moment and the kind of the memory, "" where every moment may speak."""
 
     surfacing: str
     memory: str
@@ -100,6 +101,7 @@ class Watched:
     words: Sequence[str]
     looks: int = LOOKS
     at: float = 0.0
+    case: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -118,6 +120,15 @@ class Verdict:
 
     watched: Watched
     use: Use
+
+
+CaseOf = Callable[[Surfacing, Hit], str]
+"""Names the moment and the kind of a memory in a surfacing; "" where every moment may speak."""
+
+
+def no_case(_: Surfacing, __: Hit) -> str:
+    """Every moment and every kind is the same."""
+    return ""
 
 
 Conclude = Callable[[Sequence[Verdict]], Awaitable[None]]
@@ -149,7 +160,9 @@ class Watching:
         rare: Rare,
         conclude: Conclude,
         clock: Clock = SYSTEM_CLOCK,
+        case_of: CaseOf = no_case,
     ) -> None:
+        self._case_of = case_of
         self._ttl_store = ttl_store
         self._uses = uses
         self._rare = rare
@@ -252,6 +265,7 @@ class Watching:
                         score=round(hit.score, 4),
                         words=words,
                         at=cue.at or 0.0,
+                        case=self._case_of(surfacing, hit),
                     )
                 )
         return entries
@@ -337,7 +351,7 @@ def _encoded(sighting: Sighting) -> bytes:
 def _sighting(verdict: Verdict, at: float) -> Sighting:
     watched = verdict.watched
     return Sighting(
-        tool=watched.tool,
+        tool=watched.case or watched.tool,
         sample=Sample(
             surfacing=watched.surfacing,
             memory=watched.memory,

@@ -27,6 +27,11 @@ from upwell.learn.thresholds import (
 BETWEEN_STEPS_SECONDS = 3600.0
 """Without new ratings, a threshold moves at most one step an hour."""
 
+CASE_SIGN = " / "
+"""Between the moment and the kind in the name of a case; no name of a tool holds spaces."""
+EXACT_MARGIN = 0.4
+"""How much lower, in log-odds, the threshold of an exact situation is. Observed use moves it by
+0.3 at most, so use alone never silences a kind of memory that was measured to help."""
 _UNKNOWN = (-1, -1)
 
 
@@ -47,7 +52,7 @@ class Limits:
         tool = without_rater(tool)
         if tool == Door.ASK:
             return self.asked
-        if self.of_tool is None or tool in Door:
+        if self.of_tool is None or tool in Door or CASE_SIGN in tool:
             return self.min_score
         return self.of_tool(tool)
 
@@ -73,11 +78,19 @@ class Learned:
         self._demoted: Mapping[str, float] = {}
         self._version = _UNKNOWN
 
-    def min_score(self, tool: str, principal: str = "") -> float:
-        """The present threshold beside `tool`, or at that door, for a principal."""
+    def min_score(
+        self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
+    ) -> float:
+        """The present threshold beside `tool`, or at that door, for a principal. `case` adds what
+        agents did with memories of that kind at that moment. `exact`: the threshold of a memory
+        whose very situation is met, on which the ratings of other memories have no bearing."""
         tool = of_rater(tool, principal)
-        shift = self._shifts.get(tool, 0.0) if self._options.auto_tune else 0.0
-        return shifted(self._limits.base(tool), shift)
+        shift = self._shifts.get(case, 0.0)
+        if not exact:
+            shift += self._shifts.get(tool, 0.0)
+        if not self._options.auto_tune:
+            shift = 0.0
+        return shifted(self._limits.base(tool), shift - EXACT_MARGIN * exact)
 
     def is_demoted(self, memory: str, principal: str = "") -> bool:
         return of_rater(memory, principal) in self._demoted

@@ -64,7 +64,7 @@ class ContextSketch:
         for text in self._pending:
             if len(self._terms) >= MAX_TERMS:
                 break
-            words = dict.fromkeys(text.split())
+            words = dict.fromkeys(_words(text))
             names = _exact_names(words)
             self._terms.update(map(hash, terms(" ".join(words))))
             self._terms.update(map(hash, names))
@@ -155,7 +155,12 @@ class ContextSketches:
 
 def exact_names(text: str) -> set[str]:
     """The words of `text` that name exactly one thing: numbers, paths, identifiers, addresses."""
-    return _exact_names(dict.fromkeys(text.split()))
+    return _exact_names(dict.fromkeys(_words(text)))
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, which tags of the host may surround."""
+    return text.replace("<", " ").replace(">", " ").split()
 
 
 def _exact_names(words: Iterable[str]) -> set[str]:

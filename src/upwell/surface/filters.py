@@ -20,7 +20,7 @@ from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, suited
+from upwell.surface.moments import Moment, case_of, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
@@ -233,11 +233,16 @@ class PostFilter:
     ) -> list[Hit] | Skip:
         """The hits that pass, in the order to say them; or the check that held the last back.
         Without a moment, every kind of memory may be said."""
-        threshold = self._learning.min_score(cue)
-        probable = [hit for hit in hits if hit.score >= threshold]
+        cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
+        thresholds = {
+            (case, exact): self._learning.min_score(cue, case, exact=exact)
+            for case, exact in set(cases)
+        }
+        pairs = list(zip(hits, map(thresholds.__getitem__, cases), strict=True))
+        probable = [hit for hit, threshold in pairs if hit.score >= threshold]
         if not probable:
-            best = max(hit.score for hit in hits)
-            detail = f"best {best:.2f} < {threshold:.2f}"
+            best, threshold = max(pairs, key=lambda pair: pair[0].score)
+            detail = f"best {best.score:.2f} < {threshold:.2f}"
             return _held_back(SkipReason.BELOW_MIN_SCORE, detail, hits)
         options, now = self._options.beside(cue), self._clock.now()
         if cue.door not in AUTOMATIC_DOORS:

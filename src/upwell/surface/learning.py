@@ -11,12 +11,14 @@ from upwell.ground.errors import UsageError
 from upwell.ground.text.tokens import count
 from upwell.ground.ttl_store import TtlStore
 from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
 from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
+from upwell.surface.moments import case_of
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.render import ENTRY_MARK
 from upwell.usage.counts import Counts, Event
@@ -81,6 +83,10 @@ async def mark_nothing(_: Sequence[str]) -> None:
     """No store keeps track of use."""
 
 
+def _case_of(surfacing: Surfacing, hit: Hit) -> str:
+    return case_of(surfacing.moment, hit.memory)
+
+
 def _tokens_of(surfacing: Surfacing) -> int:
     """The tokens of a whole surfacing, or of the last of its lines where it holds fewer hits."""
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
@@ -113,7 +119,7 @@ class Learning:
         self._clock = clock
         self._spent: dict[str, deque[float]] = {}
         self._watching = (
-            Watching(ttl_store, self._uses, rare, self._conclude, clock)
+            Watching(ttl_store, self._uses, rare, self._conclude, clock, _case_of)
             if options.implicit_signals
             else None
         )
@@ -130,9 +136,11 @@ class Learning:
         watching = [self._watching.flush] if self._watching else []
         return (*watching, self.counts.flush, self.learned.load_learned)
 
-    def min_score(self, cue: Cue) -> float:
-        """The threshold of the cue's tool, or of its door where there is no tool."""
-        return self.learned.min_score(cue.tool or str(cue.door), cue.principal.name)
+    def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
+        """The threshold of the cue's tool, or of its door where there is no tool, for memories of
+        this case. `exact`: the memory's own situation is met."""
+        tool = cue.tool or str(cue.door)
+        return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
         """Did this principal rate the memory down too often to be offered it unasked?"""

@@ -12,6 +12,7 @@ from enum import StrEnum
 from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.cue import Cue, ToolAnswer
 from upwell.ground.types.memory import Hit, Memory
+from upwell.learn.learned import CASE_SIGN
 from upwell.surface.query import (
     COMMAND_KEYS,
     CONTEXT_QUERY,
@@ -160,6 +161,11 @@ def kind_of(memory: Memory) -> Kind:
     if memory.lines is not None:
         return Kind.DOCUMENT
     return Kind.FOREIGN if memory.id.startswith("ltm:") else Kind.NOTE
+
+
+def case_of(moment: Moment | str, memory: Memory) -> str:
+    """The moment and the kind of a memory, by which upwell learns; "" without a moment."""
+    return f"{moment}{CASE_SIGN}{kind_of(memory)}" if moment else ""
 
 
 def suited(cue: Cue, moment: Moment, hits: Sequence[Hit]) -> list[Hit]:

@@ -308,11 +308,6 @@ class CueReader:
         return _filled(template, args, speech, root) if template else ""
 
 
-def query_text(tool: str, args: Mapping[str, Any], templates: Mapping[str, str]) -> str:
-    """The text of a call's query, which also steers compression."""
-    return CueReader(templates).five_levels(tool, args)[0]
-
-
 def usable(text: str) -> bool:
     """Does the text have an informative word?"""
     return bool(informative(terms(text[:MAX_VALUE_CHARS])))

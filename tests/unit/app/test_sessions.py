@@ -141,6 +141,30 @@ async def test_a_refused_episode_stays_out(app: App, project: Path, tmp_path: Pa
     assert await app.memory.list() == []
 
 
+async def test_the_next_session_hears_what_this_one_found_out(
+    tmp_path: Path, project: Path
+) -> None:
+    flags = {"capture.accept": "episodes", "hook.capture": True}
+    app = await build(Settings(home=tmp_path / "home", environment={}, flags=flags))
+    door, transcript = app.hooks(), tmp_path / "s.jsonl"
+    transcript.write_text(usage(project))
+
+    async def answer(name: str, session: str, **fields: object) -> str:
+        payload = {"hook_event_name": name, "session_id": session, "cwd": str(project), **fields}
+        return (await door.answer("claude", "", json.dumps(payload).encode())).decode()
+
+    failure = {"tool_name": "Bash", "tool_input": {"command": "bake bread"}}
+    failure |= {"error": "Exit code 2\nerror: the option --lid is required"}
+    assert await answer("PostToolUseFailure", "one", **failure) == "{}"
+    await answer("Stop", "one", transcript_path=str(transcript))
+    await door.aclose()
+    assert "`bake bread --lid` works" in await answer("PostToolUseFailure", "two", **failure)
+    assert await answer("PostToolUseFailure", "two", **failure) == "{}"
+    (spoken,) = [one for one in await app.decisions() if one["outcome"] == "surfaced"]
+    assert spoken["situation"].endswith("of `bake bread`")
+    await app.aclose()
+
+
 async def test_past_transcripts_are_read_once(app: App, project: Path, tmp_path: Path) -> None:
     path = tmp_path / "old" / "s.jsonl"
     path.parent.mkdir()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from upwell.compress.base import Options
+from upwell.compress.options import Options
 from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.ground.types.rpc import ToolCall
 

@@ -9,8 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from upwell.compress.base import Options, Tools
+from upwell.compress.base import Tools
 from upwell.compress.compressor import Compressor
+from upwell.compress.options import Options
 from upwell.ground.clock import Deadline
 from upwell.ground.embed import HttpEmbedder, cosine
 from upwell.ground.endpoint import Endpoint

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from upwell.ground.ttl_store import MemoryTtlStore
@@ -28,7 +30,10 @@ class Stage:
         async def tell(verdicts):
             self.told += [(verdict.watched.memory, verdict.use) for verdict in verdicts]
 
-        return Watching(self.ttl_store, self.uses, rare, tell, self.clock)
+        def case_of(surfacing, hit):
+            return surfacing.moment and f"{surfacing.moment} / note"
+
+        return Watching(self.ttl_store, self.uses, rare, tell, self.clock, case_of)
 
     async def verdicts(self):
         return [(entry.tool, entry.sample.verdict) for entry in await self.uses.all()]
@@ -66,6 +71,13 @@ async def test_two_distinctive_words_in_a_later_call_are_use(stage):
     assert stage.told == [("m1", Use.USED)]
     assert await stage.verdicts() == [("fs__read", Use.USED)]
     assert await stage.ttl_store.scan("watched") == []
+
+
+async def test_use_is_counted_for_the_moment_and_the_kind(stage):
+    watching = await surfaced(stage, what=replace(said(), moment="file"))
+    watching.noticed(Cue(door="prompt", text="is 7431 open?", session="s"), None)
+    await watching.flush()
+    assert await stage.verdicts() == [("file / note", Use.USED)]
 
 
 async def test_a_word_with_a_digit_is_enough(stage):

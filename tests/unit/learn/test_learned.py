@@ -8,7 +8,7 @@ from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import OWNER, RETENTION_SECONDS, Rated, Ratings
 from upwell.learn.implicit import Sighting as SeenLog
 from upwell.learn.implicit import Uses
-from upwell.learn.learned import Learned, Limits
+from upwell.learn.learned import CASE_SIGN, Learned, Limits
 from upwell.learn.thresholds import MIN_SAMPLES, STEP, Sample, Use, shifted
 from upwell.testing import ManualClock
 
@@ -182,3 +182,29 @@ async def test_without_a_memory_nothing_is_learned_and_feedback_reports_this(hou
     assert learned.min_score("x") == 0.5
     with pytest.raises(StoreUnwritable, match="cannot be stored"):
         await learned.rate([house.rated(Rating.HELPFUL, 1)])
+
+
+async def test_observed_use_of_a_case_adds_to_the_threshold_of_the_tool(house):
+    learned, case = house.learned(), f"question{CASE_SIGN}document"
+    ignored = [
+        SeenLog(
+            tool=case,
+            sample=Sample(
+                surfacing=f"s{number}",
+                memory="m",
+                verdict=Use.IGNORED,
+                score=0.7,
+                at=house.clock.now(),
+            ),
+        )
+        for number in range(60)
+    ]
+    await Uses(house.ttl_store).add(ignored)
+    await learned.tune()
+    await learned.load_learned()
+    assert learned.min_score("prompt", case=case) > learned.min_score("prompt") == 0.5
+    assert learned.min_score("prompt", case=f"failed{CASE_SIGN}note") == 0.5
+    assert learned.min_score("prompt", case=case, exact=True) < 0.5, "use alone silences nothing"
+    assert [threshold.tool for threshold in await learned.thresholds()] == [case]
+    await learned.reset()
+    assert learned.min_score("prompt", case=case) == 0.5

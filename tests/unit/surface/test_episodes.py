@@ -162,7 +162,7 @@ async def test_a_place_that_the_context_shows_is_already_known(project: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("file", "hint"), [(".ovenrc", "Did you mean .ovenrc?"), ("settings.toml", "")]
+    ("file", "hint"), [(".ovenrc", "Did you mean .ovenrc?</error>"), ("settings.toml", "")]
 )
 async def test_a_place_that_the_call_or_its_answer_names_is_already_known(
     project: Path, file: str, hint: str

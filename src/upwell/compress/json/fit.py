@@ -14,13 +14,13 @@ from math import log2
 from statistics import fmean
 from typing import Literal
 
-from upwell.compress.assemble import order
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.json.outline import Outline, outline
 from upwell.compress.json.rows import GAP, HEAD, MIN_ROWS, Cell, Tables
 from upwell.compress.json.score import described, relevance, salience, with_identities
 from upwell.compress.json.tree import ARRAY, OBJECT, SCALAR, Node
 from upwell.compress.json.write import Style, Writer, is_brief
+from upwell.compress.priority import order
 from upwell.compress.relevance import Meaning, Question
 from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission

@@ -4,10 +4,12 @@ A form that is not shorter is discarded.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from upwell.compress.base import Fitted, RemainingBudget, outcome
 from upwell.compress.json.read import JSON_KINDS, read_json
+from upwell.compress.json.tree import Node, compact
 from upwell.compress.normalise.embedded import as_lists
 from upwell.ground.text.kind import detect_plain
 from upwell.ground.types.compression import Compressed, Kind, Passage
@@ -47,13 +49,20 @@ class Normal:
     whole: Compressed | None = None
 
 
-def normalise(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
+Choice = Callable[[Passage, Node], str]
+"""The name of the strategy for a passage, by the tree of its JSON."""
+
+
+def normalise(
+    passage: Passage, remaining: RemainingBudget, strategy: str, choice: Choice
+) -> Normal:
     """Find the shortest form with the same content.
 
-    If that form fits `remaining`, the result is complete and names `strategy`.
+    If that form fits `remaining`, the result is complete and names `strategy`, or for JSON the
+    strategy of `choice`.
     """
     if passage.kind in JSON_KINDS:
-        return _json(passage, remaining, strategy)
+        return _json(passage, remaining, choice)
     if passage.kind == Kind.HTML:
         return _replaced(passage, to_markdown(passage.text), remaining, strategy, Kind.MARKDOWN)
     plain = _ANSI.sub("", passage.text) if "\x1b" in passage.text else passage.text
@@ -73,10 +82,8 @@ def normalise(passage: Passage, remaining: RemainingBudget, strategy: str) -> No
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
 
-def _json(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal:
-    from upwell.compress.json.tree import compact
+def _json(passage: Passage, remaining: RemainingBudget, choice: Choice) -> Normal:
     from upwell.compress.normalise.json_table import as_tables
-    from upwell.compress.strategies import choose
 
     dense_chars = _dense_chars(passage.text)
     if dense_chars > _TABLES_SAVE * remaining.chars or dense_chars > 12 * remaining.tokens:
@@ -86,7 +93,7 @@ def _json(passage: Passage, remaining: RemainingBudget, strategy: str) -> Normal
         return Normal(replace(passage, kind=detect_plain(passage.text, passage.name)))
     if passage.kind == Kind.JSON_LINES:
         return Normal(passage)
-    name = choose(passage, root) if strategy == "auto" else strategy
+    name = choice(passage, root)
     packed = compact(passage.text) if dense_chars <= remaining.chars else None
     if packed is not None and remaining.holds(packed):
         return Normal(passage, outcome(passage, Fitted(packed), name, lossless=True))

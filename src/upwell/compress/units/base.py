@@ -39,7 +39,7 @@ class Units:
 
     by_names: bool = False
     raised_share: float = 0.2
-    early: float = 6.0
+    early: float = 8.0
     reach: int = 2
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)

@@ -8,7 +8,7 @@ whole as long as it is not very large.
 import re
 from enum import StrEnum
 
-from upwell.compress.base import Options
+from upwell.compress.options import Options
 from upwell.ground.types.rpc import ToolCall
 
 

@@ -9,9 +9,10 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from upwell.compress.base import NO_TOOLS, Options, Tools
+from upwell.compress.base import NO_TOOLS, Tools
+from upwell.compress.options import Options
 from upwell.compress.originals import Originals, StoredOriginal
-from upwell.gateway.calls.budgets import default_tokens
+from upwell.gateway.calls.budgets import ToolKind, default_tokens, kind_of
 from upwell.gateway.calls.results import content_of, text_block, with_content
 from upwell.ground.errors import StoreError
 from upwell.ground.text.format import counted
@@ -19,7 +20,6 @@ from upwell.ground.text.tokens import count
 from upwell.ground.trace import LOG
 from upwell.ground.types.compression import Budget, Compressed, Passage
 from upwell.ground.types.rpc import ToolCall
-from upwell.surface.query import query_text
 from upwell.wire.rawjson import NotJson, RawObject, dumps
 
 DEFAULT_RESULT_TOKENS = 4000
@@ -33,6 +33,7 @@ SHORT_BYTES = 4096
 TAIL_CHARS = 200
 """The end of a shortened text, where a strategy may state the omissions itself."""
 READ_MORE = "upwell__read_more"
+_QUESTION_ARGUMENTS = ("query", "question", "prompt", "q")
 _MIN_SHARE = 64
 
 Reading = Callable[[str], str]
@@ -390,8 +391,13 @@ def notice(
 
 
 def _query_of(call: ToolCall) -> str:
-    """The agent's `_context_query`, or else a query made from the arguments."""
-    return call.query or query_text(f"{call.server}__{call.tool}", call.args, {})
+    """The agent's `_context_query`, or else the question in the arguments of a tool that answers
+    questions. Paths, patterns and commands are no questions: used as such, they lose more of what
+    the agent needs next than they gain."""
+    if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
+        return call.query
+    texts = [call.args.get(name) for name in _QUESTION_ARGUMENTS]
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _name_of(call: ToolCall) -> str:

@@ -1,0 +1,35 @@
+"""`compress.*` in `config.toml`."""
+
+from dataclasses import dataclass, field
+
+from upwell.compress.registry import STRATEGIES
+from upwell.ground.type_hints import CHOICES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """`compress.*`: how responses are fitted. Each key can also be set per server and tool pattern.
+
+    `strategy`: a name of `STRATEGIES`.
+    `profile`: how much of a result is delivered without a limit of its own: `light` twice as much
+    as `balanced`, `lean` half as much.
+    `read_tokens`: files that the agent reads are delivered whole up to this size.
+    `max_result_tokens`: soft limit; None means by the kind of the tool and `profile`, at most 4 000
+    in `balanced`, scaled by the agent's context window.
+    `max_result_chars`: soft limit; None means no limit in characters.
+    `min_result_retention`: share of a response that must survive when its original is not
+    stored, 0..1.
+    `llm_timeout_seconds`: how long `llm_summary` waits for the model.
+    `original_ttl_seconds`: how long the original of a shortened response can be read.
+    `original_max_bytes`: disk space for originals; the oldest are evicted first.
+    """
+
+    strategy: str = field(default="auto", metadata={CHOICES: tuple(STRATEGIES)})
+    profile: str = field(default="balanced", metadata={CHOICES: ("light", "balanced", "lean")})
+    read_tokens: int = 10_000
+    max_result_tokens: int | None = None
+    max_result_chars: int | None = None
+    min_result_retention: float = 0.65
+    llm_timeout_seconds: float = 60.0
+    original_ttl_seconds: float = 86_400.0
+    original_max_bytes: int = 256_000_000
