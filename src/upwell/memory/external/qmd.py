@@ -20,6 +20,7 @@ from typing import Any
 
 from upwell.ground.clock import SYSTEM_CLOCK, Clock, Deadline
 from upwell.ground.errors import RecallUnavailable
+from upwell.ground.limits import Breaker
 from upwell.ground.project import repository_of
 from upwell.ground.secrets.redact import redact, redacted_start
 from upwell.ground.types.memory import Found, Memory, Query, Trust
@@ -43,6 +44,12 @@ _ROOT = re.compile(r"^\s*Path:\s+(.+?)\s*$", re.MULTILINE)
 _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 
+MAX_FAILURES = 3
+RESET_SECONDS = 60.0
+RACE_SECONDS = 0.3
+"""How long a call waits for memories."""
+
+
 class QmdRecall:
     """`Recall` over the index of `qmd`, which runs in `folder` with `environment`."""
 
@@ -63,14 +70,35 @@ class QmdRecall:
         }
         self._clock = clock
         self._turns = asyncio.Semaphore(MAX_RUNNING)
+        self._breakers = {
+            awaited: Breaker(MAX_FAILURES, RESET_SECONDS, clock) for awaited in (False, True)
+        }
         self._projects: dict[str, str | None] = {}
 
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the passages that bear on `query`, most probable first by upwell's signals.
 
+        After some failures in a row, or searches too slow for a call to wait for, qmd is left alone
+        for a while. Explicit searches count apart.
+
         Raises:
-            RecallUnavailable: qmd cannot be run, failed, took too long, or sent rubbish.
+            RecallUnavailable: qmd cannot be run, failed, took too long, sent rubbish, or is being
+                left alone.
         """
+        breaker = self._breakers[query.awaited]
+        if not breaker.allow():
+            raise _unavailable(f"is left alone after {MAX_FAILURES} failures in a row")
+        began = self._clock.monotonic()
+        try:
+            found = await self._search(query, deadline)
+        except RecallUnavailable:
+            breaker.fail()
+            raise
+        too_slow = not query.awaited and self._clock.monotonic() - began > RACE_SECONDS
+        (breaker.fail if too_slow else breaker.succeed)()
+        return found
+
+    async def _search(self, query: Query, deadline: Deadline) -> Found:
         texts = _requests(query, self._options.qmd_mode)
         answers = await asyncio.gather(*(self._results(text, deadline) for text in texts))
         passages_by_id: dict[str, Memory] = {}

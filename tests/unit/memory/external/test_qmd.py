@@ -11,10 +11,10 @@ import pytest
 from upwell.ground.clock import Deadline
 from upwell.ground.errors import RecallUnavailable
 from upwell.ground.types.memory import Hit, Memory, Query, Scope, Trust
-from upwell.memory.external.qmd import QmdRecall
+from upwell.memory.external.qmd import MAX_FAILURES, RESET_SECONDS, QmdRecall
 from upwell.memory.options import MemoryOptions, QmdMode
 from upwell.memory.recall import FallBack
-from upwell.testing import FakeRecall
+from upwell.testing import FakeRecall, ManualClock
 
 FACT = "The settlement job runs before midnight UTC, or refunds double."
 FAKE = (sys.executable, str(Path(__file__).with_name("fake_qmd.py")))
@@ -168,3 +168,26 @@ async def test_with_the_program_the_other_place_is_not_asked(make: Make) -> None
     ).hits
     assert own.asked == []
     assert (await FallBack(make(), own).ping()).detail == "2 documents indexed, qmd search"
+
+
+async def test_one_that_fails_is_left_alone_and_tried_again(tmp_path: Path) -> None:
+    clock = ManualClock()
+    options = MemoryOptions(qmd_command=("no-such-program-anywhere",))
+    recall = QmdRecall(options, tmp_path, {}, clock=clock)
+    for _ in range(MAX_FAILURES):
+        with pytest.raises(RecallUnavailable, match="cannot be run"):
+            await found(recall, "when does the settlement job run?")
+    with pytest.raises(RecallUnavailable, match="left alone"):
+        await found(recall, "when does the settlement job run?")
+    clock.advance(RESET_SECONDS + 1)
+    with pytest.raises(RecallUnavailable, match="cannot be run"):
+        await found(recall, "when does the settlement job run?")
+
+
+async def test_a_failing_call_does_not_shut_explicit_searches_out(make: Make) -> None:
+    recall = make()
+    for _ in range(MAX_FAILURES):
+        recall._breakers[False].fail()
+    with pytest.raises(RecallUnavailable, match="left alone"):
+        await recall.search(Query(texts=("settlement",), awaited=False), Deadline.after(20.0))
+    assert await found(recall, "when does the settlement job run?")
