@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 
 from upwell.ground.types.memory import Hit, Memory
-from upwell.memory.documents.sections.judge import is_note
+from upwell.memory.documents.sections.scoring import is_note
 from upwell.surface.moments import Kind, Moment, is_question, kind_of
 
 LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
