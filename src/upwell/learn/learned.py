@@ -29,6 +29,9 @@ BETWEEN_STEPS_SECONDS = 3600.0
 
 CASE_SIGN = " / "
 """Between the moment and the kind in the name of a case; no name of a tool holds spaces."""
+EXACT_MARGIN = 0.4
+"""How much lower, in log-odds, the threshold of an exact situation is. Observed use moves it by
+0.3 at most, so use alone never silences a kind of memory that was measured to help."""
 _UNKNOWN = (-1, -1)
 
 
@@ -75,14 +78,19 @@ class Learned:
         self._demoted: Mapping[str, float] = {}
         self._version = _UNKNOWN
 
-    def min_score(self, tool: str, principal: str = "", case: str = "") -> float:
+    def min_score(
+        self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
+    ) -> float:
         """The present threshold beside `tool`, or at that door, for a principal. `case` adds what
-        agents did with memories of that kind at that moment."""
+        agents did with memories of that kind at that moment. `exact`: the threshold of a memory
+        whose very situation is met, on which the ratings of other memories have no bearing."""
         tool = of_rater(tool, principal)
-        shift = 0.0
-        if self._options.auto_tune:
-            shift = self._shifts.get(tool, 0.0) + self._shifts.get(case, 0.0)
-        return shifted(self._limits.base(tool), shift)
+        shift = self._shifts.get(case, 0.0)
+        if not exact:
+            shift += self._shifts.get(tool, 0.0)
+        if not self._options.auto_tune:
+            shift = 0.0
+        return shifted(self._limits.base(tool), shift - EXACT_MARGIN * exact)
 
     def is_demoted(self, memory: str, principal: str = "") -> bool:
         return of_rater(memory, principal) in self._demoted

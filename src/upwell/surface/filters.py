@@ -207,8 +207,11 @@ class PostFilter:
     ) -> list[Hit] | Skip:
         """The hits that pass, in the order to say them; or the check that held the last back.
         Without a moment, every kind of memory may be said."""
-        cases = [case_of(moment or "", hit.memory) for hit in hits]
-        thresholds = {case: self._learning.min_score(cue, case) for case in set(cases)}
+        cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
+        thresholds = {
+            (case, exact): self._learning.min_score(cue, case, exact=exact)
+            for case, exact in set(cases)
+        }
         pairs = list(zip(hits, map(thresholds.__getitem__, cases), strict=True))
         probable = [hit for hit, threshold in pairs if hit.score >= threshold]
         if not probable:

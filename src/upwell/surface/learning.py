@@ -136,10 +136,11 @@ class Learning:
         watching = [self._watching.flush] if self._watching else []
         return (*watching, self.counts.flush, self.learned.load_learned)
 
-    def min_score(self, cue: Cue, case: str = "") -> float:
+    def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
         """The threshold of the cue's tool, or of its door where there is no tool, for memories of
-        this case."""
-        return self.learned.min_score(cue.tool or str(cue.door), cue.principal.name, case)
+        this case. `exact`: the memory's own situation is met."""
+        tool = cue.tool or str(cue.door)
+        return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
         """Did this principal rate the memory down too often to be offered it unasked?"""

@@ -48,7 +48,7 @@ _PAPER_ENDINGS = frozenset(
 _DATED = re.compile(r"\d{4}-\d{2}-\d{2}")
 _NAME_WORD = re.compile(r"[a-z]+")
 _POINTER = re.compile(
-    r"/(?:pulls?|issues|merge_requests|commits?|compare|discussions)/|"
+    r"/(?:pulls?|issues|merge_requests|actions|commits?|compare|discussions)/|"
     r"(?:^|\s)(?:#\w|@\w[\w-]*[./])|\b(?:PR|MR|issue|ticket|task)s?\s*#?\d|"
     r"~/\w|/(?:Users|home|root|tmp|var)/|```|"
     r"\b(?:this|our|my|current|latest) (?:branch|PR|pull request|commit|session|code ?base|diff|"
@@ -116,10 +116,11 @@ def _prompt_lack(text: str) -> str:
 
 def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
     asks = moment is Moment.QUESTION and is_question(text)
-    is_conversation = prompts > 1 and (not asks or bool(_CONVERSATION.search(text)))
-    if is_conversation or (prompts > 1 and hit.score < SURE):
+    is_commit = kind_of(hit.memory) is Kind.COMMIT
+    is_conversation = not asks or bool(_CONVERSATION.search(text)) or is_commit
+    if prompts > 1 and (is_conversation or hit.score < SURE):
         return MIDDLE
-    if kind_of(hit.memory) is Kind.COMMIT:
+    if is_commit:
         return "" if _WHY.search(text) else NO_WHY
     return HOW_TO_WORK if is_note(hit.memory.source) and not asks else ""
 

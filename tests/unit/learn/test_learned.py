@@ -204,6 +204,7 @@ async def test_observed_use_of_a_case_adds_to_the_threshold_of_the_tool(house):
     await learned.load_learned()
     assert learned.min_score("prompt", case=case) > learned.min_score("prompt") == 0.5
     assert learned.min_score("prompt", case=f"failed{CASE_SIGN}note") == 0.5
+    assert learned.min_score("prompt", case=case, exact=True) < 0.5, "use alone silences nothing"
     assert [threshold.tool for threshold in await learned.thresholds()] == [case]
     await learned.reset()
     assert learned.min_score("prompt", case=case) == 0.5

@@ -113,6 +113,7 @@ def test_a_passage_needs_one_whole_sentence(text, expected):
 def test_a_commit_answers_a_question_for_its_reason():
     assert lack("why was the customer charged twice?", commit()) == ""
     assert lack("how is a customer charged?", commit()) == worth.NO_WHY
+    assert lack("why was the customer charged twice?", commit(), prompts=2) == worth.MIDDLE
     assert lack("why was the customer charged twice?", commit("Fix the charge")) == worth.NO_REASON
     assert not gives_reason("Add buttons. " + "More buttons in the dialog of the page. " * 5)
 

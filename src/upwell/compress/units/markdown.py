@@ -14,11 +14,13 @@ from upwell.ground.text.sections import (
 
 _LONG = 220
 _SHORT_FENCE = 3
+_EARLY = 30.0
+"""The beginning of a document introduces the rest."""
 
 
 def split(text: str, name: str = "") -> Units:
     """Split into sentences, list items, table rows and lines of code; each needs its headings."""
-    units = Units(reach=1, by_names=True)
+    units = Units(reach=1, by_names=True, early=_EARLY)
     above: dict[int, tuple[int, ...]] = {-1: ()}
     for number, block in enumerate(blocks(text)):
         needs = above[block.heading]
