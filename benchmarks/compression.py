@@ -1,7 +1,7 @@
 """The share of facts that survive compression, beside peers, in one run.
 
-    python benchmarks/compression.py                                     upwell and head truncation
-    python benchmarks/compression.py --stm PYTHON --headroom PYTHON      peers, each in its own venv
+    python benchmarks/compression.py DATA                                upwell and head truncation
+    python benchmarks/compression.py DATA --stm PYTHON --headroom PYTHON peers, each in its own venv
 
 A fact is kept if its answer is in the compressed text. Material: `DATA` (a folder with
 `manifest.jsonl`, and `paraphrased.jsonl` where there is one), what `gather.py` finds on this

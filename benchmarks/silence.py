@@ -1,7 +1,7 @@
 """When upwell speaks and when it stays silent: every cue through the product's own surfacer.
 
     python benchmarks/silence.py DATA [--only coding|conversations|together] [--share 0.35]
-    python benchmarks/silence.py DATA --own
+    python benchmarks/silence.py --own
 
 `--own` takes the small set of this repository (`benchmarks/own`, a made-up harbour's booking
 system), which CI holds to bounds; the others need development data that are not part of it.
@@ -279,7 +279,7 @@ async def report(title: str, stores: list[Store], part: float, model: Any) -> No
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the sets")
+    parser.add_argument("data", type=Path, metavar="DATA", nargs="?", help="the folder of the sets")
     parser.add_argument("--only", choices=["coding", "conversations", "together"])
     parser.add_argument("--own", action="store_true", help="the repository's own set")
     parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")

@@ -1,4 +1,5 @@
-"""Split source code and the output of commands into lines, each linked to the enclosing lines it depends on.
+"""Split source code and the output of commands into lines, each linked to the enclosing lines it
+depends on.
 
 Indentation tells what governs a line: the nearest lines above it with less and less indentation,
 such as the `if`, the signature and the class around a statement. That needs no grammar, reads every
