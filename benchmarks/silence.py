@@ -285,6 +285,8 @@ async def main() -> None:
     parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
     parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()
+    if not options.data and not options.own:
+        parser.error("give the folder of the sets, or --own")
     model = None
     if options.minilm:
         from minilm import MiniLm
