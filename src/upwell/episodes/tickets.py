@@ -1,5 +1,7 @@
-"""Tickets that prompts and paths name: `ABC-123`, `#045`, `task 45`; and the file of a ticket, which
-the agent opened after a prompt had named it."""
+"""Tickets that prompts and paths name: `ABC-123`, `#045`, `task 45`; the files of tickets.
+
+Such a file is the first one of that name that the agent opens after a prompt.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
