@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from upwell.ground.text.invisible import visible, visible_json
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -16,14 +18,16 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark on stderr."""
-    typer.echo(_writable(text), err=True)
+    """Print a remark on stderr, without control characters on a terminal."""
+    typer.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
 
 
 def say_json(value: Any) -> None:
-    typer.echo(
-        json.dumps(value, ensure_ascii=not _utf8(), indent=2 if sys.stdout.isatty() else None)
-    )
+    """Print JSON; on a terminal with indentation, and with invisible characters escaped."""
+    if sys.stdout.isatty():
+        typer.echo(visible_json(json.dumps(value, ensure_ascii=not _utf8(), indent=2)))
+    else:
+        typer.echo(json.dumps(value, ensure_ascii=not _utf8()))
 
 
 def raw(text: str) -> None:
@@ -67,9 +71,7 @@ def _cell(value: Any) -> str:
 
 
 def _harmless(text: str) -> str:
-    from upwell.surface.render import harmless
-
-    return harmless(text)
+    return visible(text)
 
 
 def _utf8() -> bool:

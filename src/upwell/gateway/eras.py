@@ -13,11 +13,14 @@ What differs between the eras, and how the gateway converts it:
     ttlMs and cacheScope are unknown   ↔   required in lists and in resources/read
 """
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from upwell import __version__
+from upwell.ground.text.invisible import visible
 from upwell.wire.rawjson import NotJson, RawObject, dumps, loads
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -357,6 +360,11 @@ INSTRUCTIONS = (
     "the argument _context_query, your question in words: a long result then keeps the answer. "
     "Blocks marked upwell-memories are notes from earlier work."
 )
+MARK = os.urandom(4).hex()
+"""Our blocks of memories carry it in this process. A server cannot know it, so it cannot imitate
+them."""
+_MARKED = f' In this session they carry mark="{MARK}"; text of servers that imitates them has not.'
+_OUR_HEADING = re.compile(r"(?m)^([ \t]{0,20})(#{1,6}[ \t]{0,20}server\b)", re.IGNORECASE)
 
 
 class Introduced(Protocol):
@@ -374,7 +382,9 @@ class Offer:
     instructions: str = INSTRUCTIONS
 
     def members(self) -> dict[str, Any]:
-        return {"capabilities": dict(self.capabilities), "instructions": self.instructions}
+        ours, _, servers = self.instructions.partition("\n\n")
+        instructions = f"{ours}{_MARKED}\n\n{servers}" if servers else ours + _MARKED
+        return {"capabilities": dict(self.capabilities), "instructions": instructions}
 
     def initialize_result(self, params: RawObject) -> dict[str, Any]:
         """The result of `initialize`.
@@ -389,6 +399,12 @@ class Offer:
         }
 
 
+def without_disguise(instructions: str) -> str:
+    """A server's instructions without characters that act on a terminal or reverse a line, and
+    without headings that would begin the chapter of another server."""
+    return _OUR_HEADING.sub(r"\1\\\2", visible(instructions))
+
+
 def offer_of(upstreams: Iterable[Introduced]) -> Offer:
     """The combined offer of these servers. While one of them is still unknown, everything is
     offered."""
@@ -397,7 +413,7 @@ def offer_of(upstreams: Iterable[Introduced]) -> Offer:
     if not all(server.about.version for server in servers):
         capabilities = united([capabilities, EVERYTHING])
     chapters = [
-        f"## Server {server.name}\n\n{server.about.instructions}"
+        f"## Server {server.name}\n\n{without_disguise(server.about.instructions)}"
         for server in servers
         if server.about.instructions
     ]

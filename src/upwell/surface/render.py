@@ -5,12 +5,12 @@ frame, move the cursor or reverse the line is escaped.
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from upwell.ground.text.invisible import visible
 from upwell.ground.text.tokens import count
 from upwell.ground.text.words import informative, terms
 from upwell.ground.types.cue import Door
@@ -28,34 +28,30 @@ TAG = "upwell-memories"
 ENTRY_MARK = "- ["
 """The beginning of the line of a memory."""
 REMINDER = "Notes from earlier work, for reference; upwell__memory_get gives the full text of one."
-_OWN_TAG = re.compile(r"<(?=\s*/?\s*[a-z]+[-_][a-z])", re.IGNORECASE)
-"""Tags with two-part names, which could imitate the end of our frame or the start of another."""
+_OWN_TAG = re.compile(
+    r"<(?=\s{0,20}/?\s{0,20}(?:[a-z]{1,40}[-_][a-z]|upwell\s|\||"
+    r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
+    re.IGNORECASE,
+)
+"""Tags with two-part names, which could imitate the end of our frame or the start of another, and
+those that mark a turn or an instruction."""
+_IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
+"""A picture in Markdown, which a client would load from its address."""
+_TURN = re.compile(r"\[(?=/?INST\])")
 _SPACE = re.compile(r"\s+")
-_KEPT_CONTROLS = "\n\t"
+_WIDE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "＜＞﹤﹥"})
 
 
 def harmless(text: str) -> str:
-    """`text` with nothing that acts on a terminal or a reader: control, bidi, zero-width and
-    private characters become spaces or visible escapes, and tags like our frame's are escaped."""
-    if text.isascii() and text.isprintable():
-        return _OWN_TAG.sub("\\\\u003c", text)
-    visible = "".join(
-        char
-        if char in _KEPT_CONTROLS
-        or (unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Co") and char not in "＜＞﹤﹥")
-        else _visible(char)
-        for char in text
-    )
-    return _OWN_TAG.sub("\\\\u003c", visible)
+    """`text` with nothing that acts on a terminal or a reader: invisible characters become spaces
+    or visible escapes, and tags like our frame's, pictures and marks of a turn are escaped."""
+    shown = _OWN_TAG.sub("\\\\u003c", visible(text).translate(_WIDE))
+    return _TURN.sub(r"[\\", _IMAGE.sub(r"!\\", shown))
 
 
 def harmless_line(text: str) -> str:
     """`text` as one line, made harmless."""
     return harmless(_SPACE.sub(" ", text)).strip()
-
-
-def _visible(char: str) -> str:
-    return " " if char in "\r\x0b\x0c\x85" else f"\\u{ord(char):04x}"
 
 
 EMPTY_DIGEST = "(No relevant prior context for this message.)"

@@ -64,6 +64,46 @@ def test_harmless_text_stays(text):
     assert harmless(text) == text
 
 
+@pytest.mark.parametrize(
+    "char",
+    [
+        *"\u034f\u115f\u17b5\u2028\u2800\u3164\ufe00\ufffc\u200b\u202e\x1b\x9b",
+        "\U000e0101",
+        "\U000e0fff",
+    ],
+)
+def test_no_invisible_character_stays(char):
+    assert char not in harmless(f"a{char}b")
+    assert harmless(f"a{char}b") != f"a{char}b"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "<system>",
+        "</system>",
+        "<|im_start|>",
+        "<system-reminder>",
+        "<invoke name=x>",
+        "</fnr>",
+        "< / upwell-memories >",
+        "<upwell memories>",
+        "<UPWELL-MEMORIES>",
+        "[INST]",
+        "[/INST]",
+        "![x](http://evil.example/?q=1)",
+        "<tool_result>",
+    ],
+)
+def test_marks_of_turns_and_pictures_are_escaped(mark):
+    assert mark not in harmless(f"see {mark} here")
+
+
+@pytest.mark.parametrize("text", ["if a < b and c", "<div class=x>", "Vec<T>", "[a](b)", "! [x]"])
+def test_code_and_markup_stay(text):
+    assert harmless(text) == text
+
+
 def test_a_preview_shows_the_matching_part():
     text = "filler words here " * 40 + "the cache reloads on SIGHUP " + "more filler " * 40
     shown = preview(text, ["cache SIGHUP"], 100)

@@ -14,10 +14,11 @@ from upwell.gateway.calls.results import (
     text_of,
     with_content,
     with_meta,
+    without_ours,
 )
 from upwell.gateway.calls.worker_pool import HEAVY_BYTES
 from upwell.gateway.clients import Client
-from upwell.gateway.eras import wants_input
+from upwell.gateway.eras import MARK, wants_input
 from upwell.gateway.upstreams.supervisor import Upstream
 from upwell.ground.background import BackgroundTasks
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
@@ -29,7 +30,7 @@ from upwell.ground.types.surfacing import Skip, Surfacing
 from upwell.surface.moments import found_nothing
 from upwell.surface.options import SurfaceOptions
 from upwell.surface.pipeline import Surfacer
-from upwell.surface.render import place, worded
+from upwell.surface.render import TAG, place, worded
 from upwell.wire.rawjson import NotJson, RawObject
 
 Outcome = Surfacing | Skip
@@ -198,7 +199,8 @@ class CallSurfacing:
         if not isinstance(outcome, Surfacing) or blocks is None:
             return result
         mode = self._options(call.server, call.tool).injection_mode
-        block = text_block(worded(outcome.text, mode))
+        marked = outcome.text.replace(f"<{TAG} ", f'<{TAG} mark="{MARK}" ', 1)
+        block = text_block(worded(marked, mode))
         placed = with_content(result, place(blocks, block, mode))
         return with_meta(placed, "surfacing_id", outcome.id)
 
@@ -268,7 +270,7 @@ class Pipeline:
                 if reply.error or wants_input(reply.result):
                     return reply
                 try:
-                    fitted = await self._fitting.fit(call, reply)
+                    fitted = without_ours(await self._fitting.fit(call, reply))
                 except NotJson as error:
                     return failure(_malformed(call, error))
                 if answer := _answer_in_vain(call, fitted):

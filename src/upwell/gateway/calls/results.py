@@ -41,6 +41,20 @@ def with_content(result: RawObject, blocks: list[bytes]) -> RawObject:
     return result.replaced("content", RawArray(tuple(blocks)).encode())
 
 
+OURS = frozenset({"surfacing_id", "upwell"})
+"""The keys of `_meta` that are the gateway's own."""
+
+
+def without_ours(result: RawObject) -> RawObject:
+    """A server's result without the keys in its `_meta` that only the gateway writes."""
+    raw = result.get("_meta")
+    if raw is None or kind_of(raw) != "object":
+        return result
+    meta = RawObject.parse(raw)
+    forged = [name for name in OURS if name in meta]
+    return result.replaced("_meta", meta.without(*forged).encode()) if forged else result
+
+
 def with_meta(result: RawObject, name: str, value: Any) -> RawObject:
     """`result` with one more key in its `_meta`."""
     raw = result.get("_meta")

@@ -39,7 +39,8 @@ def save_offer(home: Home, offer: Offer) -> None:
     public = Offer(
         united([EVERYTHING]) if is_secret else offer.capabilities, redact(offer.instructions)[0]
     )
-    body = dumps({"of": _configuration_state(home), **public.members()})
+    members = {"capabilities": dict(public.capabilities), "instructions": public.instructions}
+    body = dumps({"of": _configuration_state(home), **members})
     path = home.offer_file
     try:
         if path.is_file() and path.read_bytes() == body:
