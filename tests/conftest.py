@@ -20,7 +20,7 @@ SLOW_DOORS = frozenset(
     attacks cli_compress cli_entries cli_memory delivery documents faults hook_faults hook_setup
     hostile_client hostile_memory hostile_server http_behind judge learning life login ltm
     memory_faults notes odd_exchanges real_servers reload replay replay_judge same_decision
-    slow_start start supervision surface whose_question
+    setup slow_start start supervision surface whose_question
     """.split()
 )
 """Door tests that take ten seconds or more a file: `make test-slow` and CI run them."""

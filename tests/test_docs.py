@@ -109,6 +109,7 @@ def test_every_documented_key_exists():
         "logins.json",
         "offer.json",
         "inbox.json",
+        "setup.json",
         "lexicon.toml",
     }
     assert set(documented) - files == set(keys())

@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import batched
 from pathlib import Path
 
 from upwell.capture.inbox import Inbox, Proposal
@@ -24,6 +25,8 @@ MAX_TURN_BYTES = 2_000_000
 """How much of a transcript's end is read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
 """The trust of a proposal that becomes a memory without asking; None for one that waits."""
+MAX_DELETED = 500
+MAX_HELD = 10_000_000
 READ_TTL_SECONDS = 400 * 86_400.0
 
 
@@ -43,6 +46,26 @@ class Gain:
         self.stored += other.stored
         self.strengthened += other.strengthened
         self.places += other.places
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """Everything that sessions left in a home, by its keys: memories, open proposals, places, and
+    the transcripts that were read."""
+
+    memories: frozenset[str] = frozenset()
+    proposals: frozenset[str] = frozenset()
+    places: frozenset[str] = frozenset()
+    transcripts: frozenset[str] = frozenset()
+
+    def since(self, earlier: "Holdings") -> "Holdings":
+        """The part that is new since then."""
+        return Holdings(
+            memories=self.memories - earlier.memories,
+            proposals=self.proposals - earlier.proposals,
+            places=self.places - earlier.places,
+            transcripts=self.transcripts - earlier.transcripts,
+        )
 
 
 class SessionLearning:
@@ -125,6 +148,39 @@ class SessionLearning:
         if waiting:
             gain.proposed = await asyncio.to_thread(self._inbox.propose, waiting)
         return gain
+
+    async def holdings(self) -> Holdings:
+        """Everything that it has kept so far.
+
+        Raises:
+            StoreError: the store or the inbox failed.
+        """
+        proposals = await asyncio.to_thread(self._inbox.waiting)
+        return Holdings(
+            memories=frozenset(await self._library.store.stamps(limit=MAX_HELD)),
+            proposals=frozenset(proposal.id for proposal in proposals),
+            places=frozenset(item.key for item in await self._ttl_store.scan(Kind.PLACE)),
+            transcripts=frozenset(item.key for item in await self._ttl_store.scan(Kind.LEARNED)),
+        )
+
+    async def forget(self, holdings: Holdings) -> None:
+        """Drop what is still there of these holdings, so that it can be learned again. A proposal
+        that a person has accepted since is a memory of that person's, and stays.
+
+        Raises:
+            StoreError: the store or the inbox failed.
+        """
+        for memory in await self.learned(holdings):
+            await self._library.delete(memory.id)
+        await asyncio.to_thread(self._inbox.withdraw, sorted(holdings.proposals))
+        for kind, keys in ((Kind.PLACE, holdings.places), (Kind.LEARNED, holdings.transcripts)):
+            for batch in batched(sorted(keys), MAX_DELETED):
+                await self._ttl_store.delete(kind, batch)
+
+    async def learned(self, holdings: Holdings) -> list[Memory]:
+        """The memories of these holdings that sessions left and that are still there."""
+        memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
+        return [known for known in memories if known and known.provenance.door == "capture"]
 
     async def _bytes_read(self, path: str) -> int:
         key = _key(path)

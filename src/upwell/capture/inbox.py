@@ -115,13 +115,22 @@ class Inbox:
     def take(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals for good: they are not proposed again. Returns those that were
         still open."""
+        return self._remove(ids, settles=True)
+
+    def withdraw(self, ids: Sequence[str]) -> list[Proposal]:
+        """Remove these proposals as if they had never been made. Returns those that were still
+        open."""
+        return self._remove(ids, settles=False)
+
+    def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
         with exclusively(self._path):
             content = self._read()
             waiting = {entry["id"]: entry for entry in content["waiting"]}
             removed = [waiting.pop(id) for id in ids if id in waiting]
             content["waiting"] = list(waiting.values())
-            settled = [*content["settled"], *(entry["id"] for entry in removed)]
-            content["settled"] = list(dict.fromkeys(settled))[-MAX_SETTLED:]
+            if settles:
+                settled = [*content["settled"], *(entry["id"] for entry in removed)]
+                content["settled"] = list(dict.fromkeys(settled))[-MAX_SETTLED:]
             self._write(content)
         return [_proposal(entry) for entry in removed]
 

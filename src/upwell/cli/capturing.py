@@ -121,22 +121,28 @@ def sessions(
     else:
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
     with progress("learning") as show:
-        gain = with_app(lambda app: _learned_from(app, transcripts, show))
+        gain = with_app(lambda app: learned_from(app, transcripts, show))
     if as_json:
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
-    say(
-        f"{counted(len(transcripts), 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
-        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
-        f"{counted(gain.places, 'place')}"
-    )
+    say_gain(len(transcripts), gain)
     if gain.proposed:
         note("upwell: `upwell inbox` lists the proposals")
 
 
-async def _learned_from(
+def say_gain(transcripts: int, gain: "Gain") -> None:
+    """Print what these transcripts brought."""
+    say(
+        f"{counted(transcripts, 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
+        f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
+        f"{counted(gain.places, 'place')}"
+    )
+
+
+async def learned_from(
     app: "App", transcripts: "Sequence[Transcript]", show: Callable[[int, int], None]
 ) -> "Gain":
+    """Learn from these transcripts. One that cannot be read is left out, with a remark."""
     from upwell.app.sessions import Gain
 
     learning, total = app.session_learning(), Gain()

@@ -27,7 +27,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
     """Put upwell in front of every agent's MCP servers. The servers of all agents on this machine
     move to config.toml, and each agent gets one server: upwell. Shows the change; --apply writes
     it."""
-    clients = _clients(project)
+    clients = clients_of_user(project)
     plan = clients.taking_over()
     changes = [file for file in plan.files if file.changes]
     if apply:
@@ -35,7 +35,7 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
     if as_json:
         say_json(_as_json(clients, plan, changes, apply))
     else:
-        _say_servers(plan)
+        say_servers(plan)
         if not apply:
             _show(clients, [plan.config, *changes])
         elif plan.config.changes:
@@ -55,10 +55,10 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
     """Give the agents their servers back. A file that has not changed since gets its old bytes; in
     any other, only upwell's entry is replaced. Shows the change; --apply writes it."""
-    clients = _clients(project)
+    clients = clients_of_user(project)
     plans, refused = clients.giving_back()
     if as_json:
-        files = [{"file": str(p.path), "diff": _diff(clients, p)} for p in plans]
+        files = [{"file": str(p.path), "diff": masked_diff(clients, p)} for p in plans]
         say_json({"applied": apply, "files": files, "refused": refused})
     elif not plans and not refused:
         say("no agent uses upwell")
@@ -75,10 +75,10 @@ def eject(apply: Apply = False, project: Project = False, as_json: Json = False)
 
 def add_from_clients(project: bool) -> None:
     """Copy the agents' servers to config.toml. The agents' files stay unchanged."""
-    clients = _clients(project)
+    clients = clients_of_user(project)
     plan = clients.taking_over(moving=False)
     clients.take(plan)
-    _say_servers(plan)
+    say_servers(plan)
     if plan.taken:
         say(f"wrote {plan.config.path}; the agents' own files are unchanged")
     else:
@@ -86,7 +86,8 @@ def add_from_clients(project: bool) -> None:
     _refuse(plan.refused)
 
 
-def _say_servers(plan: "Takeover") -> None:
+def say_servers(plan: "Takeover") -> None:
+    """Print where each server goes."""
     for server in plan.servers:
         if server.left:
             say(f"{server.client}: {server.original} stays: {server.left}")
@@ -98,10 +99,11 @@ def _say_servers(plan: "Takeover") -> None:
 def _show(clients: "Clients", plans: "list[Plan]") -> None:
     for plan in plans:
         if plan.changes:
-            raw(_diff(clients, plan))
+            raw(masked_diff(clients, plan))
 
 
-def _diff(clients: "Clients", plan: "Plan") -> str:
+def masked_diff(clients: "Clients", plan: "Plan") -> str:
+    """The diff of a plan without secrets."""
     from upwell.ground.secrets.redact import redact
     from upwell.ground.settings import masked
 
@@ -150,12 +152,15 @@ def _as_json(
             }
             for server in plan.servers
         ],
-        "files": [{"file": str(p.path), "diff": _diff(clients, p)} for p in (*config, *changes)],
+        "files": [
+            {"file": str(p.path), "diff": masked_diff(clients, p)} for p in (*config, *changes)
+        ],
         "refused": plan.refused,
     }
 
 
-def _clients(project: bool) -> "Clients":
+def clients_of_user(project: bool) -> "Clients":
+    """The agents on this machine, with `project` those of this folder, too."""
     from upwell.config import load
     from upwell.hosts.installation import Installation
     from upwell.setup.takeover import Clients

@@ -45,8 +45,8 @@ def install(
     from upwell.hosts import host_named
 
     known, home = host_named(host), load().home.prepare()
-    installation = _installation(http=http, host=host)
-    installer = _installer(installation)
+    installation = hook_installation(http=http, host=host)
+    installer = installer_of(installation)
     plan = installer.installing(host)
     if not plan.changes:
         say(f"{plan.path} already has the hooks")
@@ -64,7 +64,7 @@ def install(
 @hook.command("uninstall")
 def uninstall(host: HostName, apply: Apply = False) -> None:
     """Remove upwell's hooks from an agent's configuration. Everything else stays."""
-    installer = _installer(_installation())
+    installer = installer_of(hook_installation())
     plan = installer.uninstalling(host)
     if not plan.changes:
         say(f"{plan.path} has no upwell hooks")
@@ -79,7 +79,7 @@ def export(host: HostName, apply: Apply = False) -> None:
     from upwell.hosts import host_named
     from upwell.hosts.export import exported, shown, write
 
-    files = exported(host_named(host), _installation())
+    files = exported(host_named(host), hook_installation())
     if not apply:
         raw(shown(files))
         return
@@ -92,7 +92,7 @@ def hosts(as_json: Json = False) -> None:
     """List the supported agents. Shows whether each is installed, and whether it has the hooks."""
     from upwell.hosts import HOSTS
 
-    installer = _installer(_installation())
+    installer = installer_of(hook_installation())
     present, installed = installer.present(), installer.installed()
     rows = [
         {
@@ -120,7 +120,8 @@ def _show(installer: "Installer", plan: "Plan", apply: bool, secret: str = "") -
         say(f"backup: {backup}")
 
 
-def _installer(installation: "Installation") -> "Installer":
+def installer_of(installation: "Installation") -> "Installer":
+    """The hooks of every agent."""
     from upwell.config import load
     from upwell.hosts import HOSTS
     from upwell.hosts.install import Installer
@@ -129,7 +130,7 @@ def _installer(installation: "Installation") -> "Installer":
     return Installer(installation, load().home.prepare().hooks_file, files)
 
 
-def _installation(*, http: bool = False, host: str = "") -> "Installation":
+def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
     """The installation; with `http`, HTTP requests for `host`.
 
     Raises:

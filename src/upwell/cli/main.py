@@ -20,7 +20,9 @@ from upwell.cli import (
     memories,
     notes,
     replay,
+    rules,
     servers,
+    setup,
     stats,
     texts,
     tokens,
@@ -45,9 +47,11 @@ app = typer.Typer(
 )
 for verbs in (
     demo,
+    setup,
     clients,
     servers,
     memories,
+    rules,
     notes,
     transfer,
     texts,

@@ -116,7 +116,7 @@ def recall(
             return await _listed(app, pinned, trash, names, limit or MOST_LISTED)
         hits = await _recall(app, query, limit or MOST_FOUND, names, show)
         if not hits and not as_json and await app.memory.store.pinned(Scope(), limit=1):
-            note("upwell: standing rules are not searched; `upwell recall --pinned` lists them")
+            note("upwell: standing rules are not searched; `upwell rules` lists them")
         return hits
 
     with progress("reading documents") as show:

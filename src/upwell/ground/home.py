@@ -69,6 +69,7 @@ class Home:
     hooks_file = Inside("hooks.json")
     clients_file = Inside("clients.json")
     inbox_file = Inside("inbox.json")
+    setup_file = Inside("setup.json")
     pause_file = Inside("paused")
 
     def _is_ours(self) -> bool:

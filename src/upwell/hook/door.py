@@ -112,7 +112,7 @@ class HookDoor:
     ) -> bytes:
         """Surface memories and shorten the tool's answer, both until the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
-        cue = _cue(event)
+        cue = _cue(event, host.name)
         if self._is_unannounced(event):
             self._surfacer.missed(cue)
         shortening = self._shortening(host, event, cue)
@@ -318,7 +318,7 @@ def _payload(body: bytes) -> Mapping[str, Any] | None:
     return payload if isinstance(payload, dict) else None
 
 
-def _cue(event: Event) -> Cue:
+def _cue(event: Event, host: str) -> Cue:
     return Cue(
         door=_DOORS[event.kind],
         text=event.text,
@@ -329,6 +329,7 @@ def _cue(event: Event) -> Cue:
         reply_chars=event.reply_chars,
         answer=event.answer,
         trace_id=new_trace_id(),
+        host=host,
     )
 
 

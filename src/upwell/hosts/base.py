@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from upwell.hosts.events import EventFormat
 from upwell.hosts.installation import HookFile, Installation
@@ -53,6 +54,44 @@ class Transcripts:
     files: tuple[str, ...]
 
 
+SESSION = "$SESSION"
+FOLDER = "$FOLDER"
+"""Placeholders of a probe."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probe:
+    """The start of a session as the host reports it, to try an installed hook with: the `event` and
+    its recorded `payload`, with `SESSION` and `FOLDER` in place of the session and its folder."""
+
+    event: str
+    payload: Mapping[str, Any]
+
+    def payload_of(self, session: str, folder: str) -> dict[str, Any]:
+        """The payload for a session in a folder."""
+        values = {SESSION: session, FOLDER: folder}
+        return {key: _filled(value, values) for key, value in self.payload.items()}
+
+
+def _filled(value: Any, values: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_filled(item, values) for item in value]
+    return values.get(value, value) if isinstance(value, str) else value
+
+
+NESTED_PROBE = Probe(
+    event="SessionStart",
+    payload={
+        "session_id": SESSION,
+        "transcript_path": "",
+        "cwd": FOLDER,
+        "hook_event_name": "SessionStart",
+        "source": "startup",
+    },
+)
+"""The probe of Claude Code and of the hosts that follow it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
     """One agent host.
@@ -60,6 +99,7 @@ class Host:
     - `name` is the word of the command line; `title` is the product's name, which heads its
       section in `docs/hooks.md`.
     - `events` reads its events and writes its answers; `hooks` is the file of its hooks.
+    - `probe` is an event to try the installed hooks with.
     - `servers` is the file of its MCP servers, None where `upwell init` leaves them alone.
     - `shares_hooks`: the host also runs hooks that another host's file configures, so that one
       event may arrive under several names.
@@ -70,6 +110,7 @@ class Host:
     events: EventFormat
     hooks: HookFile
     export: Export
+    probe: Probe = NESTED_PROBE
     servers: ServerFile | None = None
     auto_loaded: AutoLoaded = AutoLoaded()
     transcripts: Transcripts | None = None

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from upwell.ground.host_sessions import within
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
     STARTED,
     Event,
@@ -158,6 +158,10 @@ HOST = Host(
         next_step="restart Copilot CLI",
     ),
     export=Export(tool_name="upwell-upwell__{}", file=".github/copilot-instructions.md"),
+    probe=Probe(
+        event="sessionStart",
+        payload={"sessionId": SESSION, "timestamp": 0, "cwd": FOLDER, "source": "new"},
+    ),
     auto_loaded=AutoLoaded(
         user=(".copilot/copilot-instructions.md",),
         folder=(".github/copilot-instructions.md", "AGENTS.md", "CLAUDE.md", "GEMINI.md"),

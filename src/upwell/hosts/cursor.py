@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from upwell.hosts.base import AutoLoaded, Export, Host
+from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe
 from upwell.hosts.events import (
     Event,
     EventKind,
@@ -146,6 +146,16 @@ HOST = Host(
         tool_name="upwell__{}",
         file=".cursor/rules/upwell.mdc",
         layout="---\ndescription: Memory\nalwaysApply: true\n---\n{}",
+    ),
+    probe=Probe(
+        event="sessionStart",
+        payload={
+            "conversation_id": SESSION,
+            "hook_event_name": "sessionStart",
+            "cursor_version": "2026.09.18",
+            "workspace_roots": [FOLDER],
+            "is_background_agent": False,
+        },
     ),
     auto_loaded=AutoLoaded(
         folder=("AGENTS.md", ".cursorrules"),

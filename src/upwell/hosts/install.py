@@ -2,9 +2,11 @@
 
 A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
 A record in upwell's home (`hooks.json`) holds a digest of each file that we wrote. If a file still
-has those bytes, an uninstall restores the earlier content; otherwise it removes only our entries.
+has those bytes, an uninstall restores the earlier content and removes the copy; otherwise it only
+removes our entries.
 """
 
+import contextlib
 import difflib
 import hashlib
 import os
@@ -91,7 +93,7 @@ class Installer:
         if entry.get("path") == str(path):
             copies = [str(entry.get("backup", "")), *entry.get("older", ())]
             backups = [old for copy in copies if copy and (old := _read(Path(copy))) is not None]
-            if entry.get("written") == _digest(before):
+            if entry.get("written") == digest(before):
                 if not copies[0]:
                     return Plan(agent, path, before, None)
                 if len(copies) == 1 and backups:
@@ -150,24 +152,27 @@ class Installer:
     def _apply(self, plan: Plan) -> str:
         record = installed_entries(self._record)
         if plan.after is None or not plan.installs:
-            record.pop(plan.agent, None)
+            entry = record.pop(plan.agent, {})
             _put(plan.path, plan.after)
             self._write_record(record)
+            _clean_up(plan, entry)
             return ""
         earlier = record.get(plan.agent, {})
         is_same_file = earlier.get("path") == str(plan.path)
-        is_unchanged = is_same_file and earlier.get("written") == _digest(plan.before or "")
+        is_unchanged = is_same_file and earlier.get("written") == digest(plan.before or "")
         # A copy of our own entries would be useless: the copy from before them stays the backup.
         backup = str(earlier.get("backup", "")) if is_unchanged else _backed_up(plan)
+        folders = _missing_folders(plan.path) or earlier.get("folders", [])
         _put(plan.path, plan.after)
         older = list(earlier.get("older", ())) if is_same_file else []
         if is_same_file and not is_unchanged and earlier.get("backup"):
             older = [earlier["backup"], *older]
         record[plan.agent] = {
             "path": str(plan.path),
-            "written": _digest(plan.after),
+            "written": digest(plan.after),
             "backup": backup,
             **({"older": older} if older else {}),
+            **({"folders": folders} if folders else {}),
         }
         self._write_record(record)
         return backup
@@ -208,7 +213,8 @@ def _read(path: Path) -> str | None:
         ) from error
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """A digest of a file's content."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -228,6 +234,23 @@ def _backed_up(plan: Plan) -> str:
             os.fsync(file.fileno())
         return str(copy)
     raise ConfigError(f"{plan.path} has {MAX_BACKUPS} backups already", hint="remove some of them")
+
+
+def _missing_folders(path: Path) -> list[str]:
+    """The folders around a file that do not exist, the innermost first."""
+    return [str(folder) for folder in path.parents if not folder.exists()]
+
+
+def _clean_up(plan: Plan, entry: Mapping[str, Any]) -> None:
+    """After an uninstall, remove the copy whose content the file has again, and the folders that
+    the installation created, if they are empty."""
+    copy = Path(str(entry.get("backup", "")))
+    with contextlib.suppress(OSError, ConfigError):
+        if copy.name.startswith(plan.path.name + BACKUP) and _read(copy) == plan.after:
+            copy.unlink()
+    with contextlib.suppress(OSError):
+        for folder in entry.get("folders", ()):
+            Path(folder).rmdir()
 
 
 def _put(path: Path, text: str | None) -> None:

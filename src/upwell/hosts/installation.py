@@ -78,3 +78,12 @@ class HookFile(ConfigFile, Protocol):
         """The environment that HTTP hooks need, with `{token_file}` for the file of the token; ""
         for a host whose hooks cannot be HTTP requests."""
         ...
+
+    def command(self, text: str, event: str) -> Sequence[str]:
+        """The command line of ours that the host runs for `event` according to this content of its
+        file; empty if there is none.
+
+        Raises:
+            ConfigError: the file does not have the expected structure.
+        """
+        ...

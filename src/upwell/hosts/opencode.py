@@ -12,13 +12,14 @@ Sources: OpenCode's documentation of plugins and rules, and the behaviour of 1.1
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from upwell import __version__
 from upwell.ground.errors import ConfigError
-from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
+from upwell.hosts.base import FOLDER, SESSION, AutoLoaded, Export, Host, Probe, Transcripts
 from upwell.hosts.events import (
     Event,
     EventKind,
@@ -35,6 +36,7 @@ from upwell.hosts.servers import ServerFile
 
 MARK = "// Made by `upwell hook install opencode`. Remove it with `upwell hook uninstall opencode`."
 PLUGIN = Path(__file__).with_name("opencode_plugin.js")
+_COMMAND = re.compile(r"^const COMMAND = (\[.*\])$", re.MULTILINE)
 _READERS = {
     "read": "Read",
     "grep": "Grep",
@@ -148,6 +150,12 @@ class PluginFile:
             )
         return ""
 
+    def command(self, text: str, event: str) -> list[str]:
+        """The words that the plugin runs where it cannot reach the daemon itself."""
+        self.without_ours(text)
+        named = _COMMAND.search(text)
+        return [*json.loads(named[1]), "opencode", event] if named else []
+
 
 def config_folder(installation: Installation) -> Path:
     """The folder of OpenCode's configuration."""
@@ -178,6 +186,7 @@ HOST = Host(
         project_file="opencode.json",
     ),
     export=Export(tool_name="upwell_upwell__{}"),
+    probe=Probe(event="session.created", payload={"sessionID": SESSION, "cwd": FOLDER}),
     auto_loaded=AutoLoaded(
         user=(".config/opencode/AGENTS.md",),
         folder=("AGENTS.md",),

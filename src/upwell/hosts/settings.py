@@ -87,6 +87,15 @@ class JsonHooks:
         remaining = self._without(text, keep_empty=False)
         return remaining if parse(remaining).value.keys() - self.required.keys() else ""
 
+    def command(self, text: str, event: str) -> list[str]:
+        entries = self._our_entries(self._checked(text).value.get("hooks", {})) if text else {}
+        for entry in entries.get(event, []):
+            for handler in entry["hooks"] if self.nested else [entry]:
+                if runs_our_hook(handler):
+                    is_shell = isinstance(handler.get("command"), str)
+                    return ["sh", "-c", handler["command"]] if is_shell else _words(handler)
+        return []
+
     def _entry(self, event: str, installation: Installation) -> dict[str, Any]:
         """Our entry in the list of an event."""
         http = installation.http if event in self.http_events else None

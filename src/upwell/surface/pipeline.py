@@ -232,7 +232,13 @@ class Surfacer:
         """No process answered when this cue's session began: give it the rules with its next
         surfacing, unless it has them."""
         if cue.session:
-            start = Cue(door=Door.SESSION, text=MISSED, session=cue.session, cwd=cue.cwd)
+            start = Cue(
+                door=Door.SESSION,
+                text=MISSED,
+                session=cue.session,
+                cwd=cue.cwd,
+                host=cue.host,
+            )
             self._session_start.owe(start)
 
     async def aclose(self) -> None:
@@ -429,15 +435,16 @@ class Surfacer:
     async def _withdraw(self, hits: Sequence[Hit], cue: Cue) -> None:
         memories = [hit.memory for hit in hits]
         await self._seen_log.withdraw(memories, cue.session, cue.principal.name)
-        if any(memory.pinned for memory in memories):
-            await self._rules.withdraw(cue.session)
+        await self._rules.take_back(cue.session, memories)
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
-        query = self._query(cue) if late else None
+        # Rules come back by themselves, where they belong.
+        hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        query = self._query(cue) if late and hits else None
         if query is not None:
-            judged = any(map(is_judged, surfacing.hits))
-            await self._late_hits.keep(cue, query, surfacing.hits, judged=judged)
+            judged = any(map(is_judged, hits))
+            await self._late_hits.keep(cue, query, hits, judged=judged)
 
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
         """Hand the decision to the journal and to learning, which work behind the call."""

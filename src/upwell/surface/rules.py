@@ -1,10 +1,12 @@
 """Standing rules: pinned memories, given when a session begins and, where that was missed, beside
-its first prompt.
+its first prompt. A rule with a scope is given beside the first file or command that matches.
 
-Rules do not depend on the cue and do not compete with what it finds. A cap of their own keeps them
-short, and their block states how many it leaves out.
+A paused rule is not given, nor is one that the agent's host loads by itself. Rules do not compete
+with what a cue finds. A cap of their own keeps them short, and their block states how many it
+leaves out.
 """
 
+import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,20 +18,30 @@ from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Hit, Memory, Scope
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.memory.base import MemoryReader
+from upwell.surface.loaded import loaded_by
 from upwell.surface.render import beneath, citation, preview
+from upwell.surface.scopes import PAUSED, RuleScope, scope_of
 
 HEADING = "Standing rules that the user pinned:"
 MAX_RULES = 10
 RULE_CHARS = 300
+EVERYWHERE = RuleScope()
 MAX_BYTES = 2_000
 """At most ten rules of 300 characters, 2 000 bytes together (ours)."""
-SILENT = frozenset({SkipReason.DISABLED, SkipReason.PAUSED, SkipReason.NOT_APPLICABLE})
+SILENT = frozenset(
+    {
+        SkipReason.DISABLED,
+        SkipReason.PAUSED,
+        SkipReason.NOT_APPLICABLE,
+        SkipReason.EXCLUDED_TOOL,
+    }
+)
 """Outcomes beside which rules are not given either."""
 
 
 class Rules:
-    """Gives a session the rules of its project once. The record of sessions that have them lives
-    for `ttl_seconds`."""
+    """Gives a session each rule of its project once. The record of that lives for `ttl_seconds`:
+    one entry for the rules that open a session, and one for each rule with a scope."""
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
         self._reader = reader
@@ -37,16 +49,17 @@ class Rules:
         self._ttl_seconds = ttl_seconds
 
     async def of(self, cue: Cue) -> Sequence[Memory]:
-        """The rules of the cue's project, newest first; none when they cannot be read."""
+        """The rules that open a session like the cue's, newest first; none when they cannot be
+        read."""
         with contained("reading the standing rules"):
-            scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
-            return await self._reader.pinned(scope)
+            rules = [rule for rule in await self._pinned(cue) if not _is_scoped(rule)]
+            return await _not_loaded(rules, cue)
         return ()
 
     async def record(self, session: str) -> None:
         """This session has the rules now."""
         if session:
-            await self._ttl_store.put(Kind.RULES, {session: b"told"}, ttl_seconds=self._ttl_seconds)
+            await self._record([session])
 
     async def has(self, session: str) -> bool:
         """Does this session still have the rules in its context?"""
@@ -55,25 +68,83 @@ class Rules:
     async def withdraw(self, session: str) -> None:
         """This session has lost the rules, or never received them."""
         await self._ttl_store.delete(Kind.RULES, [session])
+        if session:
+            await self._ttl_store.drop(Kind.RULES, _key(session, ""))
+
+    async def take_back(self, session: str, memories: Sequence[Memory]) -> None:
+        """These memories did not reach the session: the rules among them are due again."""
+        rules = [memory for memory in memories if memory.pinned]
+        keys = {_key(session, rule.id) if _is_scoped(rule) else session for rule in rules}
+        if keys:
+            await self._ttl_store.delete(Kind.RULES, sorted(keys))
 
     async def join(self, cue: Cue, outcome: Surfacing | Skip) -> Surfacing | Skip:
-        """`outcome` with the rules, if the session lacks them; unchanged when they cannot be
-        read."""
+        """`outcome` with the rules that the session lacks and that belong to the cue; unchanged
+        when they cannot be read."""
         with contained("adding the standing rules"):
-            if not await self._are_due(cue, outcome):
+            if not _takes_rules(cue, outcome):
                 return outcome
-            rules = await self.of(cue)
-            if rules:
-                await self.record(cue.session)
-                return with_rules(outcome, rules)
+            rules = await self._pinned(cue)
+            opening = [] if cue.door == Door.TOOL else await self._opening(cue, rules)
+            matching = await self._matching(cue, rules)
+            due = await _not_loaded([*matching, *opening], cue)
+            if due:
+                joined = with_rules(outcome, due)
+                keys = [_key(cue.session, rule.id) for rule in matching if _is_in(rule, joined)]
+                await self._record([*keys, cue.session] if opening else keys)
+                return joined
         return outcome
 
-    async def _are_due(self, cue: Cue, outcome: Surfacing | Skip) -> bool:
-        if cue.door != Door.PROMPT or not cue.session:
-            return False
-        if isinstance(outcome, Skip) and outcome.reason in SILENT:
-            return False
-        return not await self.has(cue.session)
+    async def _pinned(self, cue: Cue) -> Sequence[Memory]:
+        scope = Scope(project=project_of(cue.cwd), namespaces=cue.principal.namespaces)
+        return [rule for rule in await self._reader.pinned(scope) if PAUSED not in rule.tags]
+
+    async def _opening(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
+        opening = [rule for rule in rules if not _is_scoped(rule)]
+        return opening if opening and not await self.has(cue.session) else []
+
+    async def _matching(self, cue: Cue, rules: Sequence[Memory]) -> list[Memory]:
+        """The rules with a scope that the cue matches and that the session lacks."""
+        matching = {
+            _key(cue.session, rule.id): rule for rule in rules if scope_of(rule).matches(cue)
+        }
+        if not matching:
+            return []
+        told = await self._ttl_store.get(Kind.RULES, list(matching))
+        return [rule for key, rule in matching.items() if key not in told]
+
+    async def _record(self, keys: Sequence[str]) -> None:
+        values = dict.fromkeys(keys, b"told")
+        if values:
+            await self._ttl_store.put(Kind.RULES, values, ttl_seconds=self._ttl_seconds)
+
+
+def _takes_rules(cue: Cue, outcome: Surfacing | Skip) -> bool:
+    """May rules be given beside this outcome?"""
+    if cue.door not in (Door.PROMPT, Door.TOOL) or not cue.session:
+        return False
+    return not isinstance(outcome, Skip) or outcome.reason not in SILENT
+
+
+def _is_scoped(rule: Memory) -> bool:
+    return scope_of(rule) != EVERYWHERE
+
+
+def _is_in(rule: Memory, outcome: Surfacing | Skip) -> bool:
+    return isinstance(outcome, Surfacing) and any(rule.id == it.id for it in outcome.memories)
+
+
+def _key(session: str, rule_id: str) -> str:
+    return f"{session}#{rule_id}"
+
+
+async def _not_loaded(rules: list[Memory], cue: Cue) -> list[Memory]:
+    """The rules that the cue's host does not load by itself."""
+    if not rules or not cue.host:
+        return rules
+    texts = [rule.text for rule in rules]
+    loaded = await asyncio.to_thread(loaded_by, cue.host, cue.cwd, texts)
+    return [rule for rule in rules if rule.text not in loaded]
 
 
 def with_rules(outcome: Surfacing | Skip, rules: Sequence[Memory]) -> Surfacing | Skip:
@@ -123,7 +194,7 @@ def rule_lines(rules: Sequence[Memory], budget_bytes: int) -> tuple[list[Memory]
 
 
 def _remainder(count: int) -> str:
-    return f"({count} more: upwell recall --pinned)"
+    return f"({count} more: upwell rules)"
 
 
 def _size(line: str) -> int:

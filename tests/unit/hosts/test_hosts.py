@@ -89,6 +89,21 @@ def test_its_export_names_the_tools_as_the_host_shows_them(
 
 
 @pytest.mark.parametrize("host", ALL)
+def test_its_probe_starts_a_session_with_the_installed_command(
+    host: Host, installation: Installation
+) -> None:
+    payload = host.probe.payload_of("upwell-setup-1", "/code/shop")
+    event = host.events.read(host.probe.event, payload)
+    assert event is not None
+    assert (event.kind, event.session) == (EventKind.SESSION, "upwell-setup-1")
+    assert event.cwd == "/code/shop"
+    text = host.hooks.with_ours("", installation)
+    words = " ".join(host.hooks.command(text, host.probe.event))
+    assert f"client.py {host.name}" in words
+    assert list(host.hooks.command("", host.probe.event)) == []
+
+
+@pytest.mark.parametrize("host", ALL)
 def test_its_events_pass_the_client_and_are_read(host: Host) -> None:
     assert {EventKind.SESSION, EventKind.TOOL} <= set(host.events.kinds.values())
     assert host.events.kinds.keys() <= EVENTS, "add the new names to `EVENTS` in hook/client.py"

@@ -49,7 +49,7 @@ class Cue:
     `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
     chunk of a progressive delivery. `answer`: the tool's answer, if the cue comes after the call.
     `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
-    `principal`: who is asking.
+    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" where that is unknown.
     """
 
     door: Door | str
@@ -66,3 +66,4 @@ class Cue:
     trace_id: str = ""
     at: float | None = None
     principal: Principal = OWNER
+    host: str = ""

@@ -1,0 +1,253 @@
+"""`upwell setup`: everything for the agents of this machine in one plan, and the way back.
+
+It uses what `hook install`, `init`, `hook capture` and `learn sessions` use, in this order, and
+keeps a record of its changes in `setup.json`. Undoing goes the other way round, so that a file with
+both hooks and servers gets its first bytes back.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from upwell.app.sessions import Holdings
+from upwell.ground.errors import UpwellError
+from upwell.ground.files import exclusively, write_atomically, writing
+from upwell.ground.home import Home
+from upwell.hook.control import daemon_at, end
+from upwell.hosts import HOSTS
+from upwell.hosts.install import Installer, Plan, digest
+from upwell.setup.proof import Proof, prove
+from upwell.setup.record import (
+    ConfigChange,
+    SetupRecord,
+    add_to_record,
+    config_plan,
+    read_record,
+    reduce_record,
+    switches_capture_on,
+)
+from upwell.setup.takeover import Clients, Takeover
+
+Report = Callable[[str, str], None]
+"""Receives the path of a file and why it could not be changed, "" if it was."""
+
+
+@dataclass(slots=True)
+class SetupPlan:
+    """Everything that setup would change: `takeover` for the servers and `config.toml`, `hooks` for
+    the agents' hooks, and the reasons by file for what it cannot change."""
+
+    takeover: Takeover
+    hooks: list[Plan] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Plan]:
+        """The files of servers, with `config.toml` first."""
+        return [self.takeover.config, *self.takeover.files]
+
+
+@dataclass(slots=True)
+class UndoPlan:
+    """Everything that undoing would change: the agents' `hooks`, their `files` of servers and
+    `config.toml`, and the reasons by file for what it cannot change."""
+
+    hooks: list[Plan] = field(default_factory=list)
+    files: list[Plan] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+
+
+class SettingUp:
+    """Plans, writes, proves and undoes. `clients` are the agents' servers, `installer` their
+    hooks."""
+
+    def __init__(self, clients: Clients, installer: Installer, home: Home) -> None:
+        self._clients = clients
+        self._installer = installer
+        self._home = home
+
+    def plan(self) -> SetupPlan:
+        """The changes that are still to be made.
+
+        Raises:
+            ConfigError: `config.toml` cannot be read.
+        """
+        takeover = self._clients.taking_over()
+        config = takeover.config
+        takeover.config = config_plan(config.path, config.after, config.before)
+        plan = SetupPlan(takeover, refused=dict(takeover.refused))
+        for agent in self._installer.present():
+            try:
+                plan.hooks.append(self._installer.installing(agent))
+            except (UpwellError, OSError) as error:
+                plan.refused[str(self._installer.path_of(agent))] = str(error)
+        return plan
+
+    def write(self, plan: SetupPlan, report: Report) -> None:
+        """Carry the plan out, file by file. A file that cannot be written is reported, and the rest
+        go on.
+
+        Raises:
+            ConfigError, StoreUnwritable: `config.toml` or the record cannot be written; no agent's
+                file was changed.
+        """
+        # Before the first change: an interrupted setup can be undone, too.
+        add_to_record(self._home.setup_file, self._record_of(plan))
+        if plan.takeover.config.changes:
+            self._clients.take(plan.takeover)
+            report(str(self._home.config_file), "")
+            self._end_daemon()
+        for agent_plan in plan.takeover.files:
+            if agent_plan.changes:
+                _reported(partial(self._clients.apply, agent_plan), agent_plan.path, report)
+        for hook_plan in plan.hooks:
+            if hook_plan.changes:
+                _reported(partial(self._install, hook_plan.agent), hook_plan.path, report)
+
+    def keep_learned(self, holdings: Holdings) -> None:
+        """Record what setup learned from past sessions."""
+        learned = {
+            "memories": tuple(sorted(holdings.memories)),
+            "proposals": tuple(sorted(holdings.proposals)),
+            "places": tuple(sorted(holdings.places)),
+            "transcripts": tuple(sorted(holdings.transcripts)),
+        }
+        add_to_record(self._home.setup_file, SetupRecord(learned=learned))
+
+    def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
+        """Try the hooks of each agent that has them with a session's start in `folder`."""
+        for agent in self._installer.installed():
+            text = self._installer.text_of(agent)
+            yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
+
+    def undoing(self) -> UndoPlan:
+        """The changes that take back everything that setup wrote. Where an agent has hooks and
+        servers in one file, the plans for both begin with its present content.
+
+        Raises:
+            StoreUnwritable: the record is damaged.
+        """
+        record, plan = self._record(), UndoPlan()
+        for agent in reversed(record.hooks):
+            try:
+                plan.hooks.append(self._installer.uninstalling(agent))
+            except (UpwellError, OSError) as error:
+                plan.refused[str(self._installer.path_of(agent))] = str(error)
+        given_back, refused = self._given_back(record)
+        plan.refused |= refused
+        config = [self._config_undone(record.config)] if record.config else []
+        plan.hooks = [hooks for hooks in plan.hooks if hooks.changes]
+        plan.files = [file for file in (*given_back, *config) if file.changes]
+        return plan
+
+    def undo(self, report: Report) -> None:
+        """Take everything back that setup wrote. Its record stays as far as it says what was
+        learned.
+
+        Raises:
+            StoreUnwritable: the record is damaged, or cannot be written.
+        """
+        record = self._record()
+        faults: list[str] = []
+
+        def reported(path: str, why: str) -> None:
+            faults.extend([why] if why else [])
+            report(path, why)
+
+        # The other way round: the first of two agents in one folder created it, and removes it.
+        for agent in reversed(record.hooks):
+            _reported(partial(self._uninstall, agent), self._installer.path_of(agent), reported)
+        plans, refused = self._given_back(record)
+        for plan in plans:
+            _reported(partial(self._clients.apply, plan), plan.path, reported)
+        for path, why in refused.items():
+            reported(path, why)
+        if record.config:
+            undo_config = partial(self._write_config, record.config)
+            _reported(undo_config, self._home.config_file, reported)
+        if not self._installer.installed():
+            self._end_daemon()
+        if not faults:
+            reduce_record(self._home.setup_file, undone=True)
+
+    def learned(self) -> Holdings:
+        """What setup learned from past sessions, by its record.
+
+        Raises:
+            StoreUnwritable: the record is damaged.
+        """
+        record = self._record()
+        kinds = ("memories", "proposals", "places", "transcripts")
+        return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
+
+    def forgot_learned(self) -> None:
+        """What setup learned was dropped."""
+        reduce_record(self._home.setup_file, forgotten=True)
+
+    def _record(self) -> SetupRecord:
+        return read_record(self._home.setup_file) or SetupRecord()
+
+    def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
+        """The plans that give the agents of this record their servers back, and the reasons by
+        file for what cannot be given back."""
+        if not record.clients:
+            return [], {}
+        plans, refused = self._clients.giving_back()
+        return [plan for plan in plans if plan.agent in record.clients], refused
+
+    def _record_of(self, plan: SetupPlan) -> SetupRecord:
+        config, change = plan.takeover.config, None
+        if config.changes:
+            change = ConfigChange(
+                before=config.before,
+                written=digest(config.after or ""),
+                servers=tuple(server.name for server in plan.takeover.taken),
+                capture=switches_capture_on(config),
+            )
+        return SetupRecord(
+            hooks=tuple(item.agent for item in plan.hooks if item.changes),
+            clients=tuple(item.agent for item in plan.takeover.files if item.changes),
+            config=change,
+        )
+
+    def _install(self, agent: str) -> None:
+        # Planned anew: some agents have servers and hooks in one file.
+        self._installer.apply(self._installer.installing(agent))
+
+    def _uninstall(self, agent: str) -> None:
+        plan = self._installer.uninstalling(agent)
+        if plan.changes:
+            self._installer.apply(plan)
+
+    def _config_undone(self, change: ConfigChange) -> Plan:
+        path = self._home.config_file
+        before = path.read_bytes().decode() if path.exists() else None
+        return Plan("config", path, before, change.after(path))
+
+    def _write_config(self, change: ConfigChange) -> None:
+        path = self._home.config_file
+        with exclusively(path), writing(path):
+            text = change.after(path)
+            if text is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_atomically(path, text)
+
+    def _events_answered(self) -> int:
+        daemon = daemon_at(str(self._home.root))
+        return int(daemon.state.get("answered", 0)) if daemon else 0
+
+    def _end_daemon(self) -> None:
+        """The next event starts one that has the present configuration."""
+        if daemon := daemon_at(str(self._home.root)):
+            end(daemon)
+
+
+def _reported(work: Callable[[], object], path: Path, report: Report) -> None:
+    try:
+        work()
+    except (UpwellError, OSError) as error:
+        report(str(path), str(error))
+    else:
+        report(str(path), "")

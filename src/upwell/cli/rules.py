@@ -1,0 +1,161 @@
+"""rules: the standing rules, and where each of them is said."""
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.session import with_app
+from upwell.ground.errors import StoreError, UsageError
+from upwell.ground.project import repository_of
+from upwell.ground.types.memory import Memory, Provenance, Scope
+from upwell.ground.uris import memory_id as id_in
+
+if TYPE_CHECKING:
+    from upwell.app import App
+
+MAX_LISTED = 1_000
+rules = typer.Typer(
+    help="Standing rules. One without a scope opens every session; one with a scope is said only "
+    "beside a matching file or command, once a session."
+)
+Id = Annotated[str, typer.Argument(metavar="ID", help="`upwell rules` lists them.")]
+Paths = Annotated[
+    list[str] | None,
+    typer.Option("--path", metavar="GLOB", help="Files of the project (src/api/**); repeatable."),
+]
+Tools = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tool", metavar="NAME", help="Tools and commands (Bash, 'Bash(git push*)'); repeatable."
+    ),
+]
+Everywhere = Annotated[
+    bool, typer.Option("--everywhere", help="In every project, not only in this repository.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(rules, name="rules")
+
+
+@rules.callback(invoke_without_command=True)
+def listed(context: typer.Context, as_json: Json = False) -> None:
+    """List the standing rules of every project, newest first."""
+    if context.invoked_subcommand:
+        return
+
+    async def work(app: "App") -> list[Memory]:
+        return list(await app.memory.store.pinned(Scope(), limit=MAX_LISTED))
+
+    rows = [_row(rule) for rule in with_app(work)]
+    if as_json:
+        say_json({"rules": rows})
+        return
+    for row in rows:
+        row["scope"] = " ".join([*row.pop("paths"), *row.pop("tools")]) or "every session"
+        row["project"] = row["project"] or "every project"
+        row["state"] = "paused" if row.pop("paused") else ""
+    table(("id", "project", "scope", "state", "text"), rows, "No standing rules.")
+
+
+@rules.command("add")
+def add(
+    text: Annotated[list[str], typer.Argument(metavar="TEXT", help="The rule. `-` reads stdin.")],
+    path: Paths = None,
+    tool: Tools = None,
+    everywhere: Everywhere = False,
+) -> None:
+    """Add a standing rule and print its id."""
+    from upwell.surface.scopes import checked_scope
+
+    rule = Memory(
+        text=typer.get_text_stream("stdin").read() if text == ["-"] else " ".join(text),
+        namespace="patterns",
+        project=None if everywhere else repository_of(os.getcwd()),
+        provenance=Provenance(door="cli"),
+        pinned=True,
+        triggers=checked_scope(path or (), tool or ()).triggers(),
+    )
+    added = with_app(lambda app: app.memory.add(rule))
+    for secret in added.redacted:
+        note(f"upwell: a secret was masked before storing ({secret})")
+    say(added.id)
+
+
+@rules.command("scope")
+def scope(rule: Id, path: Paths = None, tool: Tools = None, everywhere: Everywhere = False) -> None:
+    """Give a rule another scope. It then belongs to this repository, and without --path and --tool
+    it opens every session."""
+    from upwell.surface.scopes import checked_scope
+
+    triggers = checked_scope(path or (), tool or ()).triggers()
+    project = None if everywhere else repository_of(os.getcwd())
+    if project is None and not everywhere:
+        raise UsageError("this folder is in no repository", hint="give --everywhere")
+    _change(rule, lambda known: replace(known, triggers=triggers, project=project))
+
+
+@rules.command("pause")
+def pause(rule: Id) -> None:
+    """Stop giving a rule until `resume`."""
+    from upwell.surface.scopes import PAUSED
+
+    _change(rule, lambda known: replace(known, tags=tuple({*known.tags, PAUSED})))
+
+
+@rules.command("resume")
+def resume(rule: Id) -> None:
+    """Give a paused rule again."""
+    from upwell.surface.scopes import PAUSED
+
+    _change(
+        rule,
+        lambda known: replace(known, tags=tuple(tag for tag in known.tags if tag != PAUSED)),
+    )
+
+
+@rules.command("remove")
+def remove(rule: Id) -> None:
+    """Move a rule to the trash. `upwell restore ID` brings it back within 30 days."""
+
+    async def work(app: "App") -> None:
+        await app.memory.delete((await _known(app, rule)).id)
+
+    with_app(work)
+    say(f"removed {id_in(rule)}")
+
+
+def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
+    async def work(app: "App") -> Memory:
+        now = changed(await _known(app, rule))
+        await app.memory.update(now)
+        return now
+
+    row = _row(with_app(work))
+    where = " ".join([*row["paths"], *row["tools"]]) or "every session"
+    say(f"{row['id']}: {'paused' if row['paused'] else where}")
+
+
+async def _known(app: "App", rule: str) -> Memory:
+    known = await app.memory.get(id_in(rule))
+    if known is None or not known.pinned:
+        raise StoreError(f"no standing rule {rule!r}", hint="`upwell rules` lists them")
+    return known
+
+
+def _row(rule: Memory) -> dict[str, Any]:
+    from upwell.surface.scopes import PAUSED, scope_of
+
+    where = scope_of(rule)
+    return {
+        "id": rule.id,
+        "text": rule.text,
+        "project": rule.project,
+        "paths": list(where.paths),
+        "tools": list(where.tools),
+        "paused": PAUSED in rule.tags,
+    }

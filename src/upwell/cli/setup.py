@@ -1,0 +1,236 @@
+"""setup: everything for the agents on this machine, with one question, and the way back."""
+
+import os
+import shlex
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.capturing import learned_from, say_gain
+from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
+from upwell.cli.hooks import hook_installation, installer_of
+from upwell.cli.output import note, raw, say
+from upwell.cli.progress import progress
+from upwell.cli.session import with_app
+from upwell.ground.errors import UsageError
+from upwell.ground.text.format import counted
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.app.sessions import Gain, Holdings
+    from upwell.app.setting_up import Report, SettingUp, SetupPlan
+    from upwell.hosts.install import Plan
+    from upwell.replay.transcripts import Transcript
+    from upwell.setup.takeover import Clients
+
+MAX_LISTED = 20
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(setup)
+
+
+def setup(
+    yes: Yes = False,
+    dry_run: DryRun = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take back all that setup did.")] = False,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
+    ] = False,
+) -> None:
+    """Set upwell up for every agent on this machine. Installs hooks, moves MCP servers behind the
+    gateway, and learns from past and future sessions. Shows every change, asks once, and tries each
+    agent's hook. --undo takes everything back."""
+    if forget and not undo:
+        raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
+    if not (yes or dry_run or sys.stdin.isatty()):
+        raise UsageError(
+            "setup asks before it changes anything, and there is no terminal to ask on",
+            hint="--dry-run shows the changes, --yes makes them",
+        )
+    clients = clients_of_user(project=False)
+    setting_up = _setting_up(clients)
+    if undo:
+        _undo(setting_up, clients, dry_run=dry_run, yes=yes, forget=forget)
+    else:
+        _set_up(setting_up, clients, dry_run=dry_run, yes=yes)
+
+
+def _set_up(setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool) -> None:
+    plan, transcripts = setting_up.plan(), _transcripts()
+    if not plan.hooks and not plan.takeover.files and not plan.refused:
+        say(NO_AGENT)
+        return
+    _show(clients, plan.files, plan.hooks)
+    _summarise(plan, transcripts)
+    if dry_run:
+        note("upwell: nothing was changed; without --dry-run, setup asks and does all of this")
+        raise typer.Exit(1 if plan.refused else 0)
+    if not yes:
+        typer.confirm("Do all of this?", abort=True)
+    faults = [*plan.refused]
+    setting_up.write(plan, _reporting(faults))
+    _learn(setting_up, transcripts)
+    _prove(setting_up, faults)
+    _say_next_steps(plan)
+    if faults:
+        raise typer.Exit(1)
+
+
+def _undo(
+    setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: bool, forget: bool
+) -> None:
+    plans = setting_up.undoing()
+    learned = setting_up.learned()
+    _show(clients, plans.files, plans.hooks)
+    _refuse(plans.refused)
+    count = with_app(lambda app: _listed(app, learned))
+    if not (plans.files or plans.hooks or plans.refused or (forget and count)):
+        say("there is nothing to undo")
+        return
+    if dry_run:
+        note("upwell: nothing was changed; without --dry-run, setup asks and undoes all of this")
+        return
+    if not yes:
+        typer.confirm("Undo all of this?", abort=True)
+    faults: list[str] = []
+    setting_up.undo(_reporting(faults))
+    if forget:
+        with_app(lambda app: app.session_learning().forget(learned))
+        setting_up.forgot_learned()
+        say(f"dropped {counted(count, 'finding')} of past sessions")
+    elif count:
+        say("what setup learned stays; `upwell setup --undo --forget` drops it")
+    if faults:
+        raise typer.Exit(1)
+
+
+def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
+    """The plan in a few lines, below the changes: what the question is about."""
+    say_servers(plan.takeover)
+    say("upwell would")
+    for hooks in plan.hooks:
+        say(f"  hooks    {hooks.agent}: {_state(hooks)}")
+    for servers in plan.takeover.files:
+        say(f"  gateway  {servers.agent}: {_state(servers)}")
+    config = plan.takeover.config
+    say(f"  config   servers, and learning at the end of each turn: {_state(config)}")
+    hosts = Counter(transcript.format.name for transcript in transcripts)
+    megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
+    named = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items())) or "none"
+    say(f"  learn    from past sessions: {named} ({megabytes:,.1f} MB, read once, not copied)")
+    say("  prove    run each agent's hook once, as the agent does")
+    say("`upwell setup --undo` takes all of it back.")
+    _refuse(plan.refused)
+
+
+def _state(plan: "Plan") -> str:
+    if not plan.changes:
+        return f"{plan.path} is already set up"
+    return f"{'create' if plan.before is None else 'change'} {plan.path}"
+
+
+def _show(clients: "Clients", files: "list[Plan]", hooks: "list[Plan]") -> None:
+    """Print the diffs without secrets."""
+    from upwell.ground.secrets.redact import redact
+
+    for plan in files:
+        raw(masked_diff(clients, plan))
+    for plan in hooks:
+        raw(redact(plan.diff, keep_lines=True)[0])
+
+
+def _refuse(refused: dict[str, str]) -> None:
+    for path, why in refused.items():
+        note(f"upwell: {path} stays as it is: {why}")
+
+
+def _reporting(faults: list[str]) -> "Report":
+    def report(path: str, why: str) -> None:
+        if why:
+            faults.append(path)
+            note(f"upwell: {path} stays as it is: {why}")
+        else:
+            say(f"done: {path}")
+
+    return report
+
+
+def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
+    async def work(app: "App") -> "Gain":
+        learning = app.session_learning()
+        before = await learning.holdings()
+        try:
+            return await learned_from(app, transcripts, show)
+        finally:
+            # Also after an interruption, so that it can be undone.
+            setting_up.keep_learned((await learning.holdings()).since(before))
+
+    with progress("learning") as show:
+        gain = with_app(work)
+    say_gain(len(transcripts), gain)
+
+
+def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
+    from upwell.config import load
+
+    for proof in setting_up.proofs(os.getcwd(), load().environment):
+        if proof.fault:
+            faults.append(proof.host)
+            note(f"upwell: {proof.host}: {proof.event} failed: {proof.fault}")
+            note(f"upwell: the command was: {shlex.join(proof.command)}")
+        else:
+            say(f"proved: {proof.host} ran its hook for {proof.event}, and the daemon answered")
+
+
+def _say_next_steps(plan: "SetupPlan") -> None:
+    changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
+    # The step of an agent's hooks is the more exact one.
+    for agent, step in {change.agent: change.next_step for change in changed}.items():
+        say(f"next: {agent}: {step}")
+    say("see:  `upwell replay --since 30d` shows what upwell would have said in past sessions")
+    say("undo: `upwell setup --undo`")
+
+
+async def _listed(app: "App", learned: "Holdings") -> int:
+    """List what setup learned and what is still there. Returns its number."""
+    from upwell.capture.inbox import inbox_at
+
+    memories = await app.session_learning().learned(learned)
+    waiting = inbox_at(app.config.home.inbox_file).waiting()
+    proposals = [item for item in waiting if item.id in learned.proposals]
+    lines = [f"memory {item.id}: {item.text}" for item in memories]
+    lines += [f"proposal {item.id}: {item.text}" for item in proposals]
+    for line in lines[:MAX_LISTED]:
+        say(f"learned: {' '.join(line.split())}")
+    if len(lines) > MAX_LISTED:
+        say(f"learned: {len(lines) - MAX_LISTED} more")
+    if learned.places:
+        say(f"learned: {counted(len(learned.places), 'key of a place', 'keys of places')}")
+    return len(lines) + len(learned.places)
+
+
+def _transcripts() -> "list[Transcript]":
+    from upwell.replay.transcripts import transcripts_of_user
+
+    return transcripts_of_user(Path.home(), Path.cwd(), None)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _setting_up(clients: "Clients") -> "SettingUp":
+    from upwell.app.setting_up import SettingUp
+    from upwell.config import load
+
+    home = load().home.prepare()
+    return SettingUp(clients, installer_of(hook_installation()), home)

@@ -1,0 +1,88 @@
+"""Proof that an installed hook works: the command line in the host's own file runs on a recorded
+event, as the host runs it."""
+
+import json
+import os
+import secrets
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from upwell.ground.errors import UpwellError
+from upwell.hosts.base import Host
+
+TIMEOUT_SECONDS = 30.0
+ATTEMPTS = 3
+"""The first event may find a daemon that is still starting."""
+_NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
+"""An agent starts its hooks without these variables of this terminal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The outcome of a proof: `fault` is "" for a hook that works, `command` the command line that
+    ran."""
+
+    host: str
+    event: str
+    command: Sequence[str] = ()
+    fault: str = ""
+
+
+def prove(
+    host: Host,
+    text: str,
+    folder: str,
+    environment: Mapping[str, str],
+    events_answered: Callable[[], int],
+) -> Proof:
+    """Run the hook for a session's start in `folder`, as `text`, the content of the host's file of
+    hooks, says. `events_answered` counts the events that the daemon has answered."""
+    event = host.probe.event
+    try:
+        command = host.hooks.command(text, event)
+    except UpwellError as error:
+        return Proof(host=host.name, event=event, fault=error.message)
+    if not command:
+        return Proof(host=host.name, event=event, fault="its file holds no command for it")
+    fault = ""
+    for _ in range(ATTEMPTS):
+        before = events_answered()
+        fault = _fault(command, _body(host, folder), environment)
+        if not fault and events_answered() > before:
+            break
+        fault = fault or "the command ended well, but no daemon answered the event"
+    return Proof(host=host.name, event=event, command=command, fault=fault)
+
+
+def _body(host: Host, folder: str) -> bytes:
+    session = f"upwell-setup-{secrets.token_hex(4)}"
+    return json.dumps(host.probe.payload_of(session, folder)).encode()
+
+
+def _fault(command: Sequence[str], body: bytes, environment: Mapping[str, str]) -> str:
+    """The fault of one run; "" for a good answer."""
+    inherited = {key: value for key, value in environment.items() if key not in _NOT_INHERITED}
+    try:
+        done = subprocess.run(
+            command,
+            input=body,
+            env=inherited,
+            cwd=os.sep,
+            capture_output=True,
+            timeout=TIMEOUT_SECONDS,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the command cannot run: {error}"
+    if done.returncode != 0:
+        return f"the command ended with status {done.returncode}"
+    if done.stderr:
+        return f"the command complained: {done.stderr.decode(errors='replace').strip()[:200]}"
+    return "" if _is_table(done.stdout) else "the answer is not a JSON object"
+
+
+def _is_table(answer: bytes) -> bool:
+    try:
+        return isinstance(json.loads(answer), dict)
+    except ValueError:
+        return False

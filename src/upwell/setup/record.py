@@ -1,0 +1,164 @@
+"""The record of `upwell setup`: all that it changed, so that `--undo` changes nothing else."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import orjson
+import tomlkit
+
+from upwell.ground.errors import StoreUnwritable
+from upwell.ground.files import exclusively, read_regular_file, write_atomically, writing
+from upwell.hosts.install import Plan, digest
+from upwell.setup.servers import read_document
+
+CAPTURE = ("hook", "capture")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigChange:
+    """A change to `config.toml`: its content `before` (None for no file), the digest of the content
+    `written`, the servers that were added, and whether capture was switched on."""
+
+    before: str | None = None
+    written: str = ""
+    servers: tuple[str, ...] = ()
+    capture: bool = False
+
+    def after(self, path: Path) -> str | None:
+        """The content of the file without this change: the earlier bytes, or, where the file was
+        edited since, the present content without our entries.
+
+        Raises:
+            ConfigError: the file is not TOML.
+        """
+        document = read_document(path)
+        present = tomlkit.dumps(document) if path.exists() else None
+        if present is None or digest(present) == self.written:
+            return self.before
+        servers = document.get("server", {})
+        for name in self.servers:
+            servers.pop(name, None)
+        if not servers:
+            document.pop("server", None)
+        section, key = CAPTURE
+        if self.capture:
+            document.get(section, {}).pop(key, None)
+        if not document.get(section, True):
+            document.pop(section)
+        return tomlkit.dumps(document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetupRecord:
+    """The agents whose hooks and whose servers setup changed, the change to `config.toml`, and what
+    was learned, by kind."""
+
+    hooks: tuple[str, ...] = ()
+    clients: tuple[str, ...] = ()
+    config: ConfigChange | None = None
+    learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def joined(self, other: "SetupRecord") -> "SetupRecord":
+        """The record of this run after that of an earlier one, `self`."""
+        kinds = {*self.learned, *other.learned}
+        return SetupRecord(
+            hooks=_joined(self.hooks, other.hooks),
+            clients=_joined(self.clients, other.clients),
+            config=_joined_change(self.config, other.config),
+            learned={
+                kind: _joined(self.learned.get(kind, ()), other.learned.get(kind, ()))
+                for kind in kinds
+            },
+        )
+
+
+def read_record(path: Path) -> SetupRecord | None:
+    """The record; None where there is none.
+
+    Raises:
+        StoreUnwritable: the file is damaged.
+    """
+    try:
+        content = orjson.loads(read_regular_file(path))
+        change = content["config"]
+        if change is not None:
+            change = ConfigChange(**{**change, "servers": tuple(change["servers"])})
+        return SetupRecord(
+            hooks=tuple(content["hooks"]),
+            clients=tuple(content["clients"]),
+            config=change,
+            learned={kind: tuple(keys) for kind, keys in content["learned"].items()},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StoreUnwritable(
+            f"{path} cannot be read: {error}",
+            hint="`upwell hook uninstall` and `upwell eject` undo the rest",
+        ) from error
+
+
+def add_to_record(path: Path, addition: SetupRecord) -> None:
+    """Add a run's changes to the record.
+
+    Raises:
+        StoreUnwritable: the file is damaged, or cannot be written.
+    """
+    with exclusively(path):
+        _write(path, (read_record(path) or SetupRecord()).joined(addition))
+
+
+def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) -> None:
+    """Take from the record everything that was undone, or everything learned that was forgotten. An
+    empty record is removed."""
+    with exclusively(path):
+        record = read_record(path) or SetupRecord()
+        if undone:
+            record = SetupRecord(learned=record.learned)
+        if forgotten:
+            record = replace(record, learned={})
+        if record.hooks or record.clients or record.config or any(record.learned.values()):
+            _write(path, record)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def config_plan(path: Path, text: str | None, before: str | None) -> Plan:
+    """The change to `config.toml` that also switches capture on, unless the user has decided about
+    that. `text` is the planned content without it."""
+    document = tomlkit.parse(text or "")
+    section, key = CAPTURE
+    if key not in document.get(section, {}):
+        document.setdefault(section, tomlkit.table())[key] = True
+        text = tomlkit.dumps(document)
+    return Plan("config", path, before, text)
+
+
+def switches_capture_on(plan: Plan) -> bool:
+    """Does this change to `config.toml` switch capture on?"""
+    section, key = CAPTURE
+    return key not in tomlkit.parse(plan.before or "").get(section, {})
+
+
+def _write(path: Path, record: SetupRecord) -> None:
+    with writing(path):
+        write_atomically(path, orjson.dumps(asdict(record)).decode())
+
+
+def _joined(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*earlier, *later]))
+
+
+def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> ConfigChange | None:
+    """Two changes as one. The content before the first comes back only if nobody edited the file
+    between the two."""
+    if earlier is None or later is None:
+        return later or earlier
+    is_unedited = later.before is not None and digest(later.before) == earlier.written
+    return ConfigChange(
+        before=earlier.before if is_unedited else later.before,
+        written=later.written if is_unedited else "",
+        servers=_joined(earlier.servers, later.servers),
+        capture=earlier.capture or later.capture,
+    )

@@ -1,0 +1,76 @@
+"""Texts that an agent's host loads into every session by itself: its instruction files."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from upwell.ground.project import project_of
+from upwell.hosts import HOSTS
+from upwell.hosts.base import AutoLoaded
+
+MAX_FILES = 40
+MAX_BYTES = 200_000
+"""Of one file. Hosts warn their users long before that."""
+
+
+def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
+    """Those of `texts` that stand word for word in the files which `host` loads for a session in
+    `cwd`. An unknown host loads nothing. Reads files: call it in a thread."""
+    if host not in HOSTS:
+        return set()
+    remaining = {text: _words(text) for text in texts}
+    loaded: set[str] = set()
+    for path in _files(HOSTS[host].auto_loaded, cwd):
+        content = _words(_content(path))
+        found = {text for text, words in remaining.items() if words in content}
+        loaded |= found
+        remaining = {text: words for text, words in remaining.items() if text not in found}
+        if not remaining:
+            break
+    return loaded
+
+
+def _files(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
+    """The files, and those that they import, at most `MAX_FILES`."""
+    pending, seen = list(_named(auto_loaded, cwd)), set[Path]()
+    while pending and len(seen) < MAX_FILES:
+        path = pending.pop(0)
+        if path in seen or not path.is_file():
+            continue
+        seen.add(path)
+        yield path
+        if auto_loaded.follows_imports:
+            pending += _imported(path)
+
+
+def _named(auto_loaded: AutoLoaded, cwd: str | None) -> Iterator[Path]:
+    for pattern in auto_loaded.user:
+        yield Path.home() / pattern
+    root = project_of(cwd)
+    if cwd is None or root is None:
+        return
+    folders = [folder for folder in (Path(cwd), *Path(cwd).parents) if folder.is_relative_to(root)]
+    for folder in folders:
+        own = [path for pattern in auto_loaded.folder for path in folder.glob(pattern)]
+        yield from own or (folder / pattern for pattern in auto_loaded.fallback)
+        for pattern in auto_loaded.scoped:
+            yield from folder.glob(pattern)
+
+
+def _imported(path: Path) -> Iterator[Path]:
+    for line in _content(path).splitlines():
+        name = line.strip().removeprefix("@")
+        if name != line.strip() and name and " " not in name:
+            yield path.parent / Path(name).expanduser()
+
+
+def _content(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _words(text: str) -> str:
+    """The text on one line, without marks of lists at its ends."""
+    return " ".join(text.split()).strip("-*• .").casefold()

@@ -1,0 +1,124 @@
+"""The scope of a standing rule: the files and commands beside which it is said.
+
+A scope is kept in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for
+tools and their commands. A rule without a scope opens every session.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from os.path import isabs, join, normpath
+from typing import Any
+
+from upwell.ground.errors import UsageError
+from upwell.ground.names import first_match
+from upwell.ground.project import project_of
+from upwell.ground.text.anchors import paths_in, relative_to
+from upwell.ground.types.cue import Cue
+from upwell.ground.types.memory import Memory
+from upwell.surface.query import COMMAND_KEYS, anchors_of
+
+PAUSED = "paused"
+"""The tag of a rule that is not given for now."""
+MAX_PATTERN_CHARS = 200
+MAX_COMMAND_CHARS = 2_000
+_PATH, _TOOL = "path:", "tool:"
+_NAMED_TOOL = re.compile(r"([\w*?.:-]+)(?:\((.+)\))?")
+_COMMAND_ENDS = re.compile(r"&&|\|\|?|;|\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleScope:
+    """Globs of files, relative to the project, and patterns of tools. A cue matches if it matches
+    one of each kind that is given."""
+
+    paths: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+
+    def triggers(self) -> tuple[str, ...]:
+        """The scope as a rule stores it."""
+        paths = (f"{_PATH}{pattern}" for pattern in self.paths)
+        return (*paths, *(f"{_TOOL}{pattern}" for pattern in self.tools))
+
+    def matches(self, cue: Cue) -> bool:
+        """Is the cue about one of these files and tools? A scope without patterns matches none."""
+        if not self.paths and not self.tools:
+            return False
+        about_file = not self.paths or any(map(self._holds, files_of(cue)))
+        return about_file and (not self.tools or any(_runs(tool, cue) for tool in self.tools))
+
+    def _holds(self, file: str) -> bool:
+        return any(_glob(pattern).fullmatch(file) for pattern in self.paths)
+
+
+def scope_of(rule: Memory) -> RuleScope:
+    """The scope of a standing rule."""
+    return RuleScope(
+        paths=_with(_PATH, rule.triggers),
+        tools=_with(_TOOL, rule.triggers),
+    )
+
+
+def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
+    """A scope as a person typed it.
+
+    Raises:
+        UsageError: a pattern is not one.
+    """
+    for pattern in (*paths, *tools):
+        if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
+            raise UsageError(f"{pattern!r:.60} is not a pattern", hint="`upwell rules --help`")
+    for pattern in paths:
+        if isabs(pattern) or pattern.startswith(("~", "../")):
+            raise UsageError(
+                f"{pattern!r} is not relative to the project", hint="for example src/api/**"
+            )
+    for pattern in tools:
+        if _NAMED_TOOL.fullmatch(pattern) is None:
+            raise UsageError(
+                f"{pattern!r} is not a pattern for a tool",
+                hint="for example Bash, 'Bash(git push*)' or 'github__*'",
+            )
+    bare = tuple(pattern.removeprefix("./") for pattern in paths)
+    return RuleScope(paths=bare, tools=tuple(tools))
+
+
+def files_of(cue: Cue) -> list[str]:
+    """The files of a cue, relative to its project where they lie in there."""
+    paths = anchors_of(cue.tool, cue.args)[0] if cue.tool else paths_in(cue.text)
+    project = project_of(cue.cwd)
+    return [relative_to(normpath(join(cue.cwd or "", path)), project) for path in paths]
+
+
+def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(item.removeprefix(prefix) for item in triggers if item.startswith(prefix))
+
+
+def _runs(pattern: str, cue: Cue) -> bool:
+    """Does the cue call a tool of this name, with such a command?"""
+    named = _NAMED_TOOL.fullmatch(pattern)
+    if not cue.tool or named is None or not first_match(cue.tool, (named[1],)):
+        return False
+    return named[2] is None or any(_glob(named[2], "/").fullmatch(step) for step in _steps(cue))
+
+
+def _steps(cue: Cue) -> list[str]:
+    """The commands of a call, each alone: `cd web && npm test` has two."""
+    texts = [cue.args[key] for key in sorted(COMMAND_KEYS & cue.args.keys())]
+    line = "\n".join(text for text in texts if isinstance(text, str))[:MAX_COMMAND_CHARS]
+    return [" ".join(step.split()) for step in _COMMAND_ENDS.split(line) if step.strip()]
+
+
+@lru_cache(maxsize=256)
+def _glob(pattern: str, within: str = "") -> Any:
+    """A glob as an expression that takes linear time. `*` stays within a folder, unless `within`
+    allows it to pass a slash; a pattern without a slash matches in any folder."""
+    import re2
+
+    free = "." if within else "[^/]"
+    parts = {"**/": "(?:.*/)?", "**": ".*", "*": f"{free}*", "?": free}
+    if not within and "/" not in pattern:
+        pattern = f"**/{pattern}"
+    words = re.split(r"(\*\*/|\*\*|\*|\?)", pattern)
+    return re2.compile("(?s)" + "".join(parts.get(word, re2.escape(word)) for word in words))

@@ -1,0 +1,79 @@
+"""`upwell rules` on the command line, and a rule with a scope through the real hook."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.doors.hook_events import claude_like, claude_read
+from tests.doors.hooked import House
+
+TEXT = "Answer errors of the API with a problem document"
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path / "house")
+    yield house
+    house.stop()
+
+
+def rules(house: House) -> list[dict[str, Any]]:
+    return json.loads(house.upwell("rules", "--json"))["rules"]
+
+
+def heard(house: House, file: str, session: str) -> bool:
+    event = {**claude_read(str(house.project), file), "session_id": session}
+    return TEXT in json.dumps(house.hook("claude", event=event).json)
+
+
+def test_rules_are_added_scoped_paused_and_removed(house: House) -> None:
+    rule = house.upwell("rules", "add", TEXT, "--path", "src/**", "--tool", "Read").strip()
+    everywhere = house.upwell("rules", "add", "--everywhere", "Write plain English").strip()
+    by_id = {row["id"]: row for row in rules(house)}
+    assert by_id[rule]["paths"] == ["src/**"]
+    assert by_id[rule]["tools"] == ["Read"]
+    assert by_id[rule]["project"] == str(house.project)
+    assert by_id[everywhere]["project"] is None
+    assert by_id[everywhere]["paths"] == []
+    listed = house.upwell("rules")
+    assert f"{rule}\t{house.project}\tsrc/** Read\t\t{TEXT}" in listed
+    assert f"{everywhere}\tevery project\tevery session\t\tWrite plain English" in listed
+
+    assert "paused" in house.upwell("rules", "pause", rule)
+    assert {row["id"]: row["paused"] for row in rules(house)} == {rule: True, everywhere: False}
+    house.upwell("rules", "resume", rule)
+    house.upwell("rules", "scope", rule, "--tool", "Bash(git push*)")
+    assert next(row for row in rules(house) if row["id"] == rule)["tools"] == ["Bash(git push*)"]
+    house.upwell("rules", "scope", rule)
+    assert next(row for row in rules(house) if row["id"] == rule)["tools"] == []
+    house.upwell("rules", "remove", rule)
+    assert [row["id"] for row in rules(house)] == [everywhere]
+    house.upwell("restore", rule)
+    assert len(rules(house)) == 2
+
+
+def test_wrong_usage_is_one_line(house: House) -> None:
+    note = house.upwell("remember", "no rule at all").strip()
+    assert "upwell rules" in house.refused("rules", "pause", note)
+    assert "src/api/**" in house.refused("rules", "add", "x y", "--path", "/etc/*")
+    assert "Bash(git push*)" in house.refused("rules", "add", "x y", "--tool", "a b")
+
+
+def test_a_scoped_rule_speaks_beside_its_files_through_the_hook(house: House) -> None:
+    rule = house.upwell("rules", "add", TEXT, "--path", "src/api*.py").strip()
+    house.start()
+    start = claude_like("s1", str(house.project), "SessionStart", source="startup")
+    assert TEXT not in json.dumps(house.hook("claude", event=start).json)
+    assert not heard(house, house.file("page.py"), "s1")
+    assert heard(house, house.file("api_orders.py"), "s1")
+    assert not heard(house, house.file("api_orders.py"), "s1")
+    house.upwell("rules", "pause", rule)
+    assert not heard(house, house.file("api_orders.py"), "s2")
+    house.upwell("rules", "resume", rule)
+    (house.project / "CLAUDE.md").write_text(f"- {TEXT}\n")
+    assert not heard(house, house.file("api_orders.py"), "s3")
+    (house.project / "CLAUDE.md").unlink()
+    assert heard(house, house.file("api_orders.py"), "s3")
