@@ -1,6 +1,6 @@
 """Fit the figures of `upwell.memory.ranking.coefficients`; report them on held-out stores.
 
-    uv run --with numpy python benchmarks/calibrate.py [--data DIR]
+    uv run --with numpy python benchmarks/calibrate.py DATA
 
 Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories; every
 cue becomes a query as the product reads it; the first three hits of each are labelled (in gold:
@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from retrieval import DATA, library, lines
+from retrieval import library, lines
 from upwell.ground.clock import Deadline
 from upwell.ground.embed import Embedder
 from upwell.ground.types.cue import Cue
@@ -31,7 +31,7 @@ from upwell.ground.types.memory import Query
 from upwell.ground.types.surfacing import NO_INTENT
 from upwell.memory.ranking.calibrate import features, order_features
 from upwell.memory.ranking.coefficients import BY_MEANING, BY_WORDS
-from upwell.memory.ranking.judge import judge
+from upwell.memory.ranking.scoring import assess
 from upwell.memory.sqlite.store import SqliteStore
 from upwell.surface.filters import Gate
 from upwell.surface.options import Options
@@ -60,8 +60,8 @@ class Event:
 
 async def found(store: SqliteStore, query: Query) -> list[tuple[str, Mapping[str, float]]]:
     pool = await store.candidates(query, Deadline.after(60))
-    judged = sorted(judge(pool), key=lambda one: -one.relevance)[:KEPT]
-    return [(one.candidate.id, one.signals) for one in judged]
+    assessed = sorted(assess(pool), key=lambda one: -one.relevance)[:KEPT]
+    return [(one.candidate.id, one.signals) for one in assessed]
 
 
 def read(cue: Cue) -> Query | None:
@@ -216,7 +216,7 @@ def report(observed: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the sets")
     parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()
     model = None

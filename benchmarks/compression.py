@@ -1,9 +1,9 @@
 """The share of facts that survive compression, beside peers, in one run.
 
-    python benchmarks/compression.py                                     upwell and head truncation
-    python benchmarks/compression.py --stm PYTHON --headroom PYTHON      peers, each in its own venv
+    python benchmarks/compression.py DATA                                upwell and head truncation
+    python benchmarks/compression.py DATA --stm PYTHON --headroom PYTHON peers, each in its own venv
 
-A fact is kept if its answer is in the compressed text. Material: `--data` (a folder with
+A fact is kept if its answer is in the compressed text. Material: `DATA` (a folder with
 `manifest.jsonl`, and `paraphrased.jsonl` where there is one), what `gather.py` finds on this
 machine, and `corpus/`, which is ours. Prints a Markdown table; `--json` and `--plot` write files.
 """
@@ -227,7 +227,7 @@ def plot(scores: dict[tuple[str, str], Score], path: Path) -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path, default=Path("../shared/data/corpus_dev"))
+    parser.add_argument("data", type=Path, help="a folder of documents with their questions")
     parser.add_argument("--stm", help="python of a venv with memtomem-stm 0.6.9")
     parser.add_argument("--headroom", help="python of a venv with headroom-ai 0.42")
     parser.add_argument("--minilm", help="python of a venv with upwell and what minilm.py needs")

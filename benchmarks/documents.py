@@ -1,6 +1,6 @@
 """The cost of documents, and how well search finds them.
 
-    python benchmarks/documents.py [--files 10000] [--data DIR]
+    python benchmarks/documents.py DATA [--files 10000] [--only cost|recall]
 
 Files are synthetic (the words of `store.py`, three sections of 60 words each). Recall is measured
 on the development conversations, written as one Markdown file a session with a line a turn: a
@@ -27,8 +27,6 @@ from upwell.memory.documents.catalog import Catalog
 from upwell.memory.documents.recall import Documents
 from upwell.memory.sources import source_at
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
-
-DATA = Path(__file__).parents[2] / "shared" / "data"
 
 
 async def documents(home: Path, notes: Path) -> Documents:
@@ -138,14 +136,16 @@ def holds(text: str, folder: Path, place: tuple[str, int]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("data", type=Path, metavar="DATA", nargs="?", help="the folder of the sets")
     parser.add_argument("--only", choices=("cost", "recall"))
     options = parser.parse_args()
+    if options.only != "cost" and not options.data:
+        parser.error("give the folder of the sets, or --only cost")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.only != "recall":
         with tempfile.TemporaryDirectory() as folder:
             asyncio.run(cost(options.files, Path(folder)))
-    if options.only != "cost" and options.data.exists():
+    if options.only != "cost":
         asyncio.run(recall(options.data))
 
 

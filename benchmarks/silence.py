@@ -1,6 +1,6 @@
 """When upwell speaks and when it stays silent: every cue through the product's own surfacer.
 
-    python benchmarks/silence.py [--data DIR] [--only coding|conversations|together] [--share 0.35]
+    python benchmarks/silence.py DATA [--only coding|conversations|together] [--share 0.35]
     python benchmarks/silence.py --own
 
 `--own` takes the small set of this repository (`benchmarks/own`, a made-up harbour's booking
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from retrieval import DATA, lines, plain_fts, plain_search
+from retrieval import lines, plain_fts, plain_search
 from upwell import Cue, Surfacing
 from upwell.app import Settings, build
 from upwell.ground.embed import EMBEDDERS
@@ -279,12 +279,14 @@ async def report(title: str, stores: list[Store], part: float, model: Any) -> No
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("data", type=Path, metavar="DATA", nargs="?", help="the folder of the sets")
     parser.add_argument("--only", choices=["coding", "conversations", "together"])
     parser.add_argument("--own", action="store_true", help="the repository's own set")
     parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
     parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
     options = parser.parse_args()
+    if not options.data and not options.own:
+        parser.error("give the folder of the sets, or --own")
     model = None
     if options.minilm:
         from minilm import MiniLm

@@ -61,6 +61,7 @@ def test_a_session_begins_with_the_rules(house: House, host: str) -> None:
 def test_a_prompt_gets_the_relevant_memory(house: House, host: str) -> None:
     case = HOSTS[host]
     assert case.prompt is not None
+    assert host in TOPICS, f"add a topic of {host} to TOPICS"
     asked = case.prompt(str(house.project), f"When does the {TOPICS[host]} run?")
     answer = house.hook(host, *case.args("prompt"), event=asked)
     text = case.text(answer.json, case.words.get("prompt", ""))

@@ -1,4 +1,7 @@
-"""The only package that constructs: `build` makes an app of a home, `serve` runs the gateway."""
+"""The only package that wires objects together.
+
+`build` makes an app of a home, `serve` runs the gateway.
+"""
 
 from upwell.app.running import (
     back_up,

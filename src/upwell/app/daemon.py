@@ -249,8 +249,7 @@ def _routes(warm: Warm) -> list[Any]:
 
 
 def _tokens(warm: Warm) -> "Tokens":
-    from upwell.web.token import token_of
-    from upwell.web.tokens import Tokens
+    from upwell.web.tokens import Tokens, token_of
 
     home = warm.app.config.home
     return Tokens(token_of(home.token_file), home.tokens_file)

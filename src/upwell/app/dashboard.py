@@ -13,8 +13,7 @@ from upwell.ground.text.format import iso
 from upwell.web.dashboard import PATH, PageData, dashboard_routes
 from upwell.web.routes import http_app
 from upwell.web.server import http_server, listen
-from upwell.web.token import token_of
-from upwell.web.tokens import Tokens
+from upwell.web.tokens import Tokens, token_of
 
 Servers = Callable[[], list[dict[str, str]]]
 """The servers behind a gateway: `name`, `state` and `trouble` of each."""

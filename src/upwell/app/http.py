@@ -20,8 +20,7 @@ from upwell.web.dashboard import dashboard_routes
 from upwell.web.metrics import Metric, gauge
 from upwell.web.routes import health_routes, hook_routes, http_app
 from upwell.web.server import address_of, http_server, is_loopback, listen, url_of
-from upwell.web.token import token_of
-from upwell.web.tokens import Tokens
+from upwell.web.tokens import Tokens, token_of
 
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:

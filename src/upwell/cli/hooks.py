@@ -157,7 +157,7 @@ def _http_address(host: str, config: "Config") -> "HttpAddress":
     """The daemon's HTTP address."""
     from upwell.hosts import HOSTS, host_named
     from upwell.hosts.installation import HttpAddress
-    from upwell.web.token import token_of
+    from upwell.web.tokens import token_of
 
     if not host_named(host).hooks.http_setup:
         able = ", ".join(known.name for known in HOSTS.values() if known.hooks.http_setup)

@@ -132,7 +132,7 @@ async def _listed(
     app: "App", pinned: bool, trash: bool, namespaces: tuple[str, ...], limit: int
 ) -> list[Hit]:
     """Memories as hits without a score, superseded ones marked."""
-    from upwell.memory.ranking.judge import SUPERSEDED
+    from upwell.memory.ranking.scoring import SUPERSEDED
 
     if trash:
         memories = await app.memory.store.trash(limit=limit)

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.coverage import by_names
-from upwell.compress.priority import order, schedule
+from upwell.compress.priority import in_parallel, order
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
@@ -84,12 +84,7 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
     named = by_names(units, text, limit / _MARGIN)
-    if not raised:
-        return named
-    turns: dict[int, float] = {}
-    schedule(turns, raised, costs, units.raised_share, limit)
-    schedule(turns, named, costs, 1.0 - units.raised_share, limit)
-    return sorted(turns, key=lambda unit: (turns[unit], unit))
+    return in_parallel(raised, named, costs, units.raised_share, limit)
 
 
 def _all(bought: list[list[int]]) -> set[int]:

@@ -14,35 +14,49 @@ def order(
 
     `relevances` maps units to how well they answer the question; `notable` lists units that
     matter without a question, best first; `costs` (in characters) holds a number for every unit.
-    Two lists are merged as if each were spent on in parallel: the relevant units get `share` (0..1)
-    of the budget, the notable ones the rest. Units whose turn comes after `limit` characters are
-    left out.
+    The relevant units get `share` (0..1) of the budget, the notable ones the rest. Units whose turn
+    comes after `limit` characters are left out.
     """
+    answers = sorted(relevances, key=lambda unit: (-relevances[unit], unit))
+    return in_parallel(answers, notable, costs, share, limit)
+
+
+def in_parallel(
+    first: Sequence[int],
+    second: Sequence[int],
+    costs: Sequence[float],
+    share: float,
+    limit: float,
+) -> list[int]:
+    """Merge two lists as if each were spent on in parallel: `first` gets `share` until one of them
+    is exhausted, and the other gets everything from then on."""
+    if not first or share <= 0.0:
+        first, share = (), 0.0
+    first_cost, second_cost = (sum([costs[unit] for unit in units]) for units in (first, second))
     turns: dict[int, float] = {}
-    if relevances and share > 0.0:
-        ordered = sorted(relevances, key=lambda unit: (-relevances[unit], unit))
-        schedule(turns, ordered, costs, share, limit)
-    else:
-        share = 0.0
-    schedule(turns, notable, costs, 1.0 - share, limit)
+    _schedule(turns, first, costs, share, second_cost, limit)
+    _schedule(turns, second, costs, 1.0 - share, first_cost, limit)
     return sorted(turns, key=lambda unit: (turns[unit], unit))
 
 
-def schedule(
+def _schedule(
     turns: dict[int, float],
     units: Sequence[int],
     costs: Sequence[float],
     share: float,
+    other_cost: float,
     limit: float,
 ) -> None:
-    """Record in `turns` how much has been spent in all when each unit is reached, given that this
-    list gets `share` of the budget."""
-    if share <= 0.0:
-        return
+    """Record in `turns` how much has been spent in all when each unit is reached.
+
+    This list gets `share` of the budget until the other, which costs `other_cost`, is exhausted.
+    """
     spent = 0.0
     for unit in units:
         spent += costs[unit]
-        moment = spent / share
+        moment = spent / share if share > 0.0 else spent + other_cost
+        if moment - spent > other_cost:
+            moment = spent + other_cost
         if moment > limit and turns:
             return
         if moment < turns.get(unit, moment + 1.0):

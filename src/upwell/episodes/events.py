@@ -151,3 +151,9 @@ def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
             lines.append((float(at) if isinstance(at, int | float) else 0.0, number, offset))
         offset += len(line)
     return [(number, offset) for _, number, offset in sorted(lines)]
+
+
+def inside(path: str, root: str | None) -> str:
+    """`path` relative to the folder `root`, where it lies in there."""
+    path = path.removeprefix("./")
+    return path.removeprefix(f"{root.rstrip('/')}/") if root else path

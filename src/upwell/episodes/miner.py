@@ -6,7 +6,7 @@ from upwell.episodes.commands import CommandMiner
 from upwell.episodes.episode import Episode
 from upwell.episodes.events import Event, Kind
 from upwell.episodes.places import PlaceMiner
-from upwell.episodes.ticket_miner import TicketMiner
+from upwell.episodes.tickets import TicketMiner
 
 
 class EpisodeMiner:

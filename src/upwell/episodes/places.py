@@ -4,9 +4,9 @@ found."""
 from collections.abc import Iterator
 
 from upwell.episodes.episode import Episode, EpisodeKind
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Event, Kind, inside
 from upwell.episodes.searches import definitions
-from upwell.episodes.triggers import inside, of_place, of_symbols
+from upwell.episodes.triggers import of_place, of_symbols
 
 MAX_FILES, MAX_SYMBOLS = 512, 256
 MAX_PLACES = 2

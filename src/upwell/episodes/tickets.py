@@ -1,10 +1,20 @@
-"""Tickets that prompts and paths name: `ABC-123`, `#045`, `task 45`."""
+"""Tickets that prompts and paths name: `ABC-123`, `#045`, `task 45`; the files of tickets.
+
+Such a file is the first one of that name that the agent opens after a prompt.
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from upwell.episodes.episode import Episode, EpisodeKind
+from upwell.episodes.events import Event, inside
+
+MAX_PROMPT_CHARS = 600
+"""A longer prompt brings its own context, and the tickets in it are not its subject."""
 MAX_TICKETS = 2
 """A prompt that names more is a list."""
+MAX_DISTANCE = 40
+"""A file belongs to a ticket only within so many calls after the prompt that names it."""
 _KEY = re.compile(r"\b[A-Z][A-Z0-9]+-[0-9]+\b")
 _NUMBERED = re.compile(
     r"\b(?:task|issue|ticket|story|bug|spec|adr|rfc|epic)s?[ _-]?#?([0-9]+)\b"
@@ -34,9 +44,58 @@ def tickets_in(text: str) -> Sequence[str]:
     return unique if len(unique) <= MAX_TICKETS else ()
 
 
+def tickets_of(prompt: Event) -> Sequence[str]:
+    """The tickets that a prompt is about."""
+    return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
+
+
 def path_names(path: str, ticket: str) -> bool:
     """Does one of the last two parts of a path name the ticket?"""
     parts = "/".join(path.split("/")[-2:])
     if "-" in ticket:
         return ticket.lower() in parts.lower()
     return any(digits.lstrip("0") == ticket for digits in _DIGITS.findall(parts))
+
+
+class TicketMiner:
+    """Collects the files of tickets: the first one that is opened after each prompt."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, Event] = {}
+        self._calls = 0
+
+    def prompt(self, event: Event) -> None:
+        """Take a prompt."""
+        tickets = tickets_of(event)
+        if tickets:
+            self._waiting = dict.fromkeys(tickets, event)
+            self._calls = 0
+
+    def feed(self, event: Event) -> Iterator[Episode]:
+        """Take a call."""
+        if not self._waiting:
+            return
+        self._calls += 1
+        if self._calls > MAX_DISTANCE:
+            self._waiting = {}
+        path = event.args.get("file_path")
+        if event.tool not in ("Read", "Edit", "Write") or event.failed or not isinstance(path, str):
+            return
+        own = inside(path, event.cwd)
+        for ticket, prompt in list(self._waiting.items()):
+            if path_names(own, ticket) and not own.startswith(("/", "~", "..")):
+                del self._waiting[ticket]
+                yield _episode(ticket, own, prompt, event)
+
+
+def _episode(ticket: str, path: str, prompt: Event, event: Event) -> Episode:
+    return Episode(
+        kind=EpisodeKind.TICKET,
+        text=f"Earlier work on ticket {ticket} began with `{path}`.",
+        triggers=(f"ticket:{ticket}",),
+        paths=(path,),
+        cwd=event.cwd,
+        session=event.session,
+        at=event.t,
+        evidence=(prompt.i, event.i),
+    )

@@ -12,18 +12,16 @@ a lookup by equality finds the episodes of a moment:
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from upwell.episodes.events import Event, Kind
+from upwell.episodes.events import Event, Kind, inside
 from upwell.episodes.failures import Failure, failure_of
 from upwell.episodes.searches import missing_path, names_not_found
 from upwell.episodes.signatures import digest
-from upwell.episodes.tickets import tickets_in
+from upwell.episodes.tickets import tickets_of
 
 type Trigger = str
 MAX_TRIGGER_CHARS = 120
-MAX_PROMPT_CHARS = 600
-"""A longer prompt brings its own context, and the tickets in it are not its subject."""
 _FAMILIES = {
     ".yml": ".yaml",
     **dict.fromkeys((".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx"), ".js"),
@@ -51,11 +49,6 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     if failure := failure_of(event):
         return of_failure(failure)
     return of_symbols(names_not_found(event))
-
-
-def tickets_of(prompt: Event) -> Sequence[str]:
-    """The tickets that a prompt is about."""
-    return tickets_in(prompt.text) if len(prompt.text) <= MAX_PROMPT_CHARS else ()
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
@@ -87,12 +80,6 @@ def of_place(path: str) -> tuple[Trigger, ...]:
         return ()
     above, _, parent = folder.rpartition("/")
     return _bounded([f"file:{parent}/{name}", f"below:{_last(above)}/{name}", *_alone(name)])
-
-
-def inside(path: str, root: str | None) -> str:
-    """`path` relative to the folder `root`, where it lies in there."""
-    path = path.removeprefix("./")
-    return path.removeprefix(f"{root.rstrip('/')}/") if root else path
 
 
 def _bounded(keys: Iterable[str]) -> tuple[Trigger, ...]:

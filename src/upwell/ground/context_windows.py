@@ -10,7 +10,7 @@ from dataclasses import dataclass
 SMALL_WINDOW = 32_000
 LARGE_WINDOW = 200_000
 RESULT_TOKENS = {"small": 1500, "default": 4000, "large": 8000}
-"""The tokens of a response for windows up to 32 K, up to 200 K, and above (DESIGN 4.3)."""
+"""The tokens of a response for windows up to 32 K, up to 200 K, and above (seed 000)."""
 
 WINDOWS: Mapping[str, int] = {
     "claude": 200_000,

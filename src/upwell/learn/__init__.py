@@ -1,0 +1,1 @@
+"""What feedback and observed use change: thresholds, demotions, budgets."""

@@ -50,9 +50,9 @@ _EVIDENCE: Mapping[Verdict, tuple[float, float]] = {
     Use.IGNORED: (0.0, 0.02),
 }
 """Verdict → its relevance, and its weight. An already known memory was relevant and still a
-nuisance: half. Most helpful memories leave no trace in the next calls, so if one memory in five is
-used, the used and the ignored ones weigh the same in total. `partially_helpful` is neutral: it
-pulls the threshold to its configured value."""
+nuisance: half. Most helpful memories leave no trace in the next calls, so being ignored weighs a
+twelfth of a use: the two balance where about one memory in thirteen is used. `partially_helpful` is
+neutral: it pulls the threshold to its configured value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

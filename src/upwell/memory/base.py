@@ -12,7 +12,7 @@ from upwell.ground.errors import StoreError
 from upwell.ground.types.memory import Found, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.embedding.questions import VectorIndex
-from upwell.memory.ranking.judge import Pool
+from upwell.memory.ranking.scoring import Pool
 
 __all__ = ["Added", "Found", "IndexSource", "MemoryReader", "Recall", "Store", "UnavailableStore"]
 
@@ -140,7 +140,7 @@ class Store(IndexSource, Protocol):
     # Searching
 
     async def candidates(self, query: Query, deadline: Deadline) -> Pool:
-        """The memories that may match `query`, with everything that `memory/ranking/judge.py`
+        """The memories that may match `query`, with everything that `memory/ranking/scoring.py`
         needs to rank them. The pool is empty past the deadline.
 
         Raises:

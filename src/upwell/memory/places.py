@@ -15,8 +15,8 @@ from upwell.ground.errors import RecallUnavailable, StoreError
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Found, Hit, Memory, Provenance, Query, Trust
 from upwell.ground.types.rpc import Ping
-from upwell.memory.ranking.judge import TRIGGER
 from upwell.memory.ranking.precision import precision_of
+from upwell.memory.ranking.scoring import TRIGGER
 from upwell.memory.records import content_hash
 
 PLACE = "place"

@@ -11,7 +11,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Found, Hit, Query
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Recall, Store
-from upwell.memory.ranking.judge import rank
+from upwell.memory.ranking.scoring import rank
 
 NEAR_DUPLICATE = 0.9
 """Two texts with at least this Jaccard similarity of words are near duplicates."""

@@ -20,11 +20,10 @@ from upwell.ground.types.surfacing import Intent, Skip, SkipReason
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import applicable, triggers_in
 from upwell.surface.learning import Learning
-from upwell.surface.moments import Moment, case_of, suited
+from upwell.surface.moments import Moment, case_of, lack_of, suited
 from upwell.surface.options import InjectionMode, Options
 from upwell.surface.query import messages_of, says_little, usable
 from upwell.surface.seen_log import SeenLog
-from upwell.surface.worth import lack_of
 
 WRITE_PATTERNS = (
     "*write*",

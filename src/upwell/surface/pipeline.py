@@ -26,7 +26,7 @@ from upwell.ground.types.surfacing import (
 )
 from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.base import MemoryReader
-from upwell.memory.ranking.judge import SUPERSEDED
+from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.surface.background import BackgroundWork, LateHits
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import situation_of, triggers_in

@@ -13,7 +13,7 @@ from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.ground.uris import MEMORY_URI
 from upwell.ground.uris import memory_id as id_in
-from upwell.memory.ranking.judge import SUPERSEDED
+from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
 from upwell.wire.rawjson import dumps

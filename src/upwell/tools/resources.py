@@ -13,7 +13,7 @@ from upwell.ground.text.format import iso
 from upwell.ground.types.memory import Memory
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.uris import MEMORY_URI, TOPICS_URI, memory_id, memory_uri, topic_uri
-from upwell.memory.ranking.judge import SUPERSEDED
+from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.memory.topics import Topic
 from upwell.surface.render import citation, preview
 from upwell.tools.recall import Memories, seen

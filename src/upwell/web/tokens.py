@@ -15,6 +15,7 @@ from pathlib import Path
 from upwell.ground.errors import StoreCorrupt, StoreUnwritable, UsageError
 from upwell.ground.files import (
     Stamp,
+    create_once,
     exclusively,
     read_regular_file,
     stamp,
@@ -28,6 +29,29 @@ from upwell.memory.records import namespace
 
 PrincipalOf = Callable[[str], Principal | None]
 """The principal of a token; None for an unknown token."""
+MIN_CHARS = 16
+"""The length of the shortest token that an owner may write into the file."""
+
+
+def token_of(path: Path) -> str:
+    """The token in the file at `path`. The first call creates the file with mode 0600.
+
+    Raises:
+        StoreUnwritable: the file cannot be read or written, or the token is too short.
+    """
+    try:
+        create_once(path, f"{secrets.token_urlsafe(32)}\n".encode())
+        token = read_regular_file(path).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreUnwritable(
+            f"cannot use {path}: {error}", hint="remove the file; upwell creates a new one"
+        ) from error
+    if len(token) < MIN_CHARS:
+        raise StoreUnwritable(
+            f"the token in {path} has fewer than {MIN_CHARS} characters",
+            hint="remove the file; upwell creates a new one",
+        )
+    return token
 
 
 @dataclass(frozen=True, slots=True)

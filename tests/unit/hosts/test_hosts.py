@@ -134,11 +134,10 @@ def test_the_docs_describe_its_setup(host: Host) -> None:
     text = DOCS.read_text(encoding="utf-8")
     section = text.partition(f"\n## {host.title}\n")[2].partition("\n## ")[0]
     assert section, f"add a section `## {host.title}` to docs/hooks.md"
-    for command in ("install", "uninstall"):
-        assert f"`upwell hook {command} {host.name} --apply`" in section
-    assert host.hooks.path(
-        Installation(user_folder=Path("~"), environment={}, command=())
-    ).name in (section)
+    file = host.hooks.path(Installation(user_folder=Path("~"), environment={}, command=())).name
+    commands = [f"`upwell hook {verb} {host.name} --apply`" for verb in ("install", "uninstall")]
+    missing = [text for text in (*commands, file) if text not in section]
+    assert missing == [], f"name these in the section `## {host.title}` of docs/hooks.md"
 
 
 @pytest.mark.parametrize("host", ALL)
@@ -157,7 +156,9 @@ def test_its_files_lie_below_the_user_or_the_project(host: Host) -> None:
     loaded = host.auto_loaded
     of_transcripts = host.transcripts.files if host.transcripts else ()
     patterns = (*loaded.user, *loaded.folder, *loaded.fallback, *loaded.scoped, *of_transcripts)
-    assert loaded.folder, "every host loads some instruction file"
+    assert loaded.folder, (
+        "every host loads some instruction file: set `auto_loaded` in hosts/NAME.py"
+    )
     for pattern in patterns:
         assert not PurePosixPath(pattern).is_absolute()
         assert ".." not in PurePosixPath(pattern).parts

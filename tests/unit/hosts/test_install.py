@@ -78,6 +78,11 @@ def test_an_install_into_no_file_is_undone_completely(hooks: Installer, host: st
 
 
 @pytest.mark.parametrize("host", JSON_HOSTS)
+def test_a_file_of_others_is_tried_for_every_host(host: str) -> None:
+    assert host in FOREIGN, f"add a hooks file of {host} with foreign entries to FOREIGN above"
+
+
+@pytest.mark.parametrize("host", JSON_HOSTS)
 def test_a_file_of_others_gets_its_bytes_back(hooks: Installer, host: str) -> None:
     path = put(hooks, host, FOREIGN[host])
     before = parse(FOREIGN[host]).value

@@ -14,8 +14,7 @@ from upwell.ground.types.principal import IN_SCOPE, OWNER, Principal
 from upwell.web.guard import Guard
 from upwell.web.metrics import exposition, gauge, hook_metric
 from upwell.web.routes import health_routes, hook_routes, http_app
-from upwell.web.token import token_of
-from upwell.web.tokens import Tokens, issue
+from upwell.web.tokens import Tokens, issue, token_of
 
 TOKEN = "t" * 43
 NOWHERE = Path("/nonexistent/tokens.json")

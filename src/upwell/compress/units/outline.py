@@ -1,4 +1,5 @@
-"""Split source code and the output of commands into lines that need the lines that govern them.
+"""Split source code and the output of commands into lines, each linked to the enclosing lines it
+depends on.
 
 Indentation tells what governs a line: the nearest lines above it with less and less indentation,
 such as the `if`, the signature and the class around a statement. That needs no grammar, reads every
@@ -62,19 +63,19 @@ def _outline(text: str, lifted: Container[int]) -> Units:
     """Split into lines; the names of those that begin at an offset in `lifted` count double."""
     units = Units(by_names=True)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
-    around: list[tuple[int, int, tuple[int, ...]]] = []
+    open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
     for start, end in lines(text):
         bare = text[start:end].lstrip()
         depth = end - start - len(bare)
         needs: tuple[int, ...] | None = None
         if bare:
-            while around and around[-1][0] >= depth:
-                before, _, above = around.pop()
-                needs = above if before == depth else None
+            while open_blocks and open_blocks[-1][0] >= depth:
+                depth_of_open, _, above = open_blocks.pop()
+                needs = above if depth_of_open == depth else None
             if needs is None:
-                needs = _below(around[-1]) if around else ()
+                needs = _governing(open_blocks[-1]) if open_blocks else ()
             if bare[0] not in _CLOSING:
-                around.append((depth, len(starts), needs))
+                open_blocks.append((depth, len(starts), needs))
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
@@ -85,7 +86,7 @@ def _outline(text: str, lifted: Container[int]) -> Units:
     return units
 
 
-def _below(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
+def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
     """Return what governs a line below `line`: at most six lines, the outermost and the nearest."""
     _, number, above = line
     if len(above) >= _MAX_GOVERNING:

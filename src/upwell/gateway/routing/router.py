@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from upwell.gateway.calls.pipeline import Pipeline
 from upwell.gateway.clients import Audience, Method, Refused, RequestContext
@@ -22,12 +23,12 @@ from upwell.gateway.routing.definitions import refusal, with_schema
 from upwell.gateway.routing.pending_calls import STATE_PREFIX, PendingCalls
 from upwell.gateway.routing.resources import UpstreamResources
 from upwell.gateway.routing.tasks import Tasks
-from upwell.gateway.routing.tools import Catalog, LocalTools, Target, server_of
+from upwell.gateway.routing.tools import CONTEXT_QUERY, Catalog, LocalTools, Target, server_of
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.errors import UpwellError
 from upwell.ground.session_state import SessionState
 from upwell.ground.trace import LOG, new_trace_id
-from upwell.ground.types.rpc import Reply
+from upwell.ground.types.rpc import Reply, ToolCall
 from upwell.wire.mirrors import Mirror
 from upwell.wire.peer import (
     INTERNAL_ERROR,
@@ -37,7 +38,7 @@ from upwell.wire.peer import (
     Message,
     error_body,
 )
-from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of
+from upwell.wire.rawjson import NotJson, RawObject, check, dumps, kind_of, loads
 
 HANDSHAKE_ONLY = frozenset(
     {"initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"}
@@ -201,7 +202,7 @@ class Router:
         context: RequestContext,
     ) -> Reply:
         trace_id = _trace_id(meta_of(params)) or new_trace_id()
-        call = target.call(params, trace_id, context.principal.name)
+        call = _upstream_call(target, params, trace_id, context.principal.name)
         schema = self._catalog.hidden_schema(name)
         if schema:
             outgoing = RawObject.parse(call.params)
@@ -286,6 +287,40 @@ def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
     if method in CACHEABLE:
         result = fresh_only(result)
     return Reply(result=modern_result(result).encode())
+
+
+def _upstream_call(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
+    """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
+    `_context_query` is taken out, which is ours unless the tool declares it."""
+    arguments = RawObject.parse(params.get("arguments") or b"{}")
+    value = _decoded(arguments).get(CONTEXT_QUERY)
+    query = value if isinstance(value, str) else ""
+    if CONTEXT_QUERY in arguments and not target.declares_query:
+        arguments = arguments.without(CONTEXT_QUERY)
+        params = params.replaced("arguments", arguments.encode())
+    args = _decoded(arguments)
+    return ToolCall(
+        server=target.upstream.name if target.upstream else "",
+        tool=target.tool,
+        params=params.replaced("name", dumps(target.tool)).encode(),
+        args={**args, CONTEXT_QUERY: query} if query else args,
+        query=query,
+        annotations=target.annotations,
+        declared=target.declared,
+        trace_id=trace_id,
+        principal=principal,
+    )
+
+
+def _decoded(arguments: RawObject) -> dict[str, Any]:
+    """Arguments for reading; one that is nested too deeply is left out."""
+    decoded: dict[str, Any] = {}
+    for key, value in arguments.members:
+        try:
+            decoded[loads(key)] = loads(value)
+        except NotJson:
+            continue
+    return decoded
 
 
 async def _ping(_: RawObject, __: RequestContext) -> RawObject:

@@ -14,9 +14,9 @@ from upwell.gateway.routing.definitions import TOOLS_CACHED, Definitions
 from upwell.gateway.upstreams.supervisor import State, Upstream
 from upwell.ground.names import OWN_SERVER
 from upwell.ground.trace import LOG
-from upwell.ground.types.rpc import Reply, ToolCall
+from upwell.ground.types.rpc import Reply
 from upwell.wire.mirrors import BadMirror, Mirror, declared_by
-from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps, kind_of, loads
+from upwell.wire.rawjson import NotJson, RawObject, check, depth, dumps
 
 SEPARATOR = "__"
 HOST_NAME_CHARS = 64
@@ -123,41 +123,6 @@ class Target:
     declares_query: bool = False
     declared: str = ""
     mirrors: tuple[Mirror, ...] = ()
-
-    def call(self, params: RawObject, trace_id: str, principal: str = "") -> ToolCall:
-        """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
-        `_context_query` is taken out, which is ours unless the tool declares it."""
-        raw = params.get("arguments")
-        has_arguments = raw is not None and kind_of(raw) == "object"
-        arguments = RawObject.parse(raw or b"{}") if has_arguments else RawObject()
-        value = _decoded(arguments).get(CONTEXT_QUERY)
-        query = value if isinstance(value, str) else ""
-        if CONTEXT_QUERY in arguments and not self.declares_query:
-            arguments = arguments.without(CONTEXT_QUERY)
-            params = params.replaced("arguments", arguments.encode())
-        args = _decoded(arguments)
-        return ToolCall(
-            server=self.upstream.name if self.upstream else "",
-            tool=self.tool,
-            params=params.replaced("name", dumps(self.tool)).encode(),
-            args={**args, CONTEXT_QUERY: query} if query else args,
-            query=query,
-            annotations=self.annotations,
-            declared=self.declared,
-            trace_id=trace_id,
-            principal=principal,
-        )
-
-
-def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """Arguments for reading; one that is nested too deeply is left out."""
-    decoded: dict[str, Any] = {}
-    for key, value in arguments.members:
-        try:
-            decoded[loads(key)] = loads(value)
-        except NotJson:
-            continue
-    return decoded
 
 
 class Catalog:

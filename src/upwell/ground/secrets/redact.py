@@ -1,4 +1,5 @@
-"""Find secrets by the gitleaks rules, and mask them before a text is stored (DESIGN 4.15).
+"""Find secrets by the gitleaks rules, and mask them before a text is stored (docs/decisions.md,
+15).
 
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for

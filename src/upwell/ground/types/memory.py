@@ -57,7 +57,7 @@ class Query:
 
 
 class Trust(StrEnum):
-    """Who vouches for a memory (DESIGN 4.12)."""
+    """Who vouches for a memory (docs/decisions.md, 12)."""
 
     USER = "user"
     AGENT = "agent"

@@ -53,7 +53,7 @@ NO_JOIN: Mapping[str, float] = dict.fromkeys(
 )
 MEANING_SIGNALS = ("cosine", "meaning", "meaning_margin", "meaning_near")
 """The keys of `Hit.signals`: always `SIGNALS`, `MEANING_SIGNALS` if an embedder is configured,
-and `judge.SUPERSEDED` for a memory that a newer one replaces."""
+and `scoring.SUPERSEDED` for a memory that a newer one replaces."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 """Build the pool of a query: candidates by words, by exact joins and by meaning, with everything
-that ranking needs to judge them."""
+that ranking needs to score them."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Query
 from upwell.memory.ranking.joins import Join, join_keys
-from upwell.memory.ranking.judge import Pool, Successor
 from upwell.memory.ranking.null_scores import usual
 from upwell.memory.ranking.query import MAX_TEXTS, Corpus, Reading
+from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (

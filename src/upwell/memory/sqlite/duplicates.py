@@ -1,4 +1,4 @@
-"""Duplicates of added memories: reported, never merged (DESIGN 4.16)."""
+"""Duplicates of added memories: reported, never merged."""
 
 import sqlite3
 from collections.abc import Sequence

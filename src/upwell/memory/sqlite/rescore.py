@@ -1,9 +1,9 @@
 """Judge hits of a recall source without calibrated scores by our own signals, from their text.
 
-The scores of such a place order its hits but do not show whether one is relevant (DESIGN 4.4). The
-texts are therefore loaded into a temporary store and searched there. Texts without any of our
-signals come last: with the score 0, which automatic doors never show, or, in explicit searches,
-with the place's own score, since the place may have found them by meaning.
+The scores of such a place order its hits but do not show whether one is relevant
+(docs/decisions.md, 4). The texts are therefore loaded into a temporary store and searched there.
+Texts without any of our signals come last: with the score 0, which automatic doors never show, or,
+in explicit searches, with the place's own score, since the place may have found them by meaning.
 """
 
 import sqlite3
@@ -13,7 +13,7 @@ from dataclasses import replace
 from upwell.ground.clock import Deadline
 from upwell.ground.project import is_seen
 from upwell.ground.types.memory import Hit, Memory, Query
-from upwell.memory.ranking.judge import rank
+from upwell.memory.ranking.scoring import rank
 from upwell.memory.records import stamped
 from upwell.memory.sqlite import schema
 from upwell.memory.sqlite.candidates import pool_of

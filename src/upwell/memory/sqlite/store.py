@@ -14,7 +14,7 @@ from upwell.ground.types.memory import DEFAULT_TENANT, Memory, Query, Scope
 from upwell.ground.types.rpc import Ping
 from upwell.memory.base import Added, WordCounts
 from upwell.memory.embedding.questions import Questions
-from upwell.memory.ranking.judge import Pool
+from upwell.memory.ranking.scoring import Pool
 from upwell.memory.records import check, stamped
 from upwell.memory.sqlite import null_scores, schema
 from upwell.memory.sqlite.candidates import Question, pool_of, successors

@@ -11,8 +11,8 @@ from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Query, QuerySource, Scope
 from upwell.memory.documents import tables
 from upwell.memory.documents.scan import FoundFile
-from upwell.memory.documents.sections.judge import is_note
 from upwell.memory.documents.sections.rows import rows_from
+from upwell.memory.documents.sections.scoring import is_note
 from upwell.memory.documents.sections.search import SectionSearch
 from upwell.memory.documents.sections.terms import terms
 from upwell.memory.documents.sections.vocabulary import vocabulary

@@ -10,7 +10,12 @@ from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Hit, Memory, Query, QuerySource
 from upwell.memory.documents.sections import question
 from upwell.memory.documents.sections.index import Index
-from upwell.memory.documents.sections.judge import (
+from upwell.memory.documents.sections.memories import section_memory
+from upwell.memory.documents.sections.parse import ITEM
+from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
+from upwell.memory.documents.sections.question import PATH_BREAKS, Question
+from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
+from upwell.memory.documents.sections.scoring import (
     NOTES,
     PROMPTS,
     SECOND_SHARE,
@@ -19,11 +24,6 @@ from upwell.memory.documents.sections.judge import (
     is_note,
     signals_of,
 )
-from upwell.memory.documents.sections.memories import section_memory
-from upwell.memory.documents.sections.parse import ITEM
-from upwell.memory.documents.sections.passage import GOVERNING, Passage, passage
-from upwell.memory.documents.sections.question import PATH_BREAKS, Question
-from upwell.memory.documents.sections.rank import Ranked, Reading, rank, read
 from upwell.memory.documents.sections.terms import terms
 from upwell.memory.ranking.calibrate import ASKED_SHARE
 from upwell.memory.sqlite.rows import snapshot

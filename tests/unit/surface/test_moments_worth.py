@@ -3,9 +3,8 @@
 import pytest
 
 from upwell.ground.types.memory import Hit, Memory
-from upwell.surface import worth
-from upwell.surface.moments import Moment
-from upwell.surface.worth import gives_reason, has_sentence, is_paper, lack_of
+from upwell.surface import moments
+from upwell.surface.moments import Moment, gives_reason, has_sentence, is_paper, lack_of
 
 PROSE = "Retries: The pump controller retries a failed valve command three times before it stops."
 REASON = (
@@ -43,14 +42,14 @@ def test_a_first_prompt_about_the_documented_matter_is_answered(text):
 @pytest.mark.parametrize(
     ("text", "missing"),
     [
-        ("can you check how often the controller retries?", worth.INSTRUCTION),
-        ("The retries look odd. Let's refactor the controller", worth.INSTRUCTION),
-        ("please implement valve retries", worth.INSTRUCTION),
-        ("is https://example.org/pull/7 about valve retries?", worth.POINTER),
-        ("are the valve retries in @pumps.md right?", worth.POINTER),
-        ("does PR #88 change the valve retries?", worth.POINTER),
-        ("do the retries work on this branch?", worth.POINTER),
-        ("retry " * 61, worth.LONG),
+        ("can you check how often the controller retries?", moments.INSTRUCTION),
+        ("The retries look odd. Let's refactor the controller", moments.INSTRUCTION),
+        ("please implement valve retries", moments.INSTRUCTION),
+        ("is https://example.org/pull/7 about valve retries?", moments.POINTER),
+        ("are the valve retries in @pumps.md right?", moments.POINTER),
+        ("does PR #88 change the valve retries?", moments.POINTER),
+        ("do the retries work on this branch?", moments.POINTER),
+        ("retry " * 61, moments.LONG),
     ],
 )
 def test_an_instruction_or_a_pointer_gets_no_documentation(text, missing):
@@ -59,10 +58,10 @@ def test_an_instruction_or_a_pointer_gets_no_documentation(text, missing):
 
 def test_in_the_middle_of_a_session_only_a_sure_answer_to_a_question_is_said():
     question = "how often does the controller retry a valve command?"
-    assert lack(question, passage(score=0.79), prompts=2) == worth.MIDDLE
+    assert lack(question, passage(score=0.79), prompts=2) == moments.MIDDLE
     assert lack(question, passage(score=0.8), prompts=2) == ""
-    assert lack("why do you retry it?", passage(score=0.9), prompts=2) == worth.MIDDLE
-    assert lack("valve command retries", passage(score=0.9), prompts=2) == worth.MIDDLE
+    assert lack("why do you retry it?", passage(score=0.9), prompts=2) == moments.MIDDLE
+    assert lack("valve command retries", passage(score=0.9), prompts=2) == moments.MIDDLE
 
 
 def test_a_low_score_is_named():
@@ -82,7 +81,7 @@ def test_a_low_score_is_named():
 )
 def test_papers_of_the_work_are_not_documentation(source):
     assert is_paper(source)
-    assert lack("valve command retries", passage(source)) == worth.PAPER
+    assert lack("valve command retries", passage(source)) == moments.PAPER
 
 
 @pytest.mark.parametrize("source", ["README.md", "docs/background-tasks.md", "docs/planning.md"])
@@ -92,7 +91,7 @@ def test_documentation_is_no_paper(source):
 
 def test_a_note_on_how_to_work_answers_questions_only():
     note = passage("CONTRIBUTING.md")
-    assert lack("valve command retries", note) == worth.HOW_TO_WORK
+    assert lack("valve command retries", note) == moments.HOW_TO_WORK
     assert lack("how is a valve command retried?", note) == ""
 
 
@@ -112,9 +111,11 @@ def test_a_passage_needs_one_whole_sentence(text, expected):
 
 def test_a_commit_answers_a_question_for_its_reason():
     assert lack("why was the customer charged twice?", commit()) == ""
-    assert lack("how is a customer charged?", commit()) == worth.NO_WHY
-    assert lack("why was the customer charged twice?", commit(), prompts=2) == worth.MIDDLE
-    assert lack("why was the customer charged twice?", commit("Fix the charge")) == worth.NO_REASON
+    assert lack("how is a customer charged?", commit()) == moments.NO_WHY
+    assert lack("why was the customer charged twice?", commit(), prompts=2) == moments.MIDDLE
+    assert (
+        lack("why was the customer charged twice?", commit("Fix the charge")) == moments.NO_REASON
+    )
     assert not gives_reason("Add buttons. " + "More buttons in the dialog of the page. " * 5)
 
 

@@ -1,4 +1,4 @@
-"""Judge a pool of candidates and return hits, most probable first. All stores share this code."""
+"""Score a pool of candidates and return hits, most probable first. All stores share this code."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ SUPERSEDED = "superseded"
 """The signal of a hit that a newer memory replaces; surfacing leaves such hits out."""
 STEP = 1e-6
 """The difference between hits of equal probability, so that their scores show their order."""
-LEAST_JUDGED = 10
+LEAST_ASSESSED = 10
 """At least this many hits are scored, whatever the limit, because each counts for the hits above
 it."""
 TRIGGER = "trigger"
@@ -47,7 +47,7 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The candidates of one query, by number, and everything that they are judged against.
+    """The candidates of one query, by number, and everything that they are compared with.
 
     `joins` maps join keys to exact matches; `likeness` is None without an embedder; `triggered`
     maps the numbers of candidates to the trigger of the query that they have; `successors` maps the
@@ -65,7 +65,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class Assessed:
     """A candidate, the figure that orders it, its signals, and the trigger that it has."""
 
     candidate: Candidate
@@ -76,18 +76,18 @@ class Judged:
 
 def rank(pool: Pool, query: Query) -> list[Hit]:
     """Return the hits of `query`, most probable first, at most `query.limit`."""
-    judged = sorted(judge(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
-    related = [entry for entry in judged if not entry.trigger]
-    triggered = [entry for entry in judged if entry.trigger]
+    assessed = sorted(assess(pool), key=lambda entry: (-entry.relevance, -entry.candidate.n))
+    related = [entry for entry in assessed if not entry.trigger]
+    triggered = [entry for entry in assessed if entry.trigger]
     hits = [*_triggered(triggered, pool.readings), *scored(related, pool.readings, query)]
     hits.sort(key=lambda hit: -hit.score)
     return newest_first(hits, pool.successors)[: query.limit]
 
 
-def judge(pool: Pool) -> list[Judged]:
+def assess(pool: Pool) -> list[Assessed]:
     """Return the candidates that at least one signal supports, in no particular order."""
     by_reading = [_word_signals(pool, reading) for reading in _widest(pool.readings)]
-    judged = []
+    assessed = []
     for n, candidate in pool.candidates.items():
         best = max(
             [signals[n] for signals in by_reading], key=lambda signals: signals["bm25"], default={}
@@ -98,28 +98,28 @@ def judge(pool: Pool) -> list[Judged]:
         if trigger := pool.triggered.get(n, ""):
             signals[TRIGGER] = 1.0
         if any(signals.get(name) for name in SPEAKING):
-            judged.append(Judged(candidate, relevance(signals), signals, trigger))
-    return judged
+            assessed.append(Assessed(candidate, relevance(signals), signals, trigger))
+    return assessed
 
 
-def scored(judged: Sequence[Judged], readings: Sequence[Reading], query: Query) -> list[Hit]:
+def scored(assessed: Sequence[Assessed], readings: Sequence[Reading], query: Query) -> list[Hit]:
     """Turn the first candidates into hits. A hit is at least as probable as the hits below it."""
     hits: list[Hit] = []
     score = 0.0
     estimate = asked_probability if query.awaited else probability
-    for entry in reversed(judged[: max(query.limit, LEAST_JUDGED)]):
+    for entry in reversed(assessed[: max(query.limit, LEAST_ASSESSED)]):
         score = min(1.0, max(score + STEP, estimate(entry.signals)))
         hits.append(_hit(entry, score, readings))
     return hits[::-1][: query.limit]
 
 
-def _triggered(judged: Sequence[Judged], readings: Sequence[Reading]) -> list[Hit]:
+def _triggered(assessed: Sequence[Assessed], readings: Sequence[Reading]) -> list[Hit]:
     """Turn the candidates with a trigger of the query into hits. The score is the measured
     precision of that kind of trigger; the words of the query do not matter."""
-    return [_hit(entry, precision_of(entry.trigger), readings) for entry in judged]
+    return [_hit(entry, precision_of(entry.trigger), readings) for entry in assessed]
 
 
-def _hit(entry: Judged, score: float, readings: Sequence[Reading]) -> Hit:
+def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
     return Hit(
         memory=entry.candidate.load(),
         score=score,
