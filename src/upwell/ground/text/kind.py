@@ -9,6 +9,8 @@ from upwell.ground.types.compression import Kind
 _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
+_LINE_CHARS = 400
+"""The shape of a line shows in its beginning; the patterns take quadratic time on a longer one."""
 _SOME_CODE = 0.15
 """A text with a smaller share of code-like lines is not code, so its language is not detected."""
 
@@ -145,7 +147,7 @@ def _share(pattern: re.Pattern[str], rows: str) -> float:
 
 
 def _by_shape(sample: str, lines: list[str]) -> Kind:
-    rows = "\n" + "\n".join(lines)
+    rows = "".join(f"\n{line[:_LINE_CHARS]}" for line in lines)
     if _DIFF.match(rows) and re.search(r"^@@ |^diff --git ", sample, re.M):
         return Kind.DIFF
     if _COMMIT.match(rows) and (
