@@ -39,10 +39,12 @@ def env_of(command: Sequence[str]) -> Mapping[str, str]:
 
 
 def echo(peer: Peer) -> bytes:
-    """The bytes of an answer, but for the request's id and the random one of what was surfaced."""
+    """The bytes of an answer, but for the request's id and what is random: the surfacing's id and
+    the mark of the process."""
     peer.wait_for_tools("up__echo")
     raw = peer.call_raw("up__echo", json.dumps({"text": "é 1.10", "_context_query": ASKED}))
-    return re.sub(rb"s_[0-9a-f]{12}", b"s_", re.sub(rb'"id":\d+', b'"id":0', raw))
+    raw = re.sub(rb'mark=\\"[^"]*"', b"mark=", re.sub(rb'"id":\d+', b'"id":0', raw))
+    return re.sub(rb"s_[0-9a-f]{12}", b"s_", raw)
 
 
 def asked(log: Path, method: str = "tools/call") -> int:
