@@ -22,6 +22,8 @@ CHECK_SECONDS = 0.1
 """A slow disk costs the episode, not the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
+MAX_LISTED_ENTRIES = 30_000
+"""A place is not said in a project too large to tell whether its file name is the only one."""
 MAX_SHOWN_CHARS = 160
 SITUATIONS: Mapping[str, str] = {
     "file": "the missing file",
@@ -30,6 +32,7 @@ SITUATIONS: Mapping[str, str] = {
     "ticket": "the ticket",
 }
 """The kinds of triggers in words."""
+_INSTALLED = frozenset({"node_modules", "vendor", "venv", "site-packages", "target", "__pycache__"})
 _USUAL: Mapping[str, str] = {
     **dict.fromkeys(("read_file", "read_text_file", "get_file_contents"), "Read"),
     **dict.fromkeys(("run_command", "execute_command", "shell", "bash", "run_shell"), "Bash"),
@@ -90,7 +93,7 @@ async def applicable(
     lacks: dict[str, str] = {}
     try:
         async with asyncio.timeout(CHECK_SECONDS):
-            lacks = await asyncio.to_thread(_lacks, [hit.memory for hit in episodes], project)
+            lacks = await asyncio.to_thread(_lacks, episodes, project)
     except TimeoutError:
         LOG.info("the files of an episode were not checked in time")
     others = [hit for hit in hits if not hit.trigger]
@@ -114,8 +117,33 @@ def _age(memory: Memory) -> float:
     return memory.updated_at or memory.created_at or 0.0
 
 
-def _lacks(memories: Iterable[Memory], project: str | None) -> dict[str, str]:
-    return {memory.id: lack_of(memory, project) for memory in memories}
+def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
+    return {
+        hit.memory.id: lack_of(hit.memory, project) or _rivals_of(hit.memory, hit.trigger)
+        for hit in hits
+    }
+
+
+def _rivals_of(memory: Memory, trigger: str) -> str:
+    """The reason why a bare file name does not tell which file is meant: the project has several
+    of that name. "" if it has not."""
+    if not trigger.startswith("file:") or memory.project is None or not memory.paths:
+        return ""
+    name = os.path.basename(memory.paths[0])
+    return f"the project has several {name}" if _has_several(memory.project, name) else ""
+
+
+def _has_several(root: str, name: str) -> bool:
+    """Tell whether two files below `root` have this name, outside of hidden and installed folders.
+    In doubt, in a project of too many files, the answer is yes."""
+    namesakes = entries = 0
+    for _, folders, files in os.walk(root):
+        folders[:] = [each for each in folders if each[0] != "." and each not in _INSTALLED]
+        namesakes += name in files
+        entries += len(folders) + len(files)
+        if namesakes > 1 or entries > MAX_LISTED_ENTRIES:
+            return True
+    return False
 
 
 def lack_of(memory: Memory, project: str | None) -> str:

@@ -146,6 +146,27 @@ async def test_a_place_is_said_if_it_is_the_only_one_that_exists(project: Path) 
     assert await said(project, here, other) == []
 
 
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("plugins/settings.toml", "the project has several settings.toml"),
+        ("node_modules/tool/settings.toml", ""),
+        (".cache/settings.toml", ""),
+    ],
+)
+async def test_a_name_that_several_files_have_tells_no_place(
+    project: Path, other: str, reason: str
+) -> None:
+    (project / other).parent.mkdir(parents=True)
+    (project / other).touch()
+    spoken, _ = surfacer([met(episode(project))])
+    outcome = await spoken.surface(failed_read(project))
+    if reason:
+        assert await silence(outcome) == (SkipReason.STALE, reason)
+    else:
+        assert isinstance(outcome, Surfacing)
+
+
 async def test_a_place_that_the_context_shows_is_already_known(project: Path) -> None:
     spoken, _ = surfacer([met(episode(project))])
     listing = Cue(
@@ -167,6 +188,7 @@ async def test_a_place_that_the_context_shows_is_already_known(project: Path) ->
 async def test_a_place_that_the_call_or_its_answer_names_is_already_known(
     project: Path, file: str, hint: str
 ) -> None:
+    (project / "config" / "settings.toml").unlink()
     (project / file).touch()
     text = f"`{file}` is in the root folder of the project."
     spoken, _ = surfacer([met(episode(project, text=text, paths=(file,)))])
