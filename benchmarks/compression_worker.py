@@ -1,7 +1,7 @@
-"""One compressor behind one pipe: a request a line in, an answer a line out (JSON).
+"""One compressor behind one pipe: one request per line in, one answer per line out (JSON).
 
-Run by `compression.py` with the interpreter that the compressor is installed in; imports nothing
-else than that compressor and the standard library.
+Run by `compression.py` with the interpreter that the compressor is installed in. Besides the
+standard library it imports only that compressor and, for upwell with an embedder, `minilm.py`.
 
     request: {"text", "max_chars"?, "max_tokens"?, "query"}   answer: {"text", "cpu"} or {"error"}
 """
@@ -93,7 +93,7 @@ def main() -> None:
     run("warm up\n" * 400, 500, None, "")
     for line in sys.stdin:
         request = json.loads(line)
-        begun = time.process_time()
+        started = time.process_time()
         try:
             text = run(
                 request["text"],
@@ -101,7 +101,7 @@ def main() -> None:
                 request.get("max_tokens"),
                 request["query"],
             )
-            answer = {"text": text, "cpu": time.process_time() - begun}
+            answer = {"text": text, "cpu": time.process_time() - started}
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"[:200]}
         pipe.write(json.dumps(answer) + "\n")

@@ -3,9 +3,9 @@
     python benchmarks/decision.py [--memories 100000] [--rounds 60] [--home FOLDER] [--profile]
 
 The memories are synthetic, with the word statistics of real text (`store.py`); a third of them name
-Ines, a tenth Tariq, as the notes of a small team do. "common name" prompts name one of them. Wall
-and CPU time are those of `Surfacer.surface`, in one process, without the server in front. `--home`
-keeps the store for the next run.
+Ines, a tenth Tariq, as the notes of a small team do. "common name" and "rarer name" prompts name
+one of them. Wall and CPU time are those of `Surfacer.surface`, in one process, without the server
+in front. `--home` keeps the store for the next run.
 """
 
 import argparse
@@ -36,11 +36,11 @@ BATCH = 5_000
 
 def memories(count: int, seed: int) -> list[Memory]:
     writer = Writer(seed)
-    made = []
+    created = []
     for number, memory in enumerate(writer.memories(count)):
         name = COMMON if number % 3 == 0 else RARER if number % 10 == 1 else "Someone"
-        made.append(Memory(text=f"{name} says {memory.text}"))
-    return made
+        created.append(Memory(text=f"{name} says {memory.text}"))
+    return created
 
 
 def cues(rounds: int, seed: int) -> dict[str, list[Cue]]:
@@ -50,21 +50,21 @@ def cues(rounds: int, seed: int) -> dict[str, list[Cue]]:
     def prompt(name: str) -> str:
         return f"what did {name + ' say' if name else 'we decide'} about {writer.text(8)}?"
 
-    cases = {"prompt": "", "prompt, common name": COMMON, "prompt, frequent name": RARER}
-    made = {
+    cases = {"prompt": "", "prompt, common name": COMMON, "prompt, rarer name": RARER}
+    cues_by_case = {
         case: [Cue(door="prompt", text=prompt(name), session=f"{case}{n}") for n in range(rounds)]
         for case, name in cases.items()
     }
-    made["only a common name"] = [
+    cues_by_case["only a common name"] = [
         Cue(door="prompt", text=f"what about {COMMON}?", session=f"o{n}") for n in range(rounds)
     ]
-    made["tool"] = [
+    cues_by_case["tool"] = [
         Cue(door="tool", tool="Grep", args={"pattern": writer.text(2)}, session=f"t{n}")
         for n in range(rounds)
     ]
-    for case in made.values():
+    for case in cues_by_case.values():
         rng.shuffle(case)
-    return made
+    return cues_by_case
 
 
 async def measure(app: App, cases: dict[str, list[Cue]]) -> dict[str, list[tuple[float, float]]]:
@@ -104,9 +104,9 @@ async def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         app = await build(Settings(home=options.home or Path(temporary), flags=FLAGS))
         if not await app.memory.list(limit=1):
-            made = memories(options.memories, 1)
-            for first in range(0, len(made), BATCH):
-                await app.memory.add_many(made[first : first + BATCH])
+            created = memories(options.memories, 1)
+            for first in range(0, len(created), BATCH):
+                await app.memory.add_many(created[first : first + BATCH])
         cases = cues(options.rounds, 2)
         profile = cProfile.Profile()
         if options.profile:

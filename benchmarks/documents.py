@@ -3,7 +3,7 @@
     python benchmarks/documents.py DATA [--files 10000] [--only cost|recall]
 
 Files are synthetic (the words of `store.py`, three sections of 60 words each). Recall is measured
-on the development conversations, written as one Markdown file a session with a line a turn: a
+on the development conversations, written as Markdown, one file per session, one line per turn: a
 question is answered as far as the lines that the first k hits cite, or their texts, hold the
 turns that answer it.
 """
@@ -42,18 +42,18 @@ async def cost(count: int, folder: Path) -> None:
         path = notes / f"{number % 100}" / f"note-{number}.md"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("\n\n".join(f"## Part {n}\n\n{writer.text(60)}" for n in range(3)))
-    made = await documents(folder, notes)
+    index = await documents(folder, notes)
     began, cpu = time.perf_counter(), time.process_time()
-    state = await made.refresh()
+    state = await index.refresh()
     print(
         f"{count} files, {state.chunks} chunks: {time.perf_counter() - began:.1f} s to build "
         f"({time.process_time() - cpu:.1f} s of CPU)"
     )
-    await made.refresh()
+    await index.refresh()
     times, nothing = [], Query(texts=("zzyzx",))
     for _ in range(30):
         began = time.perf_counter()
-        await made.search(nothing, Deadline.after(60))
+        await index.search(nothing, Deadline.after(60))
         times.append(1000 * (time.perf_counter() - began))
     print(f"search for an unknown word, nothing changed: {spread(times)}")
     print(f"of that, the bare stat of every file: {spread([bare(notes) for _ in range(30)])}")
@@ -62,10 +62,10 @@ async def cost(count: int, folder: Path) -> None:
         path = notes / f"{number}" / f"note-{number}.md"
         path.write_text(path.read_text() + "\nAnother line.\n")
         began = time.perf_counter()
-        await made.search(Query(texts=(writer.text(8),)), Deadline.after(60))
+        await index.search(Query(texts=(writer.text(8),)), Deadline.after(60))
         times.append(1000 * (time.perf_counter() - began))
     print(f"search after one file changed: {spread(times)}")
-    await made.aclose()
+    await index.aclose()
 
 
 def bare(folder: Path) -> float:
@@ -79,7 +79,7 @@ def bare(folder: Path) -> float:
 
 
 def write_talk(talk: dict[str, Any], folder: Path) -> dict[str, tuple[str, int]]:
-    """The sessions of a talk as files; where each turn stands."""
+    """Write the sessions of a talk as files; return the place of each turn."""
     places: dict[str, tuple[str, int]] = {}
     by_session = itertools.groupby(talk["turns"], key=lambda turn: turn["id"].rsplit(":", 1)[0])
     for name, turns in by_session:
@@ -100,14 +100,14 @@ async def recall(data: Path) -> None:
             folder = Path(place)
             (folder / "notes").mkdir()
             places = write_talk(talk, folder / "notes")
-            made = await documents(folder, folder / "notes")
-            await made.refresh()
+            index = await documents(folder, folder / "notes")
+            await index.refresh()
             for question in talk["questions"]:
                 gold = {places[one] for one in question["gold"] if one in places}
                 if question["category"] == 5 or not gold:
                     continue
                 query = Query(texts=(question["question"],), limit=10)
-                hits = (await made.search(query, Deadline.after(60))).hits
+                hits = (await index.search(query, Deadline.after(60))).hits
                 count += 1
                 characters += sum(len(hit.memory.text) for hit in hits[:5])
                 for k in (1, 5, 10):
@@ -124,7 +124,7 @@ async def recall(data: Path) -> None:
                         if place[0] == hit.memory.source and holds(hit.memory.text, folder, place)
                     }
                     cited[f"chunk@{k}"] += len(whole) / len(gold)
-            await made.aclose()
+            await index.aclose()
     parts = "  ".join(f"{name} {value / count:.3f}" for name, value in sorted(cited.items()))
     print(f"{parts}  characters in the first 5: {characters / count:,.0f}")
 
@@ -136,11 +136,13 @@ def holds(text: str, folder: Path, place: tuple[str, int]) -> bool:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, default=10_000)
-    parser.add_argument("data", type=Path, metavar="DATA", nargs="?", help="the folder of the sets")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", nargs="?", help="the folder with the data sets"
+    )
     parser.add_argument("--only", choices=("cost", "recall"))
     options = parser.parse_args()
     if options.only != "cost" and not options.data:
-        parser.error("give the folder of the sets, or --only cost")
+        parser.error("give the folder with the data sets, or --only cost")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.only != "recall":
         with tempfile.TemporaryDirectory() as folder:

@@ -7,8 +7,8 @@ Contenders: the server itself, upwell, memtomem-stm 0.6.9, FastMCP 4.1.2's proxy
 (which only changes the transport). Environments that are not given are made under `.tools/`.
 Rounds are interleaved, and the median of the rounds is shown. CPU is user + system time of every
 process below the client: trust that, and the ratios; wall times depend on what else the machine is
-doing. memtomem-stm runs without its long-term memory, which would be one process more; upwell with
-its own. Where results are passed on as they are, shortening is off for both.
+doing. memtomem-stm runs without its long-term memory, which would add a process; upwell runs
+with its own. Where results are passed on as they are, shortening is off for both.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from tests.doors.npm import install
 KINDS = tuple("small official http kept start flood fitted endurance large".split())
 ONCE = ("endurance", "flood")
 ENDURANCE_CALLS = 10_000
-SHORTENS = ("upwell", "memtomem-stm")
+SHORTENING = ("upwell", "memtomem-stm")
 Measure = Callable[[Contender, Path], Figures]
 
 
@@ -48,7 +48,7 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
         "official": lambda one, folder: measures.official(one, folder, sizes),
         "large": lambda one, folder: measures.large(one, folder, sizes),
         "fitted": lambda one, folder: (
-            measures.fitted(one, folder, sizes) if one.name in SHORTENS else {}
+            measures.fitted(one, folder, sizes) if one.name in SHORTENING else {}
         ),
         "kept": lambda one, folder: (
             measures.kept(one, folder, sizes) if one.name == "upwell" else {}
@@ -58,29 +58,29 @@ def of_kind(kind: str, sizes: Sizes, files: Path, calls: int) -> Measure:
         "endurance": lambda one, folder: measures.endurance(one, folder, calls),
         "flood": lambda one, folder: measures.flood(one, folder) if one.name == "upwell" else {},
     }
-    measured = collected[kind]
+    measure_kind = collected[kind]
     if kind == "http":
-        return measured
-    return lambda one, folder: measured(one, folder) if one.stdio is not None else {}
+        return measure_kind
+    return lambda one, folder: measure_kind(one, folder) if one.stdio is not None else {}
 
 
 def measure(
-    those: list[Contender], kinds: list[str], sizes: Sizes, rounds: int, calls: int
+    selected: list[Contender], kinds: list[str], sizes: Sizes, rounds: int, calls: int
 ) -> dict[str, dict[str, float]]:
     """Medians over the rounds, by contender. The first round fills caches and is not counted."""
-    collected: dict[str, dict[str, list[float]]] = {one.name: {} for one in those}
+    collected: dict[str, dict[str, list[float]]] = {one.name: {} for one in selected}
     with tempfile.TemporaryDirectory(prefix="upwell-bench-") as scratch:
         files = Path(scratch) / "files"
         files.mkdir()
         for kind in kinds:
-            measured = of_kind(kind, sizes, files, calls)
+            measure_kind = of_kind(kind, sizes, files, calls)
             for number in range(1 if kind in ONCE else rounds + 1):
-                for one in those:
-                    figures = measured(one, Path(scratch) / one.name / kind)
-                    print(f"{kind} {number} {one.name}: {figures}", file=sys.stderr)
+                for contender in selected:
+                    figures = measure_kind(contender, Path(scratch) / contender.name / kind)
+                    print(f"{kind} {number} {contender.name}: {figures}", file=sys.stderr)
                     if number or kind in ONCE:
                         for key, value in figures.items():
-                            collected[one.name].setdefault(key, []).append(value)
+                            collected[contender.name].setdefault(key, []).append(value)
     return {
         name: {key: statistics.median(values) for key, values in figures.items()}
         for name, figures in collected.items()
@@ -101,23 +101,23 @@ def main() -> int:
     if unknown := (set(kinds) - set(KINDS)) | (set(environments) - set(PEERS)):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     install.ensure()
-    those = contenders({name: Path(folder).absolute() for name, folder in environments.items()})
+    selected = contenders({name: Path(folder).absolute() for name, folder in environments.items()})
     if options.contenders:
         names = {"direct", "upwell", *options.contenders.split(",")}
-        those = [one for one in those if one.name in names]
+        selected = [one for one in selected if one.name in names]
     sizes = Sizes(20, 64, 5, 1) if options.quick else Sizes()
     calls = 1000 if options.quick else ENDURANCE_CALLS
-    table = measure(those, kinds, sizes, options.rounds, calls)
-    reached = goals(table)
+    table = measure(selected, kinds, sizes, options.rounds, calls)
+    goal_results = goals(table)
     if options.json:
-        verdicts = [{"goal": one.what, "value": one.value, "met": one.met} for one in reached]
+        verdicts = [{"goal": one.what, "value": one.value, "met": one.met} for one in goal_results]
         print(json.dumps({"figures": table, "goals": verdicts}, indent=2, ensure_ascii=False))
     else:
         print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()}")
         print(f"{options.rounds} rounds, medians\n\n{markdown(table)}\n")
-        for one in reached:
+        for one in goal_results:
             print(f"{'met   ' if one.met else 'MISSED'}  {one.what}: {one.value:.2f}")
-    return 0 if all(one.met for one in reached) else 1
+    return 0 if all(one.met for one in goal_results) else 1
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 """The entry point. Stdlib only: `hook …` is answered before anything else is loaded; `serve` and
-the daemon of a hook start without the command line, since an agent waits for them."""
+the daemon of a hook start without the command line, because an agent is waiting."""
 
 import sys
 

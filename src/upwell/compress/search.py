@@ -1,4 +1,4 @@
-"""Search an original: find the places that answer a query, with offsets to read on from."""
+"""Search an original: find the places that answer a query, with offsets from which to read on."""
 
 from dataclasses import dataclass
 

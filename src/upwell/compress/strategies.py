@@ -13,6 +13,7 @@ from upwell.compress.json.fit import Emphasis, fit
 from upwell.compress.json.read import JSON_KINDS, read_json
 from upwell.compress.json.tree import ARRAY, OBJECT, Node
 from upwell.compress.json.write import Style
+from upwell.compress.registry import load
 from upwell.compress.relevance import ask, meaning_of
 from upwell.compress.units import split
 from upwell.compress.units.base import FIRST, Units
@@ -324,16 +325,11 @@ class Auto:
         if remaining.holds(passage.text):
             return whole(passage)
         root = read_json(passage)
-        if root is not None:
-            choice = choose(passage, root)
-            return outcome(
-                passage, fit_json(passage, root, remaining, _EMPHASIS[choice], self._tools), choice
-            )
-        if passage.kind in JSON_KINDS:
+        if root is None and passage.kind in JSON_KINDS:
             passage = replace(passage, kind=detect_plain(passage.text, passage.name))
-        choice = choose(passage, None)
-        if choice == Truncate.name:
-            return outcome(passage, fit_text(passage, remaining, self._tools), choice)
-        return (Skeleton if choice == Skeleton.name else Hybrid)(self._tools).compress(
-            passage, budget
-        )
+        choice = choose(passage, root)
+        if root is None or choice not in _EMPHASIS:
+            return load(choice, self._tools).compress(passage, budget)
+        # Not by the strategy's own `compress`, which would parse the document a second time.
+        fitted = fit_json(passage, root, remaining, _EMPHASIS[choice], self._tools)
+        return outcome(passage, fitted, choice)

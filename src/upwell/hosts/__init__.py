@@ -1,6 +1,6 @@
 """The agents that upwell works with: a literal list, one record and one file each.
 
-To add an agent, write its file and add one line to `HOSTS`.
+A new agent also needs lines in other places: "Add an agent host" in CONTRIBUTING.md lists them.
 """
 
 from collections.abc import Mapping

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from tests.tables import expand
 
-from upwell.compress import STRATEGIES, compress, load
+from upwell.compress import STRATEGIES, compress, load, strategies
+from upwell.compress.base import Fitted, Tools, outcome
 from upwell.ground.errors import UsageError
+from upwell.ground.types.compression import Budget, Compressed, Passage
 
 MARKDOWN = "\n".join(
     f"## Part {n}\n\nFirst line of part {n}.\n\n" + f"Filler sentence {n} goes on and on. " * 12
@@ -40,6 +42,30 @@ def test_auto_chooses_by_the_table_of_the_seed(case: str) -> None:
     text, strategy = TABLE[case]
     assert compress(text, max_chars=len(text) // 4).strategy == strategy
     assert compress(text, max_chars=len(text)).strategy == "none"
+
+
+class Headline:
+    """A strategy that a contributor adds."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    def fits(self, passage: Passage) -> bool:
+        return True
+
+    def compress(self, passage: Passage, budget: Budget) -> Compressed:
+        return outcome(passage, Fitted('"headline"'), "headline")
+
+
+@pytest.mark.parametrize("case", ["array", "text"])
+def test_auto_uses_a_new_strategy_that_the_table_names(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STRATEGIES, "headline", f"{__name__}:Headline")
+    monkeypatch.setattr(strategies, "choose", lambda passage, root: "headline")
+    text, _ = TABLE[case]
+    result = compress(text, max_chars=len(text) // 4)
+    assert (result.text, result.strategy) == ('"headline"', "headline")
 
 
 def test_within_budget_the_bytes_are_the_same() -> None:

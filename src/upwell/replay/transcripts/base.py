@@ -84,8 +84,8 @@ class Format:
     """How a host records sessions; a `Host` refers to its format by `name`.
 
     `recognises` decides by the path and the first `HEAD_BYTES` bytes of a file. `read` yields the
-    events of a file in order; it raises `Unreadable` or `OSError`. `read_from` yields those from a
-    byte on, where a file only grows by lines.
+    events of a file in order; it raises `Unreadable` or `OSError`. `read_from` yields those
+    after a byte offset, for formats that only append lines.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Format:
 
 @dataclass(slots=True)
 class Draft:
-    """Makes the events of a session, one after another. Their times never run back."""
+    """Makes the events of a session, one after another. Their times never run backwards."""
 
     session: str
     host: str
@@ -268,14 +268,14 @@ def _dumped(value: Mapping[str, Any]) -> str:
 def prompt_in(message: str) -> str:
     """The user's own words in a message: a slash command as it was typed, and no text that the host
     inserted; "" where nothing is left."""
-    document = message.strip()
-    command = _COMMAND.search(document[:HEAD_BYTES])
+    words = message.strip()
+    command = _COMMAND.search(words[:HEAD_BYTES])
     if command:
-        args = _COMMAND_ARGS.search(document)
-        document = f"{command[1]} {args[1].strip() if args else ''}".strip()
-    if document.startswith(_SYNTHETIC):
+        args = _COMMAND_ARGS.search(words)
+        words = f"{command[1]} {args[1].strip() if args else ''}".strip()
+    if words.startswith(_SYNTHETIC):
         return ""
-    return _INSERTED.sub("", document).strip()[:MAX_TEXT_CHARS]
+    return _INSERTED.sub("", words).strip()[:MAX_TEXT_CHARS]
 
 
 def tool_name(name: Any) -> str:
