@@ -1,6 +1,6 @@
 """Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
 
-Status lines ("STM entry added") appear only if the user asked for them; data and ids always do.
+Status lines ("STM entry added") appear only if the user asked for them; data and ids always appear.
 """
 
 import asyncio
@@ -21,8 +21,9 @@ NOTHING_FOUND = "No matching STM entries found"
 
 
 def add_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
-    """`add_memory(content)`: store a note. It belongs to the project, and carries the label of an
-    agent's note wherever it appears."""
+    """`add_memory(content)`: store a note. It belongs to the project, and is labelled as an agent's
+    note wherever it appears.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
