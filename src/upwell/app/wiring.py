@@ -219,8 +219,13 @@ class App:
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         originals = self._originals.of(principal.name)
-        makers = (note_tools.add_tool, note_tools.search_tool, note_tools.delete_tool)
-        shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
+        own = (self.notes, project, principal)
+        alike = partial(note_tools.alike, self.memory, project, principal)
+        noting = (
+            note_tools.add_tool(*own, status=status, alike=alike),
+            note_tools.search_tool(*own, status=status),
+            note_tools.delete_tool(*own, status=status),
+        )
         return Toolbox(
             [
                 read_more_tool(originals, self._follow_up.on_follow_up),
@@ -235,7 +240,7 @@ class App:
                 get_tool(
                     self.memory, self.documents.lines, project, self.learning.opened, principal
                 ),
-                *(make(self.notes, project, status=status) for make in shown),
+                *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
             ]
         )

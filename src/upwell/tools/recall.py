@@ -13,6 +13,7 @@ from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.ground.uris import MEMORY_URI
 from upwell.ground.uris import memory_id as id_in
+from upwell.memory.library import SEARCH_SECONDS
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
@@ -38,6 +39,7 @@ class Memories(Protocol):
         limit: int = 10,
         project: str | None = None,
         namespaces: Sequence[str] = (),
+        seconds: float = SEARCH_SECONDS,
     ) -> Found: ...
 
     async def get(self, memory_id: str) -> Memory | None: ...
