@@ -1,9 +1,10 @@
-"""Order the units of a text by the names that they bring, for texts that are read for their names.
+"""Order the units of a text by the names that they contribute, for texts that are read for their
+names.
 
 Code, search results, diffs and the output of commands are used for the identifiers, paths and
-numbers in them. A unit is worth the names that no selected unit has shown yet, for the characters
-that it takes together with the units that it needs. A unit beside a selected one needs no mark, so
-the selection grows in runs of lines. The order does not depend on the budget.
+numbers in them. The worth of a unit is the names that no selected unit has shown yet, divided by
+the characters that it takes together with the units that it needs. A unit beside a selected one
+needs no mark, so the selection grows in runs of lines. The order does not depend on the budget.
 
 The constants were fitted to tool outputs of recorded agent sessions, and to the names that the
 agents used in their next actions; half of the repositories were used to fit, the others to check.
@@ -32,10 +33,10 @@ _LINE = 0.16
 _EARLY_PART = 0.3
 """Units of the first `_EARLY_PART` of a text are worth up to `1 + Units.early` times as much."""
 _RUN = 0.2
-"""How much more a unit is worth for each selected neighbour."""
+"""The additional worth of a unit for each selected neighbour."""
 _MOST = 1_000
 _COMMON = [math.sqrt(math.log(1 + count)) for count in range(_MOST + 1)]
-"""The worth of a name by how many units have it: names that come back matter more."""
+"""The worth of a name by the number of units that contain it: names that recur matter more."""
 _SAME = 1e-9
 _LEAST_LINE = 12
 """A shorter unit (a bracket, a blank) is worth nothing without a new name."""
@@ -130,7 +131,7 @@ class _Coverage:
         return heap
 
     def _density(self, unit: int) -> float:
-        """Return the worth of a unit and of the units it needs, for each character they take."""
+        """Return the worth per character of a unit together with the units it needs."""
         is_selected = self._is_selected
         worth, cost = self._worth(unit), self._sizes[unit] + _MARK_CHARS
         for member in self._units.needs[unit]:

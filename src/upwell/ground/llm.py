@@ -19,7 +19,7 @@ MOST_TOKENS = 10**9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 where nothing
+    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 if nothing
     is to be counted."""
 
     input_price: float = 0.0
@@ -101,7 +101,7 @@ def _text_of(answer: Answer) -> str:
 
 
 def _usage_in(answer: Answer) -> dict[str, Any]:
-    """The `usage` of a completion; empty where there is none."""
+    """The `usage` of a completion; empty if there is none."""
     try:
         usage = json.loads(answer.body).get("usage")
     except (ValueError, AttributeError):

@@ -19,7 +19,7 @@ MAX_SESSIONS = 5_000
 
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
-    `key` may be empty where a session has one value of a kind.
+    `key` may be empty if a session has one value of a kind.
 
     Every method raises StoreError when the place that holds the state fails.
     """

@@ -25,7 +25,7 @@ class SampledHit:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's answer for a memory with this score: `useful` is None where they cannot tell."""
+    """A person's answer for a memory with this score: `useful` is None if they cannot tell."""
 
     score: float
     useful: bool | None

@@ -74,7 +74,7 @@ class SetupRecord:
 
 
 def read_record(path: Path) -> SetupRecord | None:
-    """The record; None where there is none.
+    """The record; None if there is none.
 
     Raises:
         StoreUnwritable: the file is damaged.

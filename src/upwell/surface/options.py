@@ -111,7 +111,7 @@ def scaled_to(size: str) -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
     """`calls` is the number of verdicts that a session may ask for. The prices are those of a
-    million tokens, 0 where nothing is to be counted. `waits`: every verdict is waited for."""
+    million tokens, 0 if nothing is to be counted. `waits`: every verdict is waited for."""
 
     calls: int = 40
     input_price: float = 0.0

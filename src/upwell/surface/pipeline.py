@@ -55,7 +55,7 @@ MAX_EPISODES = 16
 @dataclass(frozen=True, slots=True)
 class _Question:
     """A cue that passed the gates, and the search that it asks for. `missing`: the places that
-    could not take part in that search. `moment` is None where every moment may speak."""
+    could not take part in that search. `moment` is None if every moment may speak."""
 
     cue: Cue
     query: Query

@@ -19,7 +19,7 @@ _MATCH = re.compile(
 )
 _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
-"""A line of another kind that would look like one of ours."""
+"""A line of the source that would look like one of our folder or file lines."""
 _MOST = 0.6
 _SAMPLE_ROWS, _LIKELY = 100, 0.4
 FOLDER, FILE = "/", ":"
@@ -28,7 +28,8 @@ FOLDER, FILE = "/", ":"
 def fold(text: str, *, matches: bool = True) -> str:
     """Fold a list of paths, and with `matches` search results; else return the same text.
 
-    Unfolded, each match can be quoted with its file and line. That serves an agent with a question.
+    For an agent with a question, matches stay unfolded, so that each can be quoted with its file
+    and line.
     """
     rows = text.split("\n")
     forms = [form for form in _FORMS if _is_likely(rows, form[0])]

@@ -15,7 +15,7 @@ from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of units that are never selected for themselves."""
+"""The salience of units that are never selected for their own sake."""
 FIRST = 50.0
 """The salience of units that are selected before all others."""
 LONG_LINE = 480
@@ -28,12 +28,12 @@ class Units:
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
     `salience[i]`: its importance when there is no question.
-    `needs[i]`: the units without which it makes no sense (its heading, its file, both ends of its
-    fence), outermost first.
-    `by_names`: whether the units are ordered by the names that they bring (`coverage.py`); a
+    `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
+    its fence), outermost first.
+    `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
     salience above zero then doubles the worth of a unit's names.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
-    `early`: how much more the first units are worth than later ones, in such an order.
+    `early`: the additional worth of the first units in such an order.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
@@ -121,23 +121,25 @@ _SUMMARY = [
 _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
-"""What a unit loses with each doubling of its length, since short units use the budget better. It
-is rounded to whole steps, so that lines of about one length stay adjacent and need no marks."""
+"""The loss of a unit with each doubling of its length, since short units use the budget better. The
+loss is rounded to whole steps, so that lines of about one length stay adjacent and need no
+marks.
+"""
 
 
 class Trouble:
-    """The places in a text that mention trouble; found once for the text."""
+    """The places in a text that mention an error; found once for the text."""
 
     def __init__(self, text: str) -> None:
         self._places = _places(lowered(text), _TROUBLE)
 
     def within(self, start: int, end: int) -> bool:
-        """Tell whether `text[start:end]` mentions trouble."""
+        """Tell whether `text[start:end]` mentions an error."""
         return self._places[bisect_left(self._places, start)] < end
 
 
 class Marks:
-    """The places in a text that mention trouble, warn, or summarise; found once for the text."""
+    """The places in a text that mention an error, warn, or summarise; found once for the text."""
 
     def __init__(self, text: str) -> None:
         lowercase = lowered(text)
@@ -182,7 +184,7 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""This many lines at both ends of a text are raised: they show how it begins and ends."""
+"""This many lines at each end of a text are raised: they show how the text begins and ends."""
 
 
 def template(line: str) -> str:
@@ -191,7 +193,7 @@ def template(line: str) -> str:
 
 
 def split_lines(text: str, name: str = "") -> Units:
-    """Split into lines. A line similar to earlier ones is worth less than the first of its kind."""
+    """Split into lines. A line similar to earlier ones ranks below the first of its kind."""
     units = Units()
     marks = Marks(text)
     counts: dict[str, int] = {}

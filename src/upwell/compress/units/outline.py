@@ -1,9 +1,9 @@
 """Split source code and the output of commands into lines, each linked to the enclosing lines it
 depends on.
 
-Indentation tells what governs a line: the nearest lines above it with less and less indentation,
-such as the `if`, the signature and the class around a statement. That needs no grammar, reads every
-language alike, and takes time linear in the length of the text.
+Indentation shows which lines govern a line: the nearest lines above it with less and less
+indentation, such as the `if`, the signature and the class around a statement. This method needs no
+grammar, treats all languages alike, and takes time linear in the length of the text.
 """
 
 import re
@@ -33,8 +33,8 @@ _KEYWORD = (
 _DEFINES = re.compile(
     rf"(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})|#{{1,6}}[ \t]|[A-Z][A-Z0-9_]{{3,}}[ \t]*+[:=]"
 )
-"""The beginning of a line that defines something in most languages: a keyword, a constant. Headings
-too."""
+"""The beginning of a line that defines something in most languages: a keyword, a constant. It also
+matches headings."""
 _SIGNATURE = re.compile(
     rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
 )
@@ -52,7 +52,7 @@ _RAISED_SHARE = 0.6
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
-"""The lines of prose are longer than this on average."""
+"""Lines of prose are longer than this on average."""
 
 
 def split(text: str, name: str = "") -> Units:
@@ -87,7 +87,9 @@ def split(text: str, name: str = "") -> Units:
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what governs a line below `line`: at most six lines, the outermost and the nearest."""
+    """Return the lines that govern a line below `line`: at most six, the outermost and the
+    nearest.
+    """
     _, number, above = line
     if len(above) >= _MAX_GOVERNING:
         above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])
@@ -95,7 +97,7 @@ def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def split_text(text: str, name: str = "") -> Units:
-    """Split a text of no particular kind: prose by what stands out, other text by its names."""
+    """Split a text of no particular kind. Prose is ranked by salience, other text by its names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
         return split_lines(text, name)
     elements = {match.start() for match in _ELEMENT.finditer(text)}
@@ -109,7 +111,9 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. The groups around one tell nothing that its line does not."""
+    """Raise the elements of a page. The line of an element says everything that the groups around
+    it say.
+    """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):
         if start in elements:
@@ -117,7 +121,7 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that mention trouble; each needs the line below that tells its place."""
+    """Raise the lines that mention an error; each needs the line below that gives its location."""
     trouble = Trouble(text)
     before = -1
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
@@ -130,7 +134,7 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones: they tell what ran, and how it ended."""
+    """Raise the first line and the last ones: they show which program ran and how it ended."""
     filled = [unit for unit, salience in enumerate(units.salience) if salience > BLANK]
     for unit in (*filled[:1], *filled[-_LAST_LINES:]):
         units.salience[unit] = FIRST + 1.0

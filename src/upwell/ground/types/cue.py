@@ -47,9 +47,9 @@ class Cue:
     `window`: the agent's context window in tokens, if known; it scales the budget.
     `annotations`: the MCP hints of the tool as its server declared them.
     `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
-    chunk of a progressive delivery. `answer`: the tool's answer, if the cue comes after the call.
+    chunk of a progressive delivery. `answer`: the tool's result, if the cue comes after the call.
     `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
-    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" where that is unknown.
+    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown.
     """
 
     door: Door | str

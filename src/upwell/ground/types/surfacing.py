@@ -76,7 +76,7 @@ class Skip:
     `reason`: which gate decided; `detail`: more about it. `confidence`, `signals`: those of the
     best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
     were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
-    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" where every
+    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" if every
     moment may speak.
     """
 
@@ -100,7 +100,7 @@ class Surfacing:
     best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
     `held_back`: hits that were found but withheld. `missing`: the places that could not be
     searched, each as `name: reason`. `situation`: in words, the situation that an episode is said
-    for. `moment`: the situation of the cue, "" where every moment may speak. `took_ms`: the time of
+    for. `moment`: the situation of the cue, "" if every moment may speak. `took_ms`: the time of
     the decision in milliseconds.
     """
 

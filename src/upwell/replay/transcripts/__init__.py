@@ -47,7 +47,7 @@ class Transcript:
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:
-        """The events from the byte `start` of the file on; none where the format cannot tell."""
+        """The events from the byte `start` of the file on; none if the format cannot tell."""
         read_from = self.format.read_from
         return read_from(self.path, start) if read_from else iter(())
 

@@ -20,7 +20,7 @@ from upwell.hosts.events import plain_args
 MAX_TEXT_CHARS = 100_000
 MAX_NAME_CHARS = 200
 MAX_OUT_CHARS = 24_000
-"""The characters of a tool's answer that are read."""
+"""The characters of a tool's result that are read."""
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
@@ -267,7 +267,7 @@ def _dumped(value: Mapping[str, Any]) -> str:
 
 def prompt_in(message: str) -> str:
     """The user's own words in a message: a slash command as it was typed, and no text that the host
-    inserted; "" where nothing is left."""
+    inserted; "" if nothing is left."""
     words = message.strip()
     command = _COMMAND.search(words[:HEAD_BYTES])
     if command:

@@ -90,7 +90,7 @@ class _Turn:
 
 
 def _turns(raw: str) -> Iterator[_Turn]:
-    """The turns of a history. A heading inside a call belongs to the tool's answer."""
+    """The turns of a history. A heading inside a call belongs to the tool's result."""
     heading: re.Match[str] | None = None
     lines: list[str] = []
     inside = _Inside()
@@ -251,7 +251,7 @@ def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
 
 
 def _answer(call: re.Match[str], words: str, end: int) -> tuple[str, int]:
-    """A tool's answer and the offset of its end: the fence after a command, or the table after a
+    """A tool's result and the offset of its end: the fence after a command, or the table after a
     search. The history does not hold the content of files."""
     pattern = _OUTPUT if call["command"] else _LISTED if call["summary"] else None
     match = pattern.match(words, call.end(), end) if pattern else None
