@@ -21,6 +21,7 @@ _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
 """A line of the source that would look like one of our folder or file lines."""
 _MOST = 0.6
+_SAMPLE_ROWS, _LIKELY = 100, 0.4
 FOLDER, FILE = "/", ":"
 
 
@@ -31,8 +32,9 @@ def fold(text: str, *, matches: bool = True) -> str:
     and line.
     """
     rows = text.split("\n")
-    filled = sum(1 for row in rows if row.strip())
-    for pattern, render in _FORMS:
+    forms = [form for form in _FORMS if _is_likely(rows, form[0])]
+    filled = sum(1 for row in rows if row.strip()) if forms else 0
+    for pattern, render in forms:
         heads = [pattern.match(row) for row in rows]
         if sum(1 for head in heads if head) <= _MOST * filled:
             continue
@@ -43,6 +45,12 @@ def fold(text: str, *, matches: bool = True) -> str:
             folded = "\n".join(render(rows, heads))
             return folded if len(folded) < len(text) else text
     return text
+
+
+def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
+    """Tell from a sample of the rows whether most of them may match."""
+    sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
+    return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
 
 
 def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:

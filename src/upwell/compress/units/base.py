@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 
 from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
@@ -70,15 +70,24 @@ class Units:
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield the spans of the lines of `text`, each with its line end; long lines in pieces."""
     stop = len(text) if end is None else end
-    offset = start
-    while offset < stop:
-        newline = text.find("\n", offset, stop)
-        last = stop if newline < 0 else newline + 1
-        if last - offset <= LONG_LINE:
-            yield offset, last
+    if start >= stop:
+        return iter(())
+    sizes = [len(row) + 1 for row in text[start:stop].split("\n")]
+    # The last line has no line end, and after a final line end it is empty.
+    sizes[-1] -= 1
+    if not sizes[-1]:
+        sizes.pop()
+    ends = list(accumulate(sizes, initial=start))
+    spans = pairwise(ends)
+    return spans if max(sizes) <= LONG_LINE else _in_pieces(text, spans)
+
+
+def _in_pieces(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for start, end in spans:
+        if end - start <= LONG_LINE:
+            yield start, end
         else:
-            yield from pieces(text, offset, last)
-        offset = last
+            yield from pieces(text, start, end)
 
 
 def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -31,14 +31,14 @@ _KEYWORD = (
     r"|namespace|record|protocol|object|fun|template)\b|(?:const|let|var|val|#define)[ \t]++\w"
 )
 _DEFINES = re.compile(
-    rf"^[ \t]*+(?:(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})"
-    r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
-    rf"|(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{[ \t]*+$)",
-    re.M,
+    rf"(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})|#{{1,6}}[ \t]|[A-Z][A-Z0-9_]{{3,}}[ \t]*+[:=]"
 )
-"""A line that defines something in most languages: by a keyword, as a constant, or by parentheses
-before the brace of a body. It also matches headings.
-"""
+"""The beginning of a line that defines something in most languages: a keyword, a constant. It also
+matches headings."""
+_SIGNATURE = re.compile(
+    rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
+)
+"""A line with parentheses before the brace of a body."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
@@ -57,19 +57,16 @@ _PROSE_CHARS = 120
 
 def split(text: str, name: str = "") -> Units:
     """Split code into lines, each with the lines that govern it. Definitions count double."""
-    return _outline(text, {match.start() for match in _DEFINES.finditer(text)})
-
-
-def _outline(text: str, lifted: Container[int]) -> Units:
-    """Split into lines; the names of those that begin at an offset in `lifted` count double."""
     units = Units(by_names=True)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
+    defines = _DEFINES.match
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
     for start, end in lines(text):
         bare = text[start:end].lstrip()
-        depth = end - start - len(bare)
+        salience = BLANK
         needs: tuple[int, ...] | None = None
         if bare:
+            depth = end - start - len(bare)
             while open_blocks and open_blocks[-1][0] >= depth:
                 depth_of_open, _, above = open_blocks.pop()
                 needs = above if depth_of_open == depth else None
@@ -77,12 +74,14 @@ def _outline(text: str, lifted: Container[int]) -> Units:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
             if bare[0] not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
+            is_definition = defines(bare) or ("{" in bare and _SIGNATURE.match(bare))
+            salience = 1.0 if is_definition else 0.0
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
         starts.append(start)
         ends.append(end)
-        saliences.append((1.0 if start in lifted else 0.0) if bare else BLANK)
+        saliences.append(salience)
         all_needs.append(needs or ())
     return units
 
@@ -101,9 +100,8 @@ def split_text(text: str, name: str = "") -> Units:
     """Split a text of no particular kind. Prose is ranked by salience, other text by its names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
         return split_lines(text, name)
-    lifted = {match.start() for match in _DEFINES.finditer(text)}
     elements = {match.start() for match in _ELEMENT.finditer(text)}
-    units = _outline(text, lifted)
+    units = split(text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0
     if len(elements) > _MANY_ELEMENTS * len(units):
         _raise_elements(units, elements)
