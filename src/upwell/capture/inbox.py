@@ -20,8 +20,9 @@ MAX_SETTLED = 5_000
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` the rule that
-    found it. `triggers`: the situations of an episode, which holds while its `paths` exist and hold
-    its `symbols`. `occurrences`: how often sessions found it."""
+    found it. `triggers` are the situations of an episode; the episode holds while its `paths` exist
+    and contain its `symbols`. `occurrences` counts the sessions that found it.
+    """
 
     text: str
     source: str
@@ -37,7 +38,7 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """Equal for equal texts of one project."""
+        """The same for equal texts of one project."""
         identity = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
         return "p" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:11]
 
@@ -74,9 +75,10 @@ class Inbox:
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
     def propose(self, proposals: Iterable[Proposal]) -> int:
-        """Add the proposals that are neither open nor settled already, and count those that are
-        open once more. The later of two episodes for the same situation replaces the earlier one.
-        Returns how many are new."""
+        """Add the proposals that are neither open nor settled, and increment the count of those
+        that are open. The later of two episodes for the same situation replaces the earlier one.
+        Returns how many are new.
+        """
         new = 0
         with exclusively(self._path):
             content = self._read()
@@ -100,7 +102,7 @@ class Inbox:
         return self._entry(proposal)["id"] in self._read()["settled"]
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """The proposals with these ids; all of them where no id is given.
+        """The proposals with these ids; all of them if no id is given.
 
         Raises:
             UsageError: an id is unknown.

@@ -1,4 +1,4 @@
-"""setup: everything for the agents on this machine, with one question, and the way back."""
+"""setup: sets up every agent on this machine after one question, and undoes it."""
 
 import os
 import shlex
@@ -40,14 +40,15 @@ def register(app: typer.Typer) -> None:
 def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back all that setup did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo everything that setup did.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
     ] = False,
 ) -> None:
-    """Set upwell up for every agent on this machine. Installs hooks, moves MCP servers behind the
+    """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
     gateway, and learns from past and future sessions. Names every file that it would change, asks
-    once, and tries each agent's hook. --undo takes everything back."""
+    once, and tries each agent's hook. --undo reverts all of it.
+    """
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
     if not (yes or dry_run or sys.stdin.isatty()):
@@ -125,7 +126,7 @@ def _undo(
 
 
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
-    """The plan in a few lines, below the changes: what the question is about."""
+    """The plan in a few lines, printed below the changes and above the question."""
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -140,7 +141,7 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     read = f"{named} ({megabytes:,.1f} MB, read once, not copied)" if named else "none found"
     say(f"  learn    from past sessions: {read}")
     say("  prove    run each agent's hook once, as the agent does")
-    say("`upwell setup --undo` takes all of it back.")
+    say("`upwell setup --undo` reverts all of it.")
     _refuse(plan.refused)
 
 
@@ -201,7 +202,7 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
         try:
             return await learned_from(app, transcripts, show)
         finally:
-            # Also after an interruption, so that it can be undone.
+            # Also after an interruption, so that the setup can be undone.
             setting_up.keep_learned((await learning.holdings()).since(before))
 
     with progress("learning") as show:
@@ -223,7 +224,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
 
 def _say_next_steps(plan: "SetupPlan") -> None:
     changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
-    # The step of an agent's hooks is the more exact one.
+    # The hint about an agent's hooks is the more precise one.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
     say("see:  `upwell replay --since 30d` shows what upwell would have said in past sessions")
@@ -231,7 +232,7 @@ def _say_next_steps(plan: "SetupPlan") -> None:
 
 
 async def _listed(app: "App", learned: "Holdings") -> int:
-    """List what setup learned and what is still there. Returns its number."""
+    """List the findings of setup that still exist. Returns how many there are."""
     from upwell.capture.inbox import inbox_at
 
     memories = await app.session_learning().learned(learned)

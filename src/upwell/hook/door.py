@@ -62,9 +62,9 @@ class OptIns:
 
 
 class HookDoor:
-    """Answers events within a deadline, neutrally where there is nothing to add or no time left.
-
-    `answered_elsewhere(host, payload)`: another of our hooks answers this event of the host.
+    """Answers events within a deadline, neutrally if there is nothing to add or no time left.
+    `answered_elsewhere(host, payload)` tells whether another of our hooks answers this event of the
+    host.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class HookDoor:
         parent: int = 0,
         receipt: Receipt | None = None,
     ) -> bytes:
-        """The JSON that `host` accepts for its event `name` ("" where the payload names it).
+        """The JSON that `host` accepts for its event `name` ("" if the payload names it).
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
         `receipt` tells later whether the answer arrived; without one it counts as delivered.
@@ -131,7 +131,7 @@ class HookDoor:
     async def _answer(
         self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        """Surface memories and shorten the tool's answer, both until the same deadline."""
+        """Surface memories and shorten the tool's result, both until the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name)
         if self._is_unannounced(event):
@@ -159,7 +159,7 @@ class HookDoor:
         return NEUTRAL
 
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        """The event in `body`, None where it needs no answer."""
+        """The event in `body`, None if it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
         if payload is None or self._answered_elsewhere(host.name, payload):
             return None
@@ -171,15 +171,17 @@ class HookDoor:
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """Is a tool the first event of this session? Then it began before the daemon ran, and its
-        rules are still due."""
+        """True if the first event of this session is a tool's: the session began before the daemon
+        ran, and its standing rules are still due.
+        """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
     def _seconds_for(self, event: Event, left_ms: int | None) -> float:
-        """The time for an answer: all that the caller can wait at a session's start, and for the
-        first answers of all, which load what the others use."""
+        """The time for an answer. A session's start may take all the time that the caller can wait,
+        and so may the first answers of the daemon, which load code and data for the others.
+        """
         if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
         is_prompt = event.kind is EventKind.PROMPT
@@ -189,7 +191,7 @@ class HookDoor:
     def _shortening(
         self, host: Host, event: Event, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        """Start to shorten the tool's answer, where the user asked for that."""
+        """Start to shorten the tool's result, if the user asked for that."""
         if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
         return self._tasks.start(self._shortened(host, event))
@@ -197,12 +199,14 @@ class HookDoor:
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
-        """The output with the shortened answer; empty when it is late: the tool's own stays."""
+        """The output with the shortened answer; empty if it is late, so that the tool's own result
+        stays.
+        """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
         if done:
             return await shortening
-        LOG.info("a tool's answer was not shortened within the deadline")
+        LOG.info("a tool's result was not shortened within the deadline")
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
@@ -210,7 +214,7 @@ class HookDoor:
         try:
             return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:
-            LOG.exception("a tool's answer was not shortened")
+            LOG.exception("a tool's result was not shortened")
             return {}
 
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
@@ -227,8 +231,9 @@ class HookDoor:
     def _context(
         self, host: Host, event: Event, surfacing: Surfacing, cue: Cue, receipt: Receipt
     ) -> Mapping[str, Any]:
-        """The output that adds the memories, within the host's limit. Entries that do not fit, or
-        all in an answer that does not arrive, are taken back for later."""
+        """The output that adds the memories, within the host's limit. Entries that do not fit are
+        taken back for later; so are all entries of an answer that does not arrive.
+        """
         text, omitted = _within(surfacing.text, host.events.max_bytes)
         output = host.events.context_output(event, text) if text else {}
         if not output:
@@ -244,7 +249,7 @@ class HookDoor:
     async def _conclude(
         self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
     ) -> None:
-        """Record what became of a surfacing, of which the last `omitted` entries were left out."""
+        """Record whether a surfacing was delivered; its last `omitted` entries were left out."""
         if not delivered:
             LOG.info("the answer to a hook did not reach its host")
             await self._surfacer.take_back(surfacing, cue)
@@ -306,7 +311,7 @@ class DuplicateEvents:
         self._answered = _Recent()
 
     def is_duplicate(self, host: str, event: Event) -> bool:
-        """Was this event answered just now under another host's name?"""
+        """True if this event was answered just now under another host's name."""
         now, key = self._clock.monotonic(), _fingerprint(event)
         answered_host, answered_at = self._answered.get(key) or (host, now)
         if answered_host != host and now - answered_at < DUPLICATE_SECONDS:
@@ -325,7 +330,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two parts of an output as one; tables that both have are joined."""
+    """Merge two parts of an output; tables that are in both are joined."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()
@@ -369,8 +374,9 @@ def _cue(event: Event, host: str) -> Cue:
 
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
-    """`text` without as many of its last entries as exceed the limit, and how many those are; ""
-    where not a single entry fits."""
+    """`text` without as many of its last entries as exceed the limit, and the number of these
+    entries; "" where not a single entry fits.
+    """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]
     omitted = 0

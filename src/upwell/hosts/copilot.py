@@ -156,7 +156,8 @@ HOST = Host(
         exec_form=True,
         names_event=True,
         required={"version": 1},
-        # Copilot fills headers from the environment for https only, so the file contains the token.
+        # Copilot fills in headers from the environment for https only, so the file contains the
+        # token.
         http_events=frozenset({"postToolUse", "postToolUseFailure"}),
         http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
         next_step="restart Copilot CLI",

@@ -2,7 +2,7 @@
 
 It drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an MCP
 server is `MCP:tool` without the name of its server, so ours are recognised by their own names. Only
-such a tool's answer can be replaced; `tool_output` is JSON in a string. At the end of a turn, a
+such a tool's result can be replaced; `tool_output` is JSON in a string. At the end of a turn, a
 `followup_message` is submitted as the user's next one; `loop_count` counts them.
 
 Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.

@@ -1,5 +1,5 @@
 """OpenCode. A plugin of ours, `opencode_plugin.js`, runs inside the host: it sends events to the
-daemon under the names of OpenCode's own plugin hooks, and puts the answers in place.
+daemon under the names of OpenCode's own plugin hooks, and inserts the answers.
 
 No process starts for an event while the daemon runs. The plugin connects only where
 `hook/place.py` would: to a socket of the user's in a folder that nobody else may enter. A session
@@ -154,7 +154,7 @@ class PluginFile:
         return ""
 
     def command(self, text: str, event: str) -> list[str]:
-        """The words that the plugin runs where it cannot reach the daemon itself."""
+        """The command that the plugin runs if it cannot reach the daemon itself."""
         self.without_ours(text)
         named = _COMMAND.search(text)
         return [*json.loads(named[1]), "opencode", event] if named else []

@@ -1,5 +1,5 @@
 """VS Code's agent. It cannot add context to a prompt, so prompts are not answered, and it cannot
-replace a tool's answer.
+replace a tool's result.
 
 Sources: the vscode-docs repository (hooks preview, custom instructions). Tools have snake_case
 names and camelCase arguments.

@@ -1,6 +1,6 @@
 """Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
 
-Status lines ("STM entry added") appear only if the user asked for them; data and ids always do.
+Status lines ("STM entry added") appear only if the user asked for them; data and ids always appear.
 """
 
 import asyncio

@@ -54,8 +54,9 @@ the reader."""
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: the memories that bear on a message. The digest has the
-    seed's bytes; places that could not take part are named in blocks after it."""
+    """`memory_context(message, format?)`: the memories that bear on a message. The digest follows
+    the seed byte for byte; stores that could not be searched are named in blocks after it.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
@@ -88,8 +89,9 @@ def context_tool(
 
 
 def search_tool(memories: Memories, project: str | None, principal: Principal = OWNER) -> Tool:
-    """`memory_search(query, max_results?)`; the answer names the places that could not take
-    part."""
+    """`memory_search(query, max_results?)`; the answer names the stores that could not be
+    searched.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         query = args["query"].strip()
