@@ -33,7 +33,7 @@ strategy = "none"
 @dataclass(frozen=True)
 class Contender:
     """`stdio(server, folder, config)` is the command that serves on stdio, `http(server, folder,
-    port)` the one that listens; None where there is no such way. `prefix` stands before the names
+    port)` the one that listens; None if there is no such way. `prefix` stands before the names
     of tools, `config` says what of upwell's is not as it comes."""
 
     name: str

@@ -1,5 +1,6 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touch, so that an agent that reads a file learns the reason for its present form."""
+touch. An agent that reads such a file learns why it looks as it does.
+"""
 
 import re
 import secrets
@@ -35,7 +36,7 @@ _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TE
 """Missing objects are not fetched, since that runs programs of the configuration. Unlike
 `protocol.allow`, the variables override the repository's own settings."""
 _LATEST = 4e9
-"""In 2096. A commit's time is whatever its author wrote."""
+"""The cap on commit times, in 2096, because an author can write any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -172,7 +173,9 @@ def _output(command: list[str], root: str, environment: Mapping[str, str]) -> It
 
 
 def _redirects_git(name: str) -> bool:
-    """Does the variable make git read another repository (as in a git hook) or run a program?"""
+    """True if the variable makes git read another repository (as in a git hook) or run a
+    program.
+    """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 

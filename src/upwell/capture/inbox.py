@@ -36,8 +36,9 @@ class Intake:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` the rule that
-    found it. `triggers`: the situations of an episode, which holds while its `paths` exist and hold
-    its `symbols`. `occurrences`: how often sessions found it."""
+    found it. `triggers` are the situations of an episode; the episode holds while its `paths` exist
+    and contain its `symbols`. `occurrences` counts the sessions that found it.
+    """
 
     text: str
     source: str
@@ -53,7 +54,7 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """Equal for equal texts of one project."""
+        """The same for equal texts of one project."""
         return _key("p", self.project or "", " ".join(self.text.lower().split()))
 
     @property
@@ -117,9 +118,9 @@ class Inbox:
         return int(number)
 
     def propose(self, proposals: Iterable[Proposal]) -> Intake:
-        """Add the proposals that are neither open nor settled already, and count those that are
-        open once more. The later of two episodes for the same situation replaces the earlier
-        one."""
+        """Add the proposals that are neither open nor settled, and increment the count of those
+        that are open. The later of two episodes for the same situation replaces the earlier one.
+        """
         new = 0
         with exclusively(self._path):
             content = self._read()
@@ -144,7 +145,7 @@ class Inbox:
         return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """The proposals with these ids; all of them where no id is given.
+        """The proposals with these ids; all of them if no id is given.
 
         Raises:
             UsageError: an id is unknown.

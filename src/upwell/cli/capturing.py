@@ -101,7 +101,7 @@ def sessions(
 
 
 def say_gain(transcripts: int, gain: "Gain") -> None:
-    """Print what these transcripts brought."""
+    """Print the gain from these transcripts."""
     say(
         f"{counted(transcripts, 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
         f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
@@ -116,7 +116,7 @@ async def learned_from(
     *,
     again: bool = False,
 ) -> "Gain":
-    """Learn from these transcripts. One that cannot be read is left out, with a remark."""
+    """Learn from these transcripts. A transcript that cannot be read is skipped with a remark."""
     from upwell.app.sessions import Gain
 
     learning, total = app.session_learning(), Gain()

@@ -1,4 +1,4 @@
-"""The `upwell` command: its verbs, and errors as one line with an exit status."""
+"""The `upwell` command: its verbs, and errors reported as one line with an exit status."""
 
 import sys
 from collections.abc import Sequence

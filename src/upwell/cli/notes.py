@@ -89,7 +89,7 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. This runs once a day without being asked."""
+    """Clear notes not viewed for 35 days. upwell also does this by itself once a day."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()

@@ -257,7 +257,7 @@ def _offer(fit: object, answers: int) -> None:
     from upwell.setup.settings import set_setting
 
     if not isinstance(fit, Fit):
-        reason = "useful memories outnumber the others above none"
+        reason = "above no threshold do useful memories outnumber the others"
         if answers < LEAST_LABELS:
             reason = f"it takes {LEAST_LABELS} answers"
         say(f"No threshold fits: {reason}.")

@@ -19,17 +19,24 @@ from upwell.ground.text.tokens import weigh
 from upwell.ground.types.compression import Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The size of a mark between lines and inside a line, in characters, and its tokens."""
+"""The size in characters of a mark between lines and of one inside a line, and the tokens of a
+mark.
+"""
 _VAGUE_SHARE, _CLEAR_SHARE = 0.15, 0.9
-"""The share of the budget for the answers to a question of which no unit covers anything, and to
-one that a unit covers completely."""
+"""The share of the budget that the answers to a question get if no unit covers any of it, and if a
+unit covers it completely.
+"""
 _MARGIN = 1.5
-"""How much more than a budget is ordered: units that share what they need cost less than alone."""
+"""Units are ordered up to this multiple of the budget, since units that need the same other units
+cost less together than alone.
+"""
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""The share of a match's score that its neighbours get, and a heading's match gives its section."""
+"""The share of a match's score that its neighbours get, and that a matching heading passes on to
+its section.
+"""
 
 
 def assemble(
@@ -75,7 +82,7 @@ def assemble(
 
 
 def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter without a question: by salience, or by the names they bring.
+    """Order the units that matter without a question: by salience, or by the names they contribute.
 
     With names, raised units (headings, errors) get their share of the budget first.
     """
@@ -188,7 +195,7 @@ def _buy(
             if counts_tokens:
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # What governs the unit still fits; a larger budget has it too.
+                # The units that govern this one still fit; a larger budget contains them, too.
                 return [*bought, batch[:index]] if index else bought
             selected.add(member)
         bought.append(batch)
@@ -197,7 +204,9 @@ def _buy(
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap as it is written (`mark`), and the whole lines and the other characters missing."""
+    """A gap in its written form (`mark`), with the counts of missing whole lines and of other
+    missing characters.
+    """
 
     mark: str
     lines: int = 0
@@ -240,7 +249,8 @@ class _Gaps:
 
     def mark(self, start: int, end: int) -> str:
         """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
-        itself where the mark would not be shorter."""
+        itself if the mark would not be shorter.
+        """
         missing = self._text[start:end]
         if not missing.strip():
             return missing if len(missing) <= 4 else "\n"
@@ -318,7 +328,7 @@ def _without_marks(
 
 
 def _piece(text: str, remaining: RemainingBudget) -> str:
-    """Return the beginning of a text, as much as fits."""
+    """Return as much of the beginning of a text as fits."""
     size = int(min(len(text), remaining.chars))
     while size > 0:
         piece = text if size == len(text) else text[: safe_cut(text, size - 1)].rstrip() + "…"

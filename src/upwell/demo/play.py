@@ -301,7 +301,7 @@ What to type next:
 
 
 def excerpt(text: str, answers: Sequence[str]) -> str:
-    """The stretch of a shortened text around the first answer.
+    """The part of a shortened text around the first answer.
 
     Raises:
         DemoFailed: an answer was lost.

@@ -1,4 +1,4 @@
-"""A command was called wrongly, and soon after in a way that worked."""
+"""Learns from commands that were called wrongly and, soon after, in a way that worked."""
 
 import re
 from collections import deque
@@ -38,7 +38,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A failure that waits for the command that works. `others` are commands since then."""
+    """A failure without the command that works yet. `others` are the commands since the failure."""
 
     event: Event
     failure: Failure
@@ -85,7 +85,9 @@ class CommandMiner:
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
-        """The same command with another outcome: the failure was an accident of the folder."""
+        """Forget failures of a command that was run again with another outcome: it failed because
+        of the folder's state.
+        """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
         others = [
@@ -96,7 +98,7 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
     def _forget(self, failure: Failure) -> None:
-        """The same failure teaches once."""
+        """Forget a failure that has already led to a conclusion."""
         others = [each for each in self._open if each.failure.signature != failure.signature]
         self._open = deque(others, maxlen=MAX_OPEN)
 
@@ -115,8 +117,9 @@ def _episode(waiting: _Open, event: Event, text: str) -> Episode:
 
 
 def _conclusion(waiting: _Open, worked: Step) -> str:
-    """The sentence about the failure and the command that worked; "" where it did not replace the
-    failed one."""
+    """The sentence about the failure and the command that worked; "" if the command did not replace
+    the failed one.
+    """
     failed, fault = waiting.failure.step, waiting.failure.fault
     if not _can_be_said(worked.text) or _RISKY.search(worked.text):
         return ""
@@ -138,7 +141,7 @@ def _shown(command: str, root: str | None) -> str:
 
 
 def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
-    """Is `worked` the same request, called in another way?"""
+    """True if `worked` makes the same request as `failed` in another way."""
     fault = failure.fault
     if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
         return False
@@ -162,20 +165,21 @@ def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
 
 
 def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
-    """Do both have the same sub-commands, up to one that the error names?"""
+    """True if both have the same sub-commands, up to one that the error names."""
     verbs = failed.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
     return verbs[:known] == worked.verbs[:known]
 
 
 def _is_obvious(failure: Failure, worked: Step) -> bool:
-    """Is something left out, and nothing else? The error says so by itself, and agents correct the
-    call at once."""
+    """True if `worked` only leaves something out. The error itself says so, and agents correct the
+    call at once.
+    """
     return failure.fault is Fault.OPTION and set(worked.words) <= set(failure.step.words)
 
 
 def _named(step: Step, message: str) -> set[str]:
-    """The arguments that the error quotes, or its options."""
+    """The arguments or options that the error quotes."""
     return {
         word
         for word in step.args
@@ -186,8 +190,9 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Could somebody who asks for the script `old` mean `new`? They share a folder, or the words of
-    one name are in the other."""
+    """True if somebody who calls the script `old` could mean `new`: both are in one folder, or one
+    name contains the words of the other.
+    """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")
     if folder and folder.removeprefix("./") == other_folder.removeprefix("./"):
@@ -213,7 +218,7 @@ def _service(steps: Sequence[Step]) -> str:
 
 
 def _can_be_said(text: str) -> bool:
-    """Is a command short, on one line, and more than an accident of the session?"""
+    """True if a command is short, on one line, and free of details of this session."""
     return (
         len(text) <= MAX_SHOWN_CHARS
         and "\n" not in text

@@ -33,7 +33,7 @@ class Node:
     key_starts: list[int] = field(default_factory=list)
 
     def under(self, key: str) -> "Node | None":
-        """The child under `key`; the last of several, as JSON parsers have it."""
+        """The child under `key`; the last one if there are several, as in JSON parsers."""
         places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 

@@ -1,4 +1,4 @@
-"""The JSON file of an agent's hooks: how our entries get into its `hooks` table and out again."""
+"""The JSON file of an agent's hooks: writes our entries into its `hooks` table and removes them."""
 
 import json
 import re
@@ -29,7 +29,7 @@ class JsonHooks:
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
       separately; `names_event`: its arguments include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
-    - `label` is the name under which the host lists our handlers, "" where it shows none.
+    - `label` is the name under which the host lists our handlers, "" if it shows no name.
     - `required` are keys that the file must have.
     - `http_events` may be HTTP requests; `token_from_environment`: the host fills the token into
       their header.
@@ -152,7 +152,9 @@ class JsonHooks:
         return runs_our_hook(handler) or self._posts_to_us(handler)
 
     def _posts_to_us(self, handler: Any) -> bool:
-        """Is it a request to the address that an installation writes for one of `http_events`?"""
+        """True if this is a request to the address that an installation writes for one of
+        `http_events`.
+        """
         if not isinstance(handler, dict) or handler.get("type") != "http":
             return False
         url, events = handler.get("url"), "|".join(sorted(self.http_events))
@@ -176,7 +178,9 @@ class JsonHooks:
         return text
 
     def _first_of_ours(self, root: Node) -> tuple[str, int, int] | None:
-        """Event, place of the group in its list, place of the handler in the group."""
+        """The event, the index of the group in its list, and the index of the handler in the
+        group.
+        """
         for event, entries in root.value.get("hooks", {}).items():
             for group, entry in enumerate(entries):
                 if self._holds_ours(entry):
@@ -186,8 +190,9 @@ class JsonHooks:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """Does this handler run our hook? Decided by its exact words: the file of the client, or the
-    program `upwell` with `hook`."""
+    """True if this handler runs our hook. Decided by its exact words: the file of the client, or
+    the program `upwell` with `hook`.
+    """
     words = _words(handler)
     if len(words) > 3 and words[1:3] == ["-I", "-S"]:
         return words[3].endswith("/" + CLIENT)
@@ -195,7 +200,7 @@ def runs_our_hook(handler: Any) -> bool:
 
 
 def _words(handler: Any) -> list[str]:
-    """Program and arguments of a handler, [] where it runs no command."""
+    """Program and arguments of a handler, [] if it runs no command."""
     if not isinstance(handler, dict):
         return []
     program, args, command = handler.get("exec"), handler.get("args"), handler.get("command")

@@ -22,6 +22,7 @@ from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
+from upwell.memory.notes.labels import labels_of
 from upwell.memory.records import check, memory_of, moment
 from upwell.memory.sources import Source, Sources, source_at
 
@@ -293,7 +294,15 @@ def _from_text(text: bytes) -> Memory:
 def _from_note(raw: object) -> Memory:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("content"), str):
         raise UsageError("a note must have an id and a content")
-    shape = {"id": raw.get("id"), "text": raw["content"], "created_at": raw.get("created_at")}
+    labels = labels_of(raw)
+    shape = {
+        "id": raw.get("id"),
+        "text": raw["content"],
+        "created_at": raw.get("created_at"),
+        "namespace": labels.place,
+        "tags": labels.all_tags,
+        "paths": labels.paths,
+    }
     memory = memory_of(shape, trust=Trust.IMPORTED)
     return _named(replace(memory, viewed_at=moment(raw.get("viewed_at"))))
 

@@ -125,8 +125,9 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """Time and name of the commits by first parents, oldest first. A time that runs back is
-        raised to the one before it."""
+        """Time and name of the commits by first parents, oldest first. A time that is earlier than
+        the previous one is raised to it.
+        """
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]
         times = accumulate((float(at) for at, _ in commits), max)

@@ -1,4 +1,4 @@
-"""The place of the judge among the filters: it chooses where relevance would decide."""
+"""Connects the judge to the filters: it chooses where relevance would otherwise decide."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Judging:
         return self._judge.totals
 
     def note(self, cue: Cue) -> None:
-        """Take note of a cue, as a step of its session."""
+        """Record a cue as a step of its session."""
         if cue.door == Door.SESSION:
             self._judge.steps.forget(cue.session)
         elif cue.door in (Door.PROMPT, Door.TOOL):
@@ -57,10 +57,12 @@ class Judging:
         self._judge.steps.forget(session)
 
     async def choose(self, case: Case, seconds: float) -> Choice:
-        """The judge's choice; that of the filters where the judge has no say or gives no verdict.
-        A prompt waits for it, at most `seconds`; a call gets a late one with the next call."""
+        """The judge's choice, or that of the filters if the judge is not asked or gives no verdict.
+        A prompt waits for the verdict, at most `seconds`; after a call, a late verdict is offered
+        at the next call.
+        """
         cue, chosen = case.cue, case.chosen
-        # The owner pays for the model: other principals' clients do not spend it.
+        # The owner pays for the model, so other principals' clients must not use it.
         if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
             return chosen
         candidates = await self._post_filter.candidates(cue, case.hits, case.intent, case.moment)

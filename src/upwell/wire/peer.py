@@ -24,7 +24,7 @@ _ANSWER_HEAD = re.compile(
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some runtimes write it before their first line."""
+"""A byte order mark, which some runtimes write before their first line."""
 MAX_ID_BYTES = 1024
 MAX_CANCELLED = 1_000
 """The number of cancelled requests whose late answers are still recognised."""
@@ -162,7 +162,8 @@ class Peer:
     `run` reads until the other side closes the connection. It passes requests and notifications to
     `on_message`, and answers to the requests that wait for them. When the connection ends or an
     answer cannot be read, the waiting requests fail at once. With `answers_malformed`, a malformed
-    line is answered with an error. `pace` bounds how fast messages are taken that are no answers.
+    line is answered with an error. `pace` limits the rate at which messages other than answers are
+    taken.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Ends the processes that our children started, even after `kill -9` of the gateway.
 
 The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
-started. So a shell (1.7 MB resident) reads the process groups that we start and end from a pipe.
-The pipe closes however the gateway ends, and then the shell kills the groups that are left.
+started. A shell (1.7 MB resident) therefore reads from a pipe which process groups we start and
+end. However the gateway ends, the pipe closes, and the shell kills the groups that are left.
 """
 
 import os

@@ -30,15 +30,16 @@ MANY = 20
 _LONGEST = 60
 """A record with more values than this is not selected as a whole."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: what a record loses with each doubling of its position. `_ENDS`: what the first and the
-last record gain. `_ODDNESS`: the weight of the amount by which its oddest value stands out."""
+"""`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
+and the last record. `_ODDNESS`: the weight of the amount by which its oddest value stands out.
+"""
 _TIE = 1e-6
 
 
 def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables) -> None:
     """Give all values of a record the same salience, so that records are bought one by one.
 
-    The first and the last record rank high, and those with a value unlike the others. Changes
+    The first and the last record rank high, and so do those with a value unlike the others. Changes
     `saliences`.
     """
     for array in _arrays(doc, tables):
@@ -231,7 +232,9 @@ _LIFT = 2.5
 """Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
 they are raised by `_LIFT`, which keeps them behind the names of records."""
 _DEEPER = 2.0
-"""What each level costs a value that represents its top-level key: every level needs brackets."""
+"""The cost of each level to a value that represents its top-level key: every level needs
+brackets.
+"""
 _ROUNDS = 6
 """No unit costs more than its estimate, so a larger budget always gets at least as far."""
 

@@ -30,9 +30,9 @@ _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Values with more occurrences than this cost no more than those with this many."""
+"""Further occurrences of a value do not add to its cost."""
 _LONGEST = 400
-"""Values longer than this cost no more than those of this length."""
+"""Further characters of a value do not add to its cost."""
 _STEP_UP = 0.72
 """The credit of a term in the parent's key, relative to one in the value's own key."""
 _EXPECTED = 1.3
@@ -42,7 +42,7 @@ _HOLLOW = 0.5
 IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
 """Keys that identify a record, the best first."""
 _NAMING_DEPTH = 1
-"""An object that lies so deep in a record may name it."""
+"""An object at most this deep in a record may name the record."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
@@ -82,7 +82,7 @@ def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
 
 
 def _troubled(doc: Outline, text: str) -> set[int]:
-    """Return the units whose value mentions trouble."""
+    """Return the units whose value mentions an error."""
     lowercase = lowered(text)
     units: set[int] = set()
     for word in _TROUBLE:

@@ -34,7 +34,7 @@ def is_brief(node: Node) -> bool:
 
 
 def _plain(key: str) -> str:
-    """Return a key without quotes, with our sign unescaped."""
+    """Return a key without quotes, with an escaped `…` unescaped."""
     return key[1:-1].replace("\\u2026", SIGN)
 
 

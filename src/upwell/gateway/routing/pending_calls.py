@@ -1,9 +1,9 @@
-"""Calls that wait for an answer of their client.
+"""Calls that wait for an answer from their client.
 
 An upstream of the handshake era may ask its client a question in the middle of a call. A modern
-client can be asked only by the result of the call. So the call stays open here: the client gets an
-`input_required` result with a state that names the open call, and repeats the call with that state
-and its answers.
+client can be asked only in the result of the call. The call therefore stays open here: the client
+gets an `input_required` result with a state that names the open call, and repeats the call with
+that state and its answers.
 """
 
 import asyncio

@@ -33,9 +33,9 @@ class Table:
     """A table of the schema that the file should have.
 
     `columns`: name, declared type and NOT NULL of each. `least`: the number of columns that every
-    row has; a row from before a migration lacks the columns that it added. `alias`: the position
-    of the column that is the row number, -1 if there is none. `has_rowid`: False for a WITHOUT
-    ROWID table.
+    row has; a row from before a migration lacks the columns that the migration added. `alias`: the
+    position of the column that is the row number, -1 if there is none. `has_rowid`: False for a
+    WITHOUT ROWID table.
     """
 
     name: str
@@ -69,7 +69,7 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
-    """Describe the ordinary tables of a sound database, those of its text indexes included."""
+    """Describe the ordinary tables of a sound database, including those of its text indexes."""
     found = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         if sql.upper().startswith("CREATE VIRTUAL"):
@@ -85,7 +85,9 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
-    """Yield the readable rows of the tables that can be recognised, row numbers filled in."""
+    """Yield the readable rows of the tables that can be recognised, with the row numbers filled
+    in.
+    """
     with path.open("rb") as file:
         pages = _Pages(file, Path(f"{path}-wal"))
         named = pages.named_roots()

@@ -1,9 +1,9 @@
 """Replace a damaged database by a sound one with the rows that can still be read.
 
-The caller holds the lock of the file (`files.exclusively`). Under it the damage is checked again,
-since another process may have repaired the file. If the damaged file can still be locked, its write
-lock is held until the new file is in place, so that no other process can commit a row that would be
-lost.
+The caller holds the lock of the file (`files.exclusively`). Under that lock, the damage is checked
+again, since another process may have repaired the file. If the damaged file can still be locked,
+its write lock is held until the new file is in place, so that no other process can commit a row
+that would be lost.
 """
 
 import json
@@ -38,7 +38,7 @@ MAX_SKIPS = 20_000
 def replace_damaged(plan: Plan) -> None:
     """Replace a damaged file by a sound one with the rows that could be read.
 
-    The damaged file stays beside it as `NAME.corrupt-TIME`. A sound file is left alone.
+    The damaged file stays beside it as `NAME.corrupt-TIME`. A sound file is not changed.
     """
     damaged = sqlite3.connect(plan.path, isolation_level=None)
     try:
@@ -69,7 +69,7 @@ class Salvage:
 def last_salvage(path: Path) -> Salvage | None:
     """Return the last salvage of the database at `path` while the damaged file is still beside it.
 
-    Once the user has removed or moved that file, they know about the damage.
+    A user who has removed or moved that file knows about the damage.
     """
     try:
         record = json.loads(read_regular_file(_record_path(path)))
@@ -175,8 +175,9 @@ def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: st
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
-    """Run `insert`, which returns a number of rows. If it fails, nothing is changed: a damaged row
-    may hold anything."""
+    """Run `insert`, which returns a number of rows. If it fails, nothing is changed, because a
+    damaged row may contain anything.
+    """
     fresh.execute("SAVEPOINT row")
     try:
         return insert()
@@ -188,7 +189,7 @@ def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
 
 
 def _hold(damaged: sqlite3.Connection) -> None:
-    """Keep other writers out, as far as the damage allows."""
+    """Keep out other writers, as far as the damage allows."""
     with suppress(sqlite3.DatabaseError):
         damaged.execute("PRAGMA busy_timeout = 2000")
         damaged.execute("BEGIN IMMEDIATE")
@@ -197,7 +198,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
     """Make a sound file at `path` with the rows that SQLite, or a reading page by page, finds.
 
-    If no row can be saved, those of the newest backup are taken.
+    If no row can be saved, the rows of the newest backup are used.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:
@@ -220,7 +221,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy the rows of every owner that the fresh file has not got yet."""
+    """Copy the rows of every owner that the fresh file does not have yet."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -275,7 +276,7 @@ def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
 
 
 def _read_pages(db: sqlite3.Connection, path: Path) -> None:
-    """Insert what is on the intact pages of the file at `path`, but for rows of text indexes."""
+    """Insert the rows on the intact pages of the file at `path`, except those of text indexes."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table, row in rows_by_table(path, tables_of(db)):
         if not table.name.startswith((*derived, "sqlite_", "schema_version")):

@@ -27,8 +27,9 @@ from upwell.memory.sqlite.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors do not wrap prose more narrowly. Each of several consecutive shorter lines is a
-statement."""
+"""Authors do not wrap prose more narrowly, so each of several consecutive shorter lines is a
+statement.
+"""
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
 _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")

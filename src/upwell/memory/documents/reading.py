@@ -1,4 +1,4 @@
-"""Read files into their contents: the sections of a Markdown file, the notes of an `stm.json`.
+"""Read the contents of files: the sections of a Markdown file, the notes of an `stm.json`.
 
 Secrets are masked here, before anything is stored.
 """
@@ -25,8 +25,9 @@ from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
-"""Two changes within this time may have the same time stamp, so the next check reads so young a
-file again."""
+"""Two changes within this time may have the same time stamp, so the next check reads such a young
+file again.
+"""
 MAX_TAGS = 50
 
 

@@ -26,8 +26,9 @@ SUPERSEDED = "superseded"
 STEP = 1e-6
 """The difference between hits of equal probability, so that their scores show their order."""
 LEAST_ASSESSED = 10
-"""At least this many hits are scored, whatever the limit, because each counts for the hits above
-it."""
+"""At least this many hits are scored, whatever the limit, because a hit raises the scores of those
+above it.
+"""
 TRIGGER = "trigger"
 """The signal of a hit that has a trigger of the query."""
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)

@@ -3,7 +3,7 @@
 Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, over the words that its
 form hides; the share and the mass of the query's rarity that a memory covers; the distance to the
 other candidates. Turns of a conversation also count with their neighbours. Files and symbols: the
-strictest join, damped by how many memories share it.
+strictest join, damped by the number of memories that share it.
 """
 
 import math

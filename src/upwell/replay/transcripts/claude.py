@@ -1,6 +1,6 @@
 """Claude Code: `~/.claude/projects/FOLDER/SESSION.jsonl`, one record a line.
 
-Records with a message have the `type` user or assistant. A tool's answer is a block of a user
+Records with a message have the `type` user or assistant. A tool's result is a block of a user
 message and refers to its call by `tool_use_id`. Sidechains belong to subagents, meta records to the
 host.
 """

@@ -1,6 +1,6 @@
 """The part of a section that answers: whole blocks or sentences, with whatever governs them.
 
-No line is torn, and no item of a list is quoted without the sentence that leads into the list: "Do
+No line is split, and no item of a list is quoted without the sentence that leads into the list: "Do
 not:" and "Deprecated" turn what follows into its opposite.
 """
 
