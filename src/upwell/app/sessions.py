@@ -138,7 +138,7 @@ class SessionLearning:
         """
         gain = Gain(places=len(findings.places))
         await self._places.keep(map(_masked, findings.places))
-        waiting: list[Proposal] = []
+        open_proposals: list[Proposal] = []
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
@@ -148,9 +148,9 @@ class SessionLearning:
                 await self._library.add(proposal.memory(trust))
                 gain.stored += 1
             else:
-                waiting.append(proposal)
-        if waiting:
-            gain.proposed = await asyncio.to_thread(self._inbox.propose, waiting)
+                open_proposals.append(proposal)
+        if open_proposals:
+            gain.proposed = await asyncio.to_thread(self._inbox.propose, open_proposals)
         return gain
 
     async def holdings(self) -> Holdings:

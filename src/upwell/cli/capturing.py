@@ -55,13 +55,13 @@ def _why(proposal: "Proposal") -> str:
 def accept(ids: Ids = None, everything: All = False) -> None:
     """Store proposals as memories."""
     box = _inbox()
-    chosen = box.chosen(_ids(ids, everything))
+    proposals = box.chosen(_ids(ids, everything))
 
     async def work(app: "App") -> int:
-        return len(await app.memory.add_many([item.memory() for item in chosen]))
+        return len(await app.memory.add_many([item.memory() for item in proposals]))
 
-    stored = with_app(work) if chosen else 0
-    box.take([item.id for item in chosen])
+    stored = with_app(work) if proposals else 0
+    box.take([item.id for item in proposals])
     say(f"{counted(stored, 'memory', 'memories')} stored")
 
 
@@ -69,8 +69,8 @@ def accept(ids: Ids = None, everything: All = False) -> None:
 def refuse(ids: Ids = None, everything: All = False) -> None:
     """Drop proposals. They are not proposed again."""
     box = _inbox()
-    chosen = box.chosen(_ids(ids, everything))
-    dropped = box.take([item.id for item in chosen])
+    proposals = box.chosen(_ids(ids, everything))
+    dropped = box.take([item.id for item in proposals])
     say(f"{counted(len(dropped), 'proposal')} dropped")
 
 

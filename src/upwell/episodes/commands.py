@@ -65,23 +65,23 @@ class CommandMiner:
         if failure is None and succeeded(event):
             yield from self._resolved(event, steps)
         self._drop_rerun(steps, failure)
-        for waiting in self._open:
-            waiting.age += 1
-            waiting.others += [] if failure else steps
+        for open_failure in self._open:
+            open_failure.age += 1
+            open_failure.others += [] if failure else steps
         while self._open and self._open[0].age >= MAX_DISTANCE:
             self._open.popleft()
         if failure is not None and _can_be_said(failure.step.text):
             self._open.append(_Open(event, failure, []))
 
     def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
-        for waiting in reversed(list(self._open)):
-            if waiting not in self._open:
+        for open_failure in reversed(list(self._open)):
+            if open_failure not in self._open:
                 continue
             for step in steps:
-                if text := _conclusion(waiting, step):
-                    self._forget(waiting.failure)
-                    if not _is_obvious(waiting.failure, step):
-                        yield _episode(waiting, event, text)
+                if text := _conclusion(open_failure, step):
+                    self._forget(open_failure.failure)
+                    if not _is_obvious(open_failure.failure, step):
+                        yield _episode(open_failure, event, text)
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
@@ -103,34 +103,34 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
 
-def _episode(waiting: _Open, event: Event, text: str) -> Episode:
+def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
     return Episode(
         kind=EpisodeKind.COMMAND,
         text=text,
-        triggers=of_failure(waiting.failure),
-        cwd=waiting.event.cwd,
+        triggers=of_failure(open_failure.failure),
+        cwd=open_failure.event.cwd,
         tool="Bash",
         session=event.session,
         at=event.t,
-        evidence=(waiting.event.i, event.i),
+        evidence=(open_failure.event.i, event.i),
     )
 
 
-def _conclusion(waiting: _Open, worked: Step) -> str:
+def _conclusion(open_failure: _Open, worked: Step) -> str:
     """The sentence about the failure and the command that worked; "" if the command did not replace
     the failed one.
     """
-    failed, fault = waiting.failure.step, waiting.failure.fault
+    failed, fault = open_failure.failure.step, open_failure.failure.fault
     if not _can_be_said(worked.text) or _RISKY.search(worked.text):
         return ""
-    root, quote = waiting.event.cwd, _quoted(waiting.failure.message)
+    root, quote = open_failure.event.cwd, _quoted(open_failure.failure.message)
     if worked.text == failed.text:
-        start = _service(waiting.others) if fault is Fault.SERVICE else ""
+        start = _service(open_failure.others) if fault is Fault.SERVICE else ""
         shown = _shown(failed.text, root)
         return (
             f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
         )
-    if not _replaces(failed, worked, waiting.failure):
+    if not _replaces(failed, worked, open_failure.failure):
         return ""
     return f"`{_shown(failed.text, root)}` fails with {quote}; `{_shown(worked.text, root)}` works."
 
@@ -156,18 +156,18 @@ def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
         return False
     if fault is Fault.ARGUMENT:
         return failed.verbs == worked.verbs
-    named = _named(failed, failure.message)
-    if named & set(worked.words) or not _continues(failed, worked, named):
+    named_words = _named(failed, failure.message)
+    if named_words & set(worked.words) or not _continues(failed, worked, named_words):
         return False
     if fault is Fault.SCRIPT:
-        return any(_alike(old, new) for old in named for new in worked.args)
-    return not named or _shared(failed, worked) >= MIN_SHARED
+        return any(_alike(old, new) for old in named_words for new in worked.args)
+    return not named_words or _shared(failed, worked) >= MIN_SHARED
 
 
-def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
+def _continues(failed: Step, worked: Step, named_words: set[str]) -> bool:
     """True if both have the same sub-commands, up to one that the error names."""
     verbs = failed.verbs
-    known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
+    known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
     return verbs[:known] == worked.verbs[:known]
 
 
