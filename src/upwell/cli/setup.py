@@ -236,8 +236,8 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     from upwell.capture.inbox import inbox_at
 
     memories = await app.session_learning().learned(learned)
-    waiting = inbox_at(app.config.home.inbox_file).waiting()
-    proposals = [item for item in waiting if item.id in learned.proposals]
+    open_proposals = inbox_at(app.config.home.inbox_file).waiting()
+    proposals = [item for item in open_proposals if item.id in learned.proposals]
     lines = [f"memory {item.id}: {item.text}" for item in memories]
     lines += [f"proposal {item.id}: {item.text}" for item in proposals]
     for line in lines[:MAX_LISTED]:

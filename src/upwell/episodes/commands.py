@@ -116,23 +116,24 @@ def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
     )
 
 
-def _conclusion(open_failure: _Open, worked: Step) -> str:
+def _conclusion(open_failure: _Open, correction: Step) -> str:
     """The sentence about the failure and the command that worked; "" if the command did not replace
     the failed one.
     """
-    failed, fault = open_failure.failure.step, open_failure.failure.fault
-    if not _can_be_said(worked.text) or _RISKY.search(worked.text):
+    failed_step, fault = open_failure.failure.step, open_failure.failure.fault
+    if not _can_be_said(correction.text) or _RISKY.search(correction.text):
         return ""
     root, quote = open_failure.event.cwd, _quoted(open_failure.failure.message)
-    if worked.text == failed.text:
+    if correction.text == failed_step.text:
         start = _service(open_failure.others) if fault is Fault.SERVICE else ""
-        shown = _shown(failed.text, root)
+        shown = _shown(failed_step.text, root)
         return (
             f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
         )
-    if not _replaces(failed, worked, open_failure.failure):
+    if not _replaces(failed_step, correction, open_failure.failure):
         return ""
-    return f"`{_shown(failed.text, root)}` fails with {quote}; `{_shown(worked.text, root)}` works."
+    shown = _shown(failed_step.text, root)
+    return f"`{shown}` fails with {quote}; `{_shown(correction.text, root)}` works."
 
 
 def _shown(command: str, root: str | None) -> str:
@@ -140,42 +141,48 @@ def _shown(command: str, root: str | None) -> str:
     return command.replace(f"{root}/", "") if root else command
 
 
-def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
-    """True if `worked` makes the same request as `failed` in another way."""
+def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
+    """True if `correction` makes the same request as `failed_step` in another way."""
     fault = failure.fault
-    if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
+    if (
+        fault is Fault.SERVICE
+        or (correction.piped and not failed_step.piped)
+        or asks_help(correction)
+    ):
         return False
     if fault is Fault.PROGRAM:
-        is_same = worked.words == failed.words or _shared(failed, worked) >= MIN_SHARED
-        return failed.program in failure.message and is_same
-    if fault is Fault.QUOTING or worked.words == failed.words:
-        return worked.words == failed.words and fault is Fault.QUOTING
-    if worked.words == failed.words[1:]:
+        is_same = (
+            correction.words == failed_step.words or _shared(failed_step, correction) >= MIN_SHARED
+        )
+        return failed_step.program in failure.message and is_same
+    if fault is Fault.QUOTING or correction.words == failed_step.words:
+        return correction.words == failed_step.words and fault is Fault.QUOTING
+    if correction.words == failed_step.words[1:]:
         return fault is Fault.OPTION
-    if worked.program != failed.program:
+    if correction.program != failed_step.program:
         return False
     if fault is Fault.ARGUMENT:
-        return failed.verbs == worked.verbs
-    named_words = _named(failed, failure.message)
-    if named_words & set(worked.words) or not _continues(failed, worked, named_words):
+        return failed_step.verbs == correction.verbs
+    named_words = _named(failed_step, failure.message)
+    if named_words & set(correction.words) or not _continues(failed_step, correction, named_words):
         return False
     if fault is Fault.SCRIPT:
-        return any(_alike(old, new) for old in named_words for new in worked.args)
-    return not named_words or _shared(failed, worked) >= MIN_SHARED
+        return any(_alike(old, new) for old in named_words for new in correction.args)
+    return not named_words or _shared(failed_step, correction) >= MIN_SHARED
 
 
-def _continues(failed: Step, worked: Step, named_words: set[str]) -> bool:
+def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
     """True if both have the same sub-commands, up to one that the error names."""
-    verbs = failed.verbs
+    verbs = failed_step.verbs
     known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
-    return verbs[:known] == worked.verbs[:known]
+    return verbs[:known] == correction.verbs[:known]
 
 
-def _is_obvious(failure: Failure, worked: Step) -> bool:
-    """True if `worked` only leaves something out. The error itself says so, and agents correct the
-    call at once.
+def _is_obvious(failure: Failure, correction: Step) -> bool:
+    """True if `correction` only leaves something out. The error itself says so, and agents correct
+    the call at once.
     """
-    return failure.fault is Fault.OPTION and set(worked.words) <= set(failure.step.words)
+    return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
 
 def _named(step: Step, message: str) -> set[str]:
@@ -202,10 +209,10 @@ def _alike(old: str, new: str) -> bool:
     return bool(words and others) and (words <= others or others <= words)
 
 
-def _shared(failed: Step, worked: Step) -> float:
+def _shared(failed_step: Step, correction: Step) -> float:
     """The share of the failed command's arguments that the other one has, too."""
-    first = {word for word in failed.args if not word.startswith("-")}
-    return len(first & set(worked.words)) / len(first) if first else 0.0
+    first = {word for word in failed_step.args if not word.startswith("-")}
+    return len(first & set(correction.words)) / len(first) if first else 0.0
 
 
 def _service(steps: Sequence[Step]) -> str:

@@ -47,11 +47,11 @@ def ratings_of(
     rateable_ids = [
         memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})
     ]
-    named = feedback.memory_id
-    if named is not None and named not in rateable_ids:
-        rule = " (a standing rule)" if named in scores else ""
+    named_memory = feedback.memory_id
+    if named_memory is not None and named_memory not in rateable_ids:
+        rule = " (a standing rule)" if named_memory in scores else ""
         raise UsageError(
-            f"memory {named!r}{rule} was not chosen in surfacing {surfacing_id}",
+            f"memory {named_memory!r}{rule} was not chosen in surfacing {surfacing_id}",
             hint=f"it chose: {', '.join(rateable_ids) or 'none that can be rated'}",
         )
     return [
@@ -65,7 +65,7 @@ def ratings_of(
             score=scores[memory_id],
             signals=evidence.get(memory_id, {}),
         )
-        for memory_id in (rateable_ids if named is None else [named])
+        for memory_id in (rateable_ids if named_memory is None else [named_memory])
     ]
 
 

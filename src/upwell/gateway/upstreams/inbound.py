@@ -201,11 +201,11 @@ class Inbound:
     """Takes the requests and notifications of a server. `answer` sends an answer to the server."""
 
     def __init__(
-        self, name: str, in_flight: InFlight, around: Surroundings, answer: Answer
+        self, name: str, in_flight: InFlight, surroundings: Surroundings, answer: Answer
     ) -> None:
         self._name = name
         self._in_flight = in_flight
-        self._around = around
+        self._around = surroundings
         self._send = answer
         self._tasks = BackgroundTasks(f"requests of upstream {name}")
         self._answers: dict[bytes, asyncio.Task[None]] = {}
