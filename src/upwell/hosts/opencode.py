@@ -91,6 +91,9 @@ class OpenCodeEvents:
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"output": reply}
 
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return {}
+
 
 def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
     tool = _surfacing_tool(text_of(payload.get("tool_name"), 200))

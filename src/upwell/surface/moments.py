@@ -132,10 +132,15 @@ def is_question(text: str) -> bool:
     return "?" in text or bool(_INTERROGATIVE.match(text))
 
 
+def is_correction(text: str) -> bool:
+    """Does a prompt begin as if it contradicts the agent?"""
+    return bool(_CORRECTION.match(text))
+
+
 def _of_prompt(text: str, prompts_before: int) -> Moment:
     if len(text) > MAX_QUESTION_CHARS:
         return Moment.ROUTINE
-    if is_question(text) or _CORRECTION.match(text):
+    if is_question(text) or is_correction(text):
         return Moment.QUESTION
     return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 

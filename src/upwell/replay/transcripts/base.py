@@ -66,6 +66,7 @@ _SYNTHETIC = (
     "[Request interrupted",
     "This session is being continued from a previous conversation",
     "Stop hook feedback",
+    "[upwell]",
 )
 """The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
