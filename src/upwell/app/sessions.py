@@ -140,7 +140,7 @@ class SessionLearning:
         """
         gain = Gain(places=len(findings.places))
         await self._places.keep(map(_masked, findings.places))
-        waiting: list[Proposal] = []
+        open_proposals: list[Proposal] = []
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
@@ -152,9 +152,9 @@ class SessionLearning:
                 await self._library.add(proposal.memory(trust))
                 gain.stored += 1
             else:
-                waiting.append(proposal)
-        if waiting:
-            intake = await asyncio.to_thread(self._inbox.propose, waiting)
+                open_proposals.append(proposal)
+        if open_proposals:
+            intake = await asyncio.to_thread(self._inbox.propose, open_proposals)
             gain.proposed, gain.displaced = intake.new, intake.displaced
         return gain
 

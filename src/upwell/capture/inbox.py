@@ -124,18 +124,18 @@ class Inbox:
         new = 0
         with exclusively(self._path):
             content = self._read()
-            waiting = {entry["id"]: entry for entry in content["waiting"]}
+            open_entries = {entry["id"]: entry for entry in content["waiting"]}
             settled = set(content["settled"])
             for proposal in proposals:
                 entry = self._entry(proposal)
                 if _is_settled(entry, settled):
                     continue
-                earlier = _same_situation(entry, waiting)
+                earlier = _same_situation(entry, open_entries)
                 new += earlier is None
                 if earlier is not None:
-                    entry = _later(waiting.pop(earlier["id"]), entry)
-                waiting[entry["id"]] = entry
-            content["waiting"], displaced = _latest_of_projects(list(waiting.values()))
+                    entry = _later(open_entries.pop(earlier["id"]), entry)
+                open_entries[entry["id"]] = entry
+            content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
             content["displaced"] = dict(Counter(content["displaced"]) + displaced)
             self._write(content)
         return Intake(new, displaced.total())
@@ -150,12 +150,12 @@ class Inbox:
         Raises:
             UsageError: an id is unknown.
         """
-        waiting = {proposal.id: proposal for proposal in self.waiting()}
-        if unknown := [id for id in ids if id not in waiting]:
+        open_proposals = {proposal.id: proposal for proposal in self.waiting()}
+        if unknown := [id for id in ids if id not in open_proposals]:
             raise UsageError(
                 f"proposal {unknown[0]!r} does not exist", hint="`upwell inbox` lists them"
             )
-        return [waiting[id] for id in ids or waiting]
+        return [open_proposals[id] for id in ids or open_proposals]
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals for good: they are not proposed again. Returns those that were
@@ -190,9 +190,9 @@ class Inbox:
     def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
         with exclusively(self._path):
             content = self._read()
-            waiting = {entry["id"]: entry for entry in content["waiting"]}
-            removed = [waiting.pop(id) for id in ids if id in waiting]
-            content["waiting"] = list(waiting.values())
+            open_entries = {entry["id"]: entry for entry in content["waiting"]}
+            removed = [open_entries.pop(id) for id in ids if id in open_entries]
+            content["waiting"] = list(open_entries.values())
             if settles:
                 _settle(content, (entry["id"] for entry in removed))
             self._write(content)
@@ -288,19 +288,19 @@ def _proposal(entry: Mapping[str, Any]) -> Proposal:
 
 
 def _same_situation(
-    entry: Mapping[str, Any], waiting: Mapping[str, dict[str, Any]]
+    entry: Mapping[str, Any], open_entries: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
     """The open proposal with the same text, or the episode for the same situation."""
-    if entry["id"] in waiting:
-        return waiting[entry["id"]]
+    if entry["id"] in open_entries:
+        return open_entries[entry["id"]]
     if not entry["triggers"]:
         return None
-    wanted = (entry["project"], entry["why"], tuple(entry["triggers"]))
+    situation = (entry["project"], entry["why"], tuple(entry["triggers"]))
     return next(
         (
             other
-            for other in waiting.values()
-            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == wanted
+            for other in open_entries.values()
+            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == situation
         ),
         None,
     )
