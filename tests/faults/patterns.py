@@ -8,6 +8,7 @@ without the beginning that leads there, and with an end that does not match.
 import ast
 import importlib
 import inspect
+import itertools
 import pkgutil
 import re
 import re._constants as op
@@ -22,6 +23,8 @@ import upwell
 SEARCHES = ("search", "match", "fullmatch", "finditer", "findall", "split", "sub")
 ROOT = Path(inspect.getfile(upwell)).parent
 MISSES = ("", "\x00", "\n", "!", "x")
+"""Ends of a run that most patterns do not match."""
+GAPS = ("", " ", "\n")
 
 
 @dataclass(slots=True)
@@ -169,30 +172,16 @@ def attacks(pattern: Any) -> Iterator[Callable[[int], Any]]:
 
 
 def _shapes(source: str) -> Iterator[tuple[str, str, str]]:
-    units: dict[tuple[str, str, str], None] = {}
+    """Yield what stands before a run, the unit of the run, and what ends it."""
     prefixes, bodies, chars = _parts(source)
-    for char in chars:
-        for miss in MISSES:
-            units.setdefault(("", char, miss))
-    for one in chars[:14]:
-        for other in chars[:14]:
-            if one != other:
-                units.setdefault(("", one + other, "\x00"))
+    shapes = [("", char, miss) for char in chars for miss in MISSES]
+    shapes += [("", one + other, MISSES[1]) for one, other in itertools.permutations(chars[:14], 2)]
     for prefix, body in zip(prefixes, bodies, strict=True):
-        for part in body:
-            if not part:
-                continue
-            for miss in MISSES:
-                units.setdefault((prefix, part, miss))
-                units.setdefault((" " + prefix, part, miss))
-            units.setdefault(("", prefix + part, "\x00"))
-            units.setdefault(("", prefix + part + " ", "\x00"))
-            units.setdefault(("", prefix + part + "\n", "\x00"))
-    for prefix in dict.fromkeys(prefixes):
-        if prefix:
-            for gap in ("", " ", "\n"):
-                units.setdefault(("", prefix + gap, "\x00"))
-    yield from units
+        for part in filter(None, body):
+            shapes += [(gap + prefix, part, miss) for gap in ("", " ") for miss in MISSES]
+            shapes += [("", prefix + part + gap, MISSES[1]) for gap in GAPS]
+    shapes += [("", prefix + gap, MISSES[1]) for prefix in filter(None, prefixes) for gap in GAPS]
+    yield from dict.fromkeys(shapes)
 
 
 def _parts(source: str) -> tuple[list[str], list[list[str]], list[str]]:

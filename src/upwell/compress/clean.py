@@ -1,4 +1,4 @@
-"""Remove noise that a program wrote for a terminal or a page: redrawn lines, overstruck letters,
+"""Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
 invisible characters, trailing blanks, embedded images.
 
 The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
@@ -64,7 +64,7 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of the fence: a line of the same sign that is at least as long."""
+    """Return the end of the fence: a line of the same fence character that is at least as long."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
@@ -174,7 +174,7 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
     Kind.API_DOCS: _PAGES,
     Kind.HTML: _PAGES,
 }
-"""The steps for each kind. Texts of other kinds are left alone."""
+"""The cleaning steps for each kind. Texts of other kinds are left unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.memory.documents.recall import Documents, Progress
 from upwell.memory.documents.scan import Problem
 from upwell.memory.library import Library
+from upwell.memory.notes.labels import labels_of
 from upwell.memory.records import check, memory_of, moment
 from upwell.memory.sources import Source, Sources, source_at
 
@@ -53,7 +54,7 @@ class Imports:
         """The live sources."""
         return await self._sources.all()
 
-    async def add(self, path: Path, folder: Path, named: str, progress: Progress) -> Imported:
+    async def add(self, path: Path, folder: Path, format_name: str, progress: Progress) -> Imported:
         """Import `path` in the format `named`; "auto" chooses by the suffix. Citations of Markdown
         are relative to `folder`.
 
@@ -64,7 +65,7 @@ class Imports:
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder")
-        form = format_of(path, named)
+        form = format_of(path, format_name)
         if form != "markdown":
             copied = await copy_memories(self._library, path, form, progress)
             return Imported(
@@ -144,17 +145,17 @@ class _Item:
     end: int
 
 
-def format_of(path: Path, named: str = "auto") -> str:
+def format_of(path: Path, format_name: str = "auto") -> str:
     """The format of a path: `named`, or chosen by the suffix if that is "auto".
 
     Raises:
         UsageError: the format or the suffix is unknown.
     """
-    if named not in FORMATS:
-        raise UsageError(f"unknown --format {named!r}", hint=", ".join(FORMATS))
+    if format_name not in FORMATS:
+        raise UsageError(f"unknown --format {format_name!r}", hint=", ".join(FORMATS))
     suffix = path.suffix.lower()
-    if named != "auto":
-        return named
+    if format_name != "auto":
+        return format_name
     if path.is_dir() or suffix in _MARKDOWN:
         return "markdown"
     if suffix in _LINES:
@@ -293,7 +294,15 @@ def _from_text(text: bytes) -> Memory:
 def _from_note(raw: object) -> Memory:
     if not isinstance(raw, Mapping) or not isinstance(raw.get("content"), str):
         raise UsageError("a note must have an id and a content")
-    shape = {"id": raw.get("id"), "text": raw["content"], "created_at": raw.get("created_at")}
+    labels = labels_of(raw)
+    shape = {
+        "id": raw.get("id"),
+        "text": raw["content"],
+        "created_at": raw.get("created_at"),
+        "namespace": labels.place,
+        "tags": labels.all_tags,
+        "paths": labels.paths,
+    }
     memory = memory_of(shape, trust=Trust.IMPORTED)
     return _named(replace(memory, viewed_at=moment(raw.get("viewed_at"))))
 

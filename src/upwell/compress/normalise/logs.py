@@ -22,7 +22,7 @@ def fold(text: str) -> str:
     """Fold every run of at least four equal or similar lines.
 
     A text that already has lines like our heads keeps its similar lines, so that every head in a
-    result is ours.
+    result is one that we wrote.
     """
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 

@@ -28,7 +28,7 @@ def split_diff(text: str, name: str = "") -> Units:
 
 
 def _pair(units: Units, text: str) -> None:
-    """Let each removed line and the added line in its place need each other."""
+    """Make each removed line and the added line in its place need each other."""
     removed: list[int] = []
     place = 0
     for unit, start in enumerate(units.starts):
@@ -76,7 +76,7 @@ class _Changes:
             units.add(start, end, _line_worth(line), (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
-        """Tell whether the line that began the file already names it."""
+        """Tell whether the line that began the file already names the file."""
         start = self._units.starts[self._file[-1]]
         return self.begins(self._text[start : start + 12])
 

@@ -10,7 +10,9 @@ _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
 _LINE_CHARS = 400
-"""The shape of a line shows in its beginning; the patterns take quadratic time on a longer one."""
+"""How many characters of a line are matched: the beginning shows the shape of the line, and the
+patterns take quadratic time.
+"""
 _SOME_CODE = 0.15
 """A text with a smaller share of code-like lines is not code, so its language is not detected."""
 
@@ -32,7 +34,8 @@ _TEST = _lines(
     r"test \S.* \.\.\. |(?=\S+?::\S).*(?:PASSED|FAILED|SKIPPED|ERROR|XFAIL)|(?:PASSED|FAILED"
     r"|ERROR) \S+::"
     r"|=+ .*(?:test session|passed|failed|FAILURES|short test summary).*=|--- (?:PASS|FAIL|SKIP): "
-    r"|=== RUN |[^\S\n]*+[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? |running \d+ tests?"
+    r"|=== RUN |[^\S\n]*+[✓✔✕✗×√] |test result: |(?:Tests|Test Suites|Test Files):? "
+    r"|running \d+ tests?"
     r"|(?:not )?ok \d+ |[^\S\n]*+(?:PASS|FAIL) \S|Ran \d+ tests? in|\S+ \.\.\. (?:ok|FAIL|ERROR)\b"
     r"|\[ +(?:OK|FAILED|RUN|PASSED) +\]|Tests run: \d+"
 )

@@ -34,15 +34,17 @@ ROW_BUDGET = 1_000
 MAX_PAIRS, MAX_PAIRED = 2, 20_000
 """How many pairs of common words are looked up, and how common the rarer word may be."""
 ONLY_NEWEST_BEYOND = 2_000
-"""A single word of more memories finds the newest of them: to order them by BM25 would read the
-length of each."""
+"""A single word that occurs in more memories finds only the newest of them, because ordering them
+by BM25 would read the length of each.
+"""
 PER_TEXT = 40
 FEW_CLAUSES = 3
 PER_ANCHOR = 60
 PER_TRIGGER = 8
 MAX_JOINED = 160
-"""How many memories that share a file or symbol become candidates, for each key and in all; the
-newest do."""
+"""How many of the newest memories that share a file or symbol become candidates, for each key and
+in total.
+"""
 _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("id", "namespace", "text", "expires_at", "pinned")
 )
@@ -190,9 +192,9 @@ def by_words(
 ) -> list[int]:
     """Return the numbers of the memories that match best, best first.
 
-    A few clauses go by the index's own BM25, since many memories then match alike. More go by the
-    rarity of the words that each memory has: the same memories at a third of the cost, since BM25
-    looks up the length of every memory.
+    If there are few clauses, many memories match equally well, so the index's own BM25 decides.
+    Otherwise the rarity of the words in each memory decides: this finds the same memories at a
+    third of the cost, since BM25 looks up the length of every memory.
     """
     if not lookup.clauses:
         return []

@@ -83,7 +83,9 @@ def from_row(row: Sequence[Any]) -> Memory:
 
 
 def _names(column: str) -> tuple[str, ...]:
-    """Decode a list of names; a damaged one is empty, so that it does not cost the memory."""
+    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
+    lost.
+    """
     if column == "[]":
         return ()
     try:
@@ -94,7 +96,7 @@ def _names(column: str) -> tuple[str, ...]:
 
 
 def _trust(column: str) -> Trust:
-    """Decode the trust; a damaged one is the least."""
+    """Decode the trust; a damaged value becomes the lowest trust."""
     try:
         return Trust(column)
     except ValueError:

@@ -10,7 +10,7 @@
 
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
 rebuilt. So can its columns `extra` (words that the form of the text hides) and `keys` (join keys,
-one a line), which save searches from deriving them for every candidate.
+one per line), so that searches need not derive them for every candidate.
 """
 
 import sqlite3
@@ -67,7 +67,7 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def add_triggers(db: sqlite3.Connection) -> None:
-    """Add the triggers of memories, and how often sessions have found a memory out."""
+    """Add the triggers of memories, and the number of times that sessions have found a memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(

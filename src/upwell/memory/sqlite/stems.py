@@ -1,7 +1,7 @@
 """Stem words exactly as SQLite does.
 
-SQLite's own tokenizer makes them, through a scratch FTS5 table in memory that fts5vocab reads back.
-Counting, scoring and matching therefore never disagree about a word.
+SQLite's own tokenizer computes the stems, through a scratch FTS5 table in memory that fts5vocab
+reads back. Counting, scoring and matching therefore never disagree about a word.
 """
 
 import sqlite3
