@@ -15,9 +15,9 @@ from upwell.ground.errors import StoreUnwritable
 
 def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
-    named = os.environ.get("UPWELL_HOME")
-    if named:
-        return Path(named).expanduser().absolute()
+    variable = os.environ.get("UPWELL_HOME")
+    if variable:
+        return Path(variable).expanduser().absolute()
     if sys.platform.startswith("linux") and (base := os.environ.get("XDG_DATA_HOME")):
         return Path(base).absolute() / "upwell"
     return usual_home()

@@ -96,7 +96,7 @@ def _lists(index: bytes, name: bytes) -> bool:
     """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index
-    path, offset, built = b"", _HEADER, 0
+    path, offset, length = b"", _HEADER, 0
     for _ in range(int.from_bytes(index[8:12])):
         flags = int.from_bytes(index[offset + _FIXED - 2 : offset + _FIXED])
         offset += _FIXED + (2 if flags & _EXTENDED else 0)
@@ -105,8 +105,8 @@ def _lists(index: bytes, name: bytes) -> bool:
         if not end or end - offset > MAX_PATH_BYTES or dropped > len(path):
             raise ValueError("a path is damaged")
         path = path[: len(path) - dropped] + index[offset : end - 1]
-        built += len(path)
-        if len(path) > MAX_PATH_BYTES or built > MAX_PATHS_BYTES:
+        length += len(path)
+        if len(path) > MAX_PATH_BYTES or length > MAX_PATHS_BYTES:
             raise ValueError("a path is too long")
         if path + b"\0" == name:
             return True

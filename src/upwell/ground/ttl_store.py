@@ -337,9 +337,9 @@ class SqliteTtlStore:
     def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
         """Decide whether to measure the kind now; measuring reads all of its entries."""
         measured_before = kind in self._unchecked
-        written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
-        due = not measured_before or written * _CHECKS_PER_CAP >= cap
-        self._unchecked[kind] = 0 if due else written
+        bytes_written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
+        due = not measured_before or bytes_written * _CHECKS_PER_CAP >= cap
+        self._unchecked[kind] = 0 if due else bytes_written
         return due
 
     def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:

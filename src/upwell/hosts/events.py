@@ -180,8 +180,8 @@ def _exit_status(value: Any, text: str) -> int | None:
         status = table_of(value).get(name)
         if isinstance(status, int) and not isinstance(status, bool):
             return status
-    told = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
-    return int(told[1]) if told else None
+    match = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
+    return int(match[1]) if match else None
 
 
 def plain_args(value: Any) -> dict[str, Any]:

@@ -39,8 +39,10 @@ class Repository:
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        ours = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
-        self._environment = {**ours, **_ALONE}
+        clean_environment = {
+            name: value for name, value in environment.items() if not name.startswith("GIT_")
+        }
+        self._environment = {**clean_environment, **_ALONE}
         self._folder = str(folder)
         bare = self._run("rev-parse", "--is-bare-repository").strip() == b"true"
         shown = (

@@ -151,9 +151,9 @@ class Projects:
         if memory.project is None or self.root_of(memory.project) != memory.project:
             return memory
         folder = self.folder_of(memory.project)
-        inside = f"{memory.project}/"
+        root_prefix = f"{memory.project}/"
         paths = tuple(
-            f"{folder}/{path.removeprefix(inside)}" if path.startswith(inside) else path
+            f"{folder}/{path.removeprefix(root_prefix)}" if path.startswith(root_prefix) else path
             for path in memory.paths
         )
         return replace(memory, project=folder, paths=paths)

@@ -52,11 +52,11 @@ async def check_resolved(address: str, url: str) -> None:
         return
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None)
+            addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
     except (OSError, TimeoutError):
         # A name that cannot be resolved cannot be contacted either.
         return
-    for ip in {str(entry[4][0]).partition("%")[0] for entry in found}:
+    for ip in {str(entry[4][0]).partition("%")[0] for entry in addresses}:
         check(f"https://[{ip}]/" if ":" in ip else f"https://{ip}/", url)
 
 

@@ -167,11 +167,11 @@ def _name(
 
 
 def _names(original: str, agent: str) -> Iterable[str]:
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
-    plain = re.sub(r"([_-])[_-]+", r"\1", plain).strip("_-") or agent
+    base_name = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
+    base_name = re.sub(r"([_-])[_-]+", r"\1", base_name).strip("_-") or agent
     endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
     for ending in endings:
-        name = plain[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
+        name = base_name[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
         if _is_allowed(name):
             yield name
 
@@ -185,5 +185,5 @@ def _is_allowed(name: str) -> bool:
 
 
 def _compared(server: Any) -> dict[str, Any]:
-    plain = server.unwrap() if hasattr(server, "unwrap") else server
-    return {key: plain[key] for key in _COMPARED if plain.get(key)}
+    value = server.unwrap() if hasattr(server, "unwrap") else server
+    return {key: value[key] for key in _COMPARED if value.get(key)}

@@ -100,8 +100,8 @@ async def applicable(
     others = [hit for hit in hits if not hit.trigger]
     for trigger in triggers:
         of_trigger = [hit for hit in episodes if hit.trigger == trigger]
-        if chosen := _chosen(of_trigger, lacks):
-            return [chosen, *others], ""
+        if episode := _chosen(of_trigger, lacks):
+            return [episode, *others], ""
     return others, next(filter(None, lacks.values()), "not one place, but several")
 
 

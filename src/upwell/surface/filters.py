@@ -174,11 +174,11 @@ class Pace:
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
-        now, asked = self._clock.now(), _terms_of(query)
+        now, query_terms = self._clock.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
-            if is_recent and jaccard(asked, frozenset(words)) > surface.cooldown_similarity:
+            if is_recent and jaccard(query_terms, frozenset(words)) > surface.cooldown_similarity:
                 detail = f"the same within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
         if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
@@ -351,18 +351,18 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 def spread(hits: Sequence[Hit]) -> list[Hit]:
     """`hits` with the best of every file before the many of one: a source that already has a third
     of the places waits while others have hits. A memory outside any file is its own source."""
-    waiting, placed = list(hits), list[Hit]()
+    remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
-    while waiting:
+    while remaining:
         index = next(
             (
                 position
-                for position, hit in enumerate(waiting)
+                for position, hit in enumerate(remaining)
                 if _may_follow(hit, places, len(placed))
             ),
             0,
         )
-        hit = waiting.pop(index)
+        hit = remaining.pop(index)
         places[_source(hit)] += 1
         placed.append(hit)
     return placed

@@ -75,12 +75,12 @@ class Judging:
             return _silence(SkipReason.JUDGING, "busy with an earlier event", candidates)
         if not self._judge.may_ask(cue):
             return chosen
-        asking = self._tasks.start(self._judge.verdict(cue, question))
-        await asyncio.wait({asking}, timeout=self._patience(cue, seconds))
-        if asking.done():
-            return _choice(asking.result(), case)
+        verdict_task = self._tasks.start(self._judge.verdict(cue, question))
+        await asyncio.wait({verdict_task}, timeout=self._patience(cue, seconds))
+        if verdict_task.done():
+            return _choice(verdict_task.result(), case)
         self._waiting.add(cue.session)
-        self._tasks.start(self._offer_later(case, asking))
+        self._tasks.start(self._offer_later(case, verdict_task))
         return _silence(SkipReason.JUDGING, "", candidates)
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
@@ -102,11 +102,11 @@ class Judging:
             return None
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
-    async def _offer_later(self, case: Case, asking: "asyncio.Task[Verdict | None]") -> None:
+    async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
         """Keep a late verdict for the session's next event; without one, the filters' choice."""
         try:
             with contained("waiting for a verdict"):
-                verdict = await asking
+                verdict = await verdict_task
                 choice = _choice(verdict, case)
                 if isinstance(choice, list) and case.cue.session:
                     self._judge.late(case.cue)
@@ -117,8 +117,8 @@ class Judging:
             self._waiting.discard(case.cue.session)
 
 
-def _is_exact(chosen: Choice) -> bool:
-    return isinstance(chosen, list) and any(hit.trigger for hit in chosen)
+def _is_exact(choice: Choice) -> bool:
+    return isinstance(choice, list) and any(hit.trigger for hit in choice)
 
 
 def _choice(verdict: Verdict | None, case: Case) -> Choice:

@@ -44,13 +44,15 @@ def ratings_of(
         )
     scores = {memory_id: float(score) for memory_id, score in decision["memories"]}
     evidence = decision["evidence"]
-    chosen = [memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})]
-    named = feedback.memory_id
-    if named is not None and named not in chosen:
-        rule = " (a standing rule)" if named in scores else ""
+    rateable_ids = [
+        memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})
+    ]
+    named_memory = feedback.memory_id
+    if named_memory is not None and named_memory not in rateable_ids:
+        rule = " (a standing rule)" if named_memory in scores else ""
         raise UsageError(
-            f"memory {named!r}{rule} was not chosen in surfacing {surfacing_id}",
-            hint=f"it chose: {', '.join(chosen) or 'none that can be rated'}",
+            f"memory {named_memory!r}{rule} was not chosen in surfacing {surfacing_id}",
+            hint=f"it chose: {', '.join(rateable_ids) or 'none that can be rated'}",
         )
     return [
         Rated(
@@ -63,7 +65,7 @@ def ratings_of(
             score=scores[memory_id],
             signals=evidence.get(memory_id, {}),
         )
-        for memory_id in (chosen if named is None else [named])
+        for memory_id in (rateable_ids if named_memory is None else [named_memory])
     ]
 
 

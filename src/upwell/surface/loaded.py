@@ -22,9 +22,9 @@ def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
     loaded: set[str] = set()
     for path in _files(HOSTS[host].auto_loaded, cwd):
         content = _words(_content(path))
-        found = {text for text, words in remaining.items() if words in content}
-        loaded |= found
-        remaining = {text: words for text, words in remaining.items() if text not in found}
+        loaded_texts = {text for text, words in remaining.items() if words in content}
+        loaded |= loaded_texts
+        remaining = {text: words for text, words in remaining.items() if text not in loaded_texts}
         if not remaining:
             break
     return loaded

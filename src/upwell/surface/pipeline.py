@@ -192,10 +192,10 @@ class Surfacer:
 
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """Record that the agent received this surfacing."""
-        chosen = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         if cue.session and cue.door != Door.SESSION:
             with contained("recording a delivery"):
-                await self._seen_log.record(chosen, cue.session, cue.principal.name)
+                await self._seen_log.record(memories, cue.session, cue.principal.name)
         # Written at once, because a process that is killed loses its pending decisions.
         self._background.request(now=True)
 
@@ -217,8 +217,8 @@ class Surfacer:
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
         """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
         the rest of it."""
-        said, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
-        shorter = replace(surfacing, hits=said, held_back=(*rest, *surfacing.held_back))
+        delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
+        shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
         self._learning.undo_part(replace(surfacing, hits=rest), cue)
         self._journal.note(cue, shorter, surfacing.id, surfacing.took_ms)
         with contained("taking back part of a surfacing"):
@@ -299,13 +299,13 @@ class Surfacer:
         hits, question = await self._search(question)
         if isinstance(hits, Skip):
             return question.answered(hits)
-        chosen = await self._post_filter.choose(cue, hits, question.intent, moment)
+        choice = await self._post_filter.choose(cue, hits, question.intent, moment)
         if self._judging:
-            case = Case(cue, question.query, question.intent, moment, hits, chosen)
-            chosen = await self._judging.choose(case, self._timeout(cue))
-        if isinstance(chosen, Skip):
-            return question.answered(chosen)
-        return await self._speak(question, chosen, hits)
+            case = Case(cue, question.query, question.intent, moment, hits, choice)
+            choice = await self._judging.choose(case, self._timeout(cue))
+        if isinstance(choice, Skip):
+            return question.answered(choice)
+        return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
         """A surfacing of the judge's choice for an earlier event, whatever the present moment."""
@@ -362,13 +362,13 @@ class Surfacer:
         hits = await self._late_hits.take(question.cue, question.query)
         if not hits:
             return []
-        chosen = await self._post_filter.choose(
+        choice = await self._post_filter.choose(
             question.cue, hits, question.intent, question.moment
         )
-        if isinstance(chosen, Skip):
+        if isinstance(choice, Skip):
             return []
         self._learning.offered_late(question.cue)
-        return chosen
+        return choice
 
     async def _search(self, question: _Question) -> tuple[list[Hit] | Skip, _Question]:
         """The hits for a question, and the question with its intent, which the model may have
@@ -376,20 +376,20 @@ class Surfacer:
         """
         cue, intent = question.cue, question.intent
         if not self._classifier.can_refine(cue.text, intent):
-            found = await self._recall(question)
+            result = await self._recall(question)
         else:
             async with asyncio.TaskGroup() as tasks:
                 refining = tasks.create_task(
                     self._classifier.refined(cue.text, intent, self._timeout(cue))
                 )
-                found = await self._recall(question)
-                if isinstance(found, Skip):
+                result = await self._recall(question)
+                if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
-        question = replace(question, intent=intent, missing=found.missing)
-        if isinstance(found, Skip):
-            return found, question
-        current = [hit for hit in found.hits if _may_be_said(hit)]
+        question = replace(question, intent=intent, missing=result.missing)
+        if isinstance(result, Skip):
+            return result, question
+        current = [hit for hit in result.hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall(self, question: _Question) -> Found | Skip:
@@ -400,7 +400,7 @@ class Surfacer:
         try:
             async with asyncio.timeout(seconds):
                 deadline = Deadline.after(seconds, self._clock)
-                found = await self._reader.search(question.query, deadline)
+                result = await self._reader.search(question.query, deadline)
         except TimeoutError:
             self._breaker.fail()
             return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
@@ -409,15 +409,15 @@ class Surfacer:
             missing = error.missing if isinstance(error, RecallUnavailable) else ()
             return replace(_fault(error), missing=missing)
         self._breaker.succeed()
-        return found
+        return result
 
     async def _speak(
-        self, question: _Question, chosen: Sequence[Hit], found: Sequence[Hit]
+        self, question: _Question, chosen_hits: Sequence[Hit], all_hits: Sequence[Hit]
     ) -> Outcome:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.beside(cue))
-        hits = fitting(chosen, texts, profile, FRAME_CHARS)
+        hits = fitting(chosen_hits, texts, profile, FRAME_CHARS)
         if not hits:
             return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
         surfacing_id = f"s_{secrets.token_hex(6)}"
@@ -432,7 +432,7 @@ class Surfacer:
             else block(hits, texts, profile, surfacing_id),
             confidence=best.score,
             signals=best.signals,
-            held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+            held_back=tuple(hit for hit in all_hits if hit.memory.id not in ids),
             situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
         await self._record(question, surfacing)

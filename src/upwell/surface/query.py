@@ -129,11 +129,11 @@ class Messages:
         return bool(tokens) and len(tokens) in reachable_ends
 
     def _keywords(self, message: str, persona: list[str]) -> str:
-        taken = {fold(part) for name in persona for part in (name, *words(name))}
+        known_words = {fold(part) for name in persona for part in (name, *words(name))}
         keywords: dict[str, None] = {}
         for word in words(message):
             lower = word.lower()
-            known = fold(lower) in taken or lower in self._stop_words
+            known = fold(lower) in known_words or lower in self._stop_words
             if not known and informative([fold(lower)]):
                 keywords.setdefault(lower)
         return " ".join(list(keywords)[:MAX_KEYWORDS])

@@ -152,17 +152,17 @@ def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
         if beginning in by_beginning
     ]
     best, best_count = 0, len({term for position, term in marks if position < width})
-    inside: Counter[str] = Counter()
+    window_words: Counter[str] = Counter()
     left = right = 0
     for position, _ in marks:
         start = max(0, position - width // 4)
         while right < len(marks) and marks[right][0] < start + width:
-            inside[marks[right][1]] += 1
+            window_words[marks[right][1]] += 1
             right += 1
         while marks[left][0] < start:
-            inside[marks[left][1]] -= 1
+            window_words[marks[left][1]] -= 1
             left += 1
-        different = sum(1 for count in inside.values() if count > 0)
+        different = sum(1 for count in window_words.values() if count > 0)
         if different > best_count:
             best, best_count = start, different
     return best if best < len(line) - width else max(0, len(line) - width)
@@ -226,8 +226,8 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
         text = quoted(memory.text, hit.matched) if memory.lines else memory.text
         shown = preview(text, query_texts, profile.preview_chars)
     cited = citation(memory)
-    cut = shown.endswith("…") or shown.startswith("…")
-    link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
+    is_cut = shown.endswith("…") or shown.startswith("…")
+    link = f" {memory_uri(memory.id)}" if is_cut and not cited.startswith("upwell://") else ""
     label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
     return f"- [{cited}] {label}{shown}{link}"
 

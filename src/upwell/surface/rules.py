@@ -111,8 +111,8 @@ class Rules:
         }
         if not matching:
             return []
-        told = await self._ttl_store.get(Kind.RULES, list(matching))
-        return [rule for key, rule in matching.items() if key not in told]
+        entries = await self._ttl_store.get(Kind.RULES, list(matching))
+        return [rule for key, rule in matching.items() if key not in entries]
 
     async def _record(self, keys: Sequence[str]) -> None:
         values = dict.fromkeys(keys, b"told")
@@ -132,7 +132,9 @@ def _is_scoped(rule: Memory) -> bool:
 
 
 def _is_in(rule: Memory, outcome: Surfacing | Skip) -> bool:
-    return isinstance(outcome, Surfacing) and any(rule.id == it.id for it in outcome.memories)
+    return isinstance(outcome, Surfacing) and any(
+        rule.id == memory.id for memory in outcome.memories
+    )
 
 
 def _key(session: str, rule_id: str) -> str:

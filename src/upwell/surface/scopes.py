@@ -97,10 +97,10 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 def _runs(pattern: str, cue: Cue) -> bool:
     """True if the cue calls a tool of this name, with such a command."""
-    named = _NAMED_TOOL.fullmatch(pattern)
-    if not cue.tool or named is None or not first_match(cue.tool, (named[1],)):
+    match = _NAMED_TOOL.fullmatch(pattern)
+    if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
-    return named[2] is None or any(_glob(named[2], "/").fullmatch(step) for step in _steps(cue))
+    return match[2] is None or any(_glob(match[2], "/").fullmatch(step) for step in _steps(cue))
 
 
 def _steps(cue: Cue) -> list[str]:

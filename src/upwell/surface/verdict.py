@@ -82,8 +82,8 @@ class Verdict:
     @property
     def in_words(self) -> str:
         """The verdict and its cost, for `explain`."""
-        chosen = "1" if self.hit else "none"
-        return f"{chosen} of {self.candidates}, {self.tokens_in + self.tokens_out} tokens"
+        choice = "1" if self.hit else "none"
+        return f"{choice} of {self.candidates}, {self.tokens_in + self.tokens_out} tokens"
 
 
 class Steps:

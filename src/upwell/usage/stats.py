@@ -88,13 +88,13 @@ def stats_of(counts: Sequence[Count]) -> Stats:
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
     late = _summed(count for count in counts if count.event is Event.LATE)
-    said = _summed(count for count in counts if count.event is Event.SAID)
+    surfaced_counts = _summed(count for count in counts if count.event is Event.SAID)
     rated = _summed(count for count in counts if count.event is Event.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
-        memories=said["memories"],
-        tokens=said["tokens"],
+        memories=surfaced_counts["memories"],
+        tokens=surfaced_counts["tokens"],
         sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
         used=use["used"],
         ignored=use["ignored"],

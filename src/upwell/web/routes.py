@@ -75,16 +75,16 @@ class _Received(Response):
         self._receipt = receipt
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(receive())
+        disconnection = asyncio.ensure_future(receive())
         try:
             # One turn of the event loop, so that a disconnection that has already happened becomes
             # visible.
             await asyncio.sleep(0)
             await super().__call__(scope, receive, send)
-            self._receipt.settle(not gone.done())
+            self._receipt.settle(not disconnection.done())
         finally:
             self._receipt.settle(False)
-            gone.cancel()
+            disconnection.cancel()
 
 
 def health_routes(

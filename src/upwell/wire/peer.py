@@ -142,15 +142,15 @@ def answer_line(identity: bytes, reply: Reply) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
 
 
-def settle(waiting: "asyncio.Future[Reply]", message: Message) -> None:
+def settle(future: "asyncio.Future[Reply]", message: Message) -> None:
     """Complete a future with the answer in a message."""
     error, result = message.body.get("error"), message.body.get("result")
     if error is not None:
-        waiting.set_result(Reply(error=error, repaired=message.repaired))
+        future.set_result(Reply(error=error, repaired=message.repaired))
     elif result is not None:
-        waiting.set_result(Reply(result=result, repaired=message.repaired))
+        future.set_result(Reply(result=result, repaired=message.repaired))
     else:
-        waiting.set_exception(ProtocolError("an answer with neither result nor error"))
+        future.set_exception(ProtocolError("an answer with neither result nor error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]

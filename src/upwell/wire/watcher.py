@@ -56,14 +56,14 @@ class Watcher:
             self.shell = 0
 
     def _begin(self) -> None:
-        ours, self._pipe = os.pipe()
+        reader, self._pipe = os.pipe()
         try:
             self.shell = os.posix_spawn(
                 SHELL,
                 ["sh", "-c", _SCRIPT, "upwell-watcher"],
                 {},
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, ours, 0),
+                    (os.POSIX_SPAWN_DUP2, reader, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
@@ -74,7 +74,7 @@ class Watcher:
             os.close(self._pipe)
             return
         finally:
-            os.close(ours)
+            os.close(reader)
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:

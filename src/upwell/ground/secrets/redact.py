@@ -109,11 +109,11 @@ def _find(data: bytes) -> Iterator[Finding]:
 def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:
     """Find the runs of Base64 that contain a secret."""
     for start, end, text in views.decoded(data):
-        found = next(_found_in(text), None)
-        if found and view:
-            yield Finding(view.start(start), view.end(end), found.rule)
-        elif found:
-            yield Finding(start, end, found.rule)
+        finding = next(_found_in(text), None)
+        if finding and view:
+            yield Finding(view.start(start), view.end(end), finding.rule)
+        elif finding:
+            yield Finding(start, end, finding.rule)
 
 
 def _found_in(data: bytes) -> Iterator[Finding]:

@@ -70,7 +70,7 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
     """Describe the ordinary tables of a sound database, including those of its text indexes."""
-    found = []
+    tables = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         if sql.upper().startswith("CREATE VIRTUAL"):
             continue
@@ -80,8 +80,8 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
         has_rowid = "WITHOUT ROWID" not in sql.upper()
         keys = [row[0] for row in rows if row[5]]
         is_alias = has_rowid and len(keys) == 1 and columns[keys[0]][1] == "INTEGER"
-        found.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
-    return found
+        tables.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
+    return tables
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
@@ -177,10 +177,10 @@ class _Pages:
                 leaves.append(number)
             elif kind in (TABLE_INTERIOR, INDEX_INTERIOR):
                 parents.update(dict.fromkeys(self._children(number), number))
-        found = defaultdict(list)
+        leaves_by_root = defaultdict(list)
         for leaf in leaves:
-            found[_root(leaf, parents)].append(leaf)
-        return found
+            leaves_by_root[_root(leaf, parents)].append(leaf)
+        return leaves_by_root
 
     def named_roots(self) -> dict[int, str]:
         """Map root pages to table names, as far as the schema can be read."""

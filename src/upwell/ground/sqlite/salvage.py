@@ -48,10 +48,10 @@ def replace_damaged(plan: Plan) -> None:
         fresh = plan.path.with_name(plan.path.name + ".salvage")
         _remove(fresh)
         saved = _copy_rows(damaged, fresh, plan)
-        aside = _move_aside(plan.path)
+        moved_path = _move_aside(plan.path)
         fresh.replace(plan.path)
-        _write_record(plan.path, aside, saved)
-        LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, aside.name, saved)
+        _write_record(plan.path, moved_path, saved)
+        LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, moved_path.name, saved)
     finally:
         damaged.close()
 
@@ -84,9 +84,9 @@ def _record_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged.json")
 
 
-def _write_record(path: Path, aside: Path, rows: int) -> None:
+def _write_record(path: Path, moved_path: Path, rows: int) -> None:
     """Record the salvage for `last_salvage`. A failure only loses the record."""
-    record = json.dumps({"aside": aside.name, "rows": rows, "at": time.time()})
+    record = json.dumps({"aside": moved_path.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
         write_atomically(_record_path(path), record + "\n")
 
@@ -166,11 +166,11 @@ def rows_left(
 def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
     """Copy the readable rows of an ordinary table. Returns their number."""
     columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
-    into = f"{table} VALUES ({','.join('?' * len(columns))})"
+    target = f"{table} VALUES ({','.join('?' * len(columns))})"
     saved = 0
     with suppress(*UNREADABLE):
         for row in damaged.execute(f"SELECT {','.join(columns)} FROM {table}"):
-            saved += insert_row(fresh, partial(_insert, fresh, into, row))
+            saved += insert_row(fresh, partial(_insert, fresh, target, row))
     return saved
 
 
@@ -285,8 +285,8 @@ def _read_pages(db: sqlite3.Connection, path: Path) -> None:
             insert_row(db, partial(_insert, db, f"{table.name} ({names}) VALUES ({marks})", row))
 
 
-def _insert(db: sqlite3.Connection, into: str, row: Sequence[object]) -> int:
-    return db.execute(f"INSERT OR IGNORE INTO {into}", row).rowcount
+def _insert(db: sqlite3.Connection, target: str, row: Sequence[object]) -> int:
+    return db.execute(f"INSERT OR IGNORE INTO {target}", row).rowcount
 
 
 def _lenient(text: bytes) -> str:
@@ -300,14 +300,14 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 
 def _move_aside(path: Path) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-    if aside.exists():
-        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{time.time_ns() % 10**9}")
+    moved_path = path.with_name(f"{path.name}.corrupt-{stamp}")
+    if moved_path.exists():
+        moved_path = path.with_name(f"{path.name}.corrupt-{stamp}-{time.time_ns() % 10**9}")
     for suffix in ("-wal", "-shm", ""):
         part = Path(f"{path}{suffix}")
         if part.exists():
-            part.replace(f"{aside}{suffix}")
-    return aside
+            part.replace(f"{moved_path}{suffix}")
+    return moved_path
 
 
 def _remove(path: Path) -> None:

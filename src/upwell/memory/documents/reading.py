@@ -109,15 +109,15 @@ class Reader:
             cited, source.project, reading.namespace, json.dumps(reading.tags), reading.changed_at
         )
         memories = []
-        around = {}
+        context_words = {}
         for row in reading.sections:
             if row.section.blocks:
                 paths = (*front.paths, *paths_in(row.text)) if front.paths else ()
                 lines = row.section.first, row.section.last
                 memory = section_memory(row.id, row.text, lines, file, self.tenant, paths)
                 memories.append(memory_of(memory))
-                around[row.id] = " ".join((*path_words(cited), *row.section.trail))
-        return replace(reading, memories=tuple(memories), around=around)
+                context_words[row.id] = " ".join((*path_words(cited), *row.section.trail))
+        return replace(reading, memories=tuple(memories), around=context_words)
 
     def _notes(self, file: FoundFile) -> tuple[Memory, ...]:
         # Notes written by hand were not masked when they were added.

@@ -87,13 +87,13 @@ class QmdRecall:
             raise _unavailable(f"is left alone after {MAX_FAILURES} failures in a row")
         began = self._clock.monotonic()
         try:
-            found = await self._search(query, deadline)
+            hits = await self._search(query, deadline)
         except RecallUnavailable:
             breaker.fail()
             raise
         too_slow = not query.awaited and self._clock.monotonic() - began > RACE_SECONDS
         (breaker.fail if too_slow else breaker.succeed)()
-        return found
+        return hits
 
     async def _search(self, query: Query, deadline: Deadline) -> Found:
         texts = _requests(query, self._options.qmd_mode)

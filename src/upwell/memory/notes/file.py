@@ -98,10 +98,10 @@ class NotesFile:
         if notes is not None:
             return notes
         stamp = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y%m%dT%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
-        self.path.replace(aside)
-        self._moved_aside = aside
-        LOG.error("%s could not be read and was moved to %s", self.path, aside)
+        moved_path = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        self.path.replace(moved_path)
+        self._moved_aside = moved_path
+        LOG.error("%s could not be read and was moved to %s", self.path, moved_path)
         return []
 
 

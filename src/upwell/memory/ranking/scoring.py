@@ -187,9 +187,9 @@ def _neighbours(parts: Mapping[int, Part], n: int) -> list[Part]:
     turn = parts[n].candidate
     if not turn.speaker:
         return []
-    around = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
+    neighbours = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
     return [
         part
-        for part in around
+        for part in neighbours
         if part.candidate.speaker and part.candidate.namespace == turn.namespace
     ]

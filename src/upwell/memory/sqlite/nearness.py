@@ -122,8 +122,8 @@ class Nearness:
             return
         rng = np.random.default_rng(len(self._memories))
         size = min(SAMPLE, len(self._memories))
-        chosen = rng.choice(self._memories, size, replace=False).tolist()
-        rows = list(_numbers(db, chosen, self.model))
+        sample = rng.choice(self._memories, size, replace=False).tolist()
+        rows = list(_numbers(db, sample, self.model))
         self._sampled = np.asarray([n for n, _ in rows], np.int64)
         self._sample = unpacked([numbers for _, numbers in rows], self._dim)
 

@@ -93,9 +93,9 @@ def _turns(raw: str) -> Iterator[_Turn]:
     """The turns of a history. A heading inside a call belongs to the tool's result."""
     heading: re.Match[str] | None = None
     lines: list[str] = []
-    inside = _Inside()
+    call_state = _Inside()
     for line in raw.split("\n"):
-        match = None if inside.call(line) else _HEADING.fullmatch(line.rstrip())
+        match = None if call_state.call(line) else _HEADING.fullmatch(line.rstrip())
         if match is None:
             lines.append(line)
             continue
@@ -137,9 +137,9 @@ class _Inside:
 def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
     words_between: list[str] = []
     call: list[str] = []
-    inside = _Inside()
+    call_state = _Inside()
     for line in [*words.split("\n"), ""]:
-        if inside.call(line):
+        if call_state.call(line):
             call.append(line)
             continue
         if call:

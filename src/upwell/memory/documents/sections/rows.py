@@ -82,8 +82,8 @@ def section_id(path: str, trail: Sequence[str], number: int) -> str:
     """Return an id that is stable as long as the file, the headings above the section and its
     position below them are.
     """
-    named = "\n".join((path, *trail, str(number)))
-    return "d" + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:19]
+    identity = "\n".join((path, *trail, str(number)))
+    return "d" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:19]
 
 
 def parents(sections: Sequence[Section]) -> Iterator[int]:
