@@ -103,6 +103,7 @@ def test_every_documented_key_exists():
         "ledger.db",
         "stm.json",
         "hooks.json",
+        "upwell-hook",
         "clients.json",
         "tokens.json",
         "tools.json",

@@ -196,7 +196,7 @@ def test_one_yes_sets_everything_up_and_proves_it(user: User) -> None:
     assert list(claude["mcpServers"]) == ["upwell"]
     settings = (user.folder / ".claude/settings.json").read_text()
     assert "say done" in settings
-    assert "client.py claude" in settings
+    assert "upwell-hook claude" in settings
     found = proposals(user)
     assert RULE in found
     assert "Always name the order in a log line." in found
@@ -267,7 +267,8 @@ def test_a_hook_that_does_not_work_is_reported(user: User) -> None:
     """A settings file in which another program stands before upwell's own file."""
     user.run("setup", "--yes")
     settings = user.folder / ".claude/settings.json"
-    settings.write_text(settings.read_text().replace(sys.executable, "/nonexistent/python"))
+    written = settings.read_text()
+    settings.write_text(written.replace("upwell-hook claude", "gone/upwell-hook claude"))
     from upwell.hosts import HOSTS
     from upwell.setup.proof import prove
 

@@ -182,6 +182,7 @@ def _described(key: str, decision: _Decision) -> dict[str, Any]:
         "evidence": {hit.memory.id: dict(hit.signals) for hit in hits},
         "held_back": [_scored(hit) for hit in outcome.held_back[:_MAX_HELD_BACK]],
         "took_ms": round(decision.took_ms, 2),
+        "missing": [redacted_start(place, 200) for place in outcome.missing],
     }
 
 
@@ -196,6 +197,7 @@ def _decoded(item: Item) -> dict[str, Any]:
         "queries": [],
         "evidence": {},
         "situation": "",
+        "missing": [],
         **decision,
     }
 
