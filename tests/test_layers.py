@@ -14,6 +14,7 @@ FLOORS = [
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
     {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "demo"},
+    {"sessions"},
     {"config"},
     {"app"},
     {"cli", "testing"},

@@ -47,6 +47,7 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
+from upwell.ground.uris import SESSION_LOCATOR
 from upwell.hook.door import HookDoor
 from upwell.learn.budgets import Budgets
 from upwell.memory.embedding.embeddings import Embeddings
@@ -65,6 +66,7 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.past_sessions import PastSessions, SeenSessions
     from upwell.app.sessions import Accepts, SessionLearning
 
 
@@ -123,6 +125,7 @@ class App:
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
+        self._past_sessions: PastSessions | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
@@ -227,9 +230,18 @@ class App:
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),
-                search_tool(self.memory, project, principal),
+                search_tool(
+                    self.memory,
+                    project,
+                    principal,
+                    self._search_sessions if principal == OWNER else None,
+                ),
                 get_tool(
-                    self.memory, self.documents.lines, project, self.learning.opened, principal
+                    self.memory,
+                    self._cited_lines if principal == OWNER else self.documents.lines,
+                    project,
+                    self.learning.opened,
+                    principal,
                 ),
                 *(make(self.notes, project, status=status) for make in shown),
                 *([describe_tool(definitions)] if definitions else []),
@@ -306,6 +318,31 @@ class App:
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
+    def past_sessions(self) -> "PastSessions":
+        """The sessions of every agent on this machine."""
+        # Loaded only now, like the readers of transcripts that it uses.
+        from upwell.app.past_sessions import PastSessions
+
+        if self._past_sessions is None:
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+        return self._past_sessions
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self.past_sessions(), project_of(self._cwd))
+
+    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        return await self._seen_sessions().search(question, limit)
+
+    async def _cited_lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str]
+    ) -> Sequence[str]:
+        """The lines of an imported document or of a turn of a past session."""
+        if cited.startswith(SESSION_LOCATOR):
+            return (await self._seen_sessions().page(cited)).split("\n")
+        return await self.documents.lines(cited, project, namespaces)
+
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if it has hooks of its own, only those answer."""
         if host != "claude" or "cursor_version" not in payload:
@@ -381,6 +418,8 @@ class App:
             await self._ltm.aclose()
         await self.memory.aclose()
         await self.documents.aclose()
+        if self._past_sessions:
+            await self._past_sessions.aclose()
         for database in self._files.databases:
             await database.aclose()
 

@@ -4,7 +4,7 @@ touch, so that an agent that reads a file learns the reason for its present form
 import re
 import secrets
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from upwell.capture.inbox import Proposal
@@ -17,6 +17,7 @@ MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
 MAX_TOUCHED = 25
 MIN_MESSAGE_CHARS = 40
+MAX_SINCE = 50
 TIMEOUT_SECONDS = 60
 _SAFE_OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "log.showSignature=false"),
@@ -63,14 +64,30 @@ def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> lis
     return [proposal for entry in log if (proposal := _proposal(entry, root))][::-1]
 
 
+def commits_since(
+    root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
+    newest first; none where git cannot tell."""
+    try:
+        log = _log(root, MAX_SINCE, environment, f"--since=@{at:.0f}", paths=paths)
+        return [(sha, message.strip().partition("\n")[0], files) for sha, _, message, files in log]
+    except UsageError:
+        return []
+
+
 def _log(
-    root: str, commits: int, environment: Mapping[str, str]
+    root: str,
+    commits: int,
+    environment: Mapping[str, str],
+    *limits: str,
+    paths: Sequence[str] = (),
 ) -> Iterator[tuple[str, float, str, tuple[str, ...]]]:
     """Hash, time, message and touched files of each commit, newest first."""
     mark = secrets.token_hex(16)
     command = [
-        *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
-        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--"),
+        *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *limits, *_PLAIN),
+        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
     ]
     parts = _output(command, root, environment).split(mark)
     for head, names in zip(parts[1::2], parts[2::2], strict=False):

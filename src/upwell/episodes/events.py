@@ -37,6 +37,7 @@ class Event:
 
     `text` is the user's prompt or the agent's words; `tool` and `args` are a call under the names
     of Claude Code, `out` is the answer of the tool and `failed` its outcome. `cwd` is absolute.
+    `offset` is the byte at which the transcript records the event, 0 where the format has no lines.
     """
 
     session: str
@@ -50,6 +51,7 @@ class Event:
     failed: bool = False
     cwd: str | None = None
     host: str = ""
+    offset: int = 0
 
 
 class BadEvent(UsageError):
