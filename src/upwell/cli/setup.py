@@ -13,6 +13,7 @@ from upwell.cli.capturing import learned_from, say_gain
 from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
 from upwell.cli.hooks import hook_installation, installer_of
 from upwell.cli.output import note, raw, say
+from upwell.cli.past import index_sessions
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
@@ -90,7 +91,8 @@ def _undo(
     _show(clients, plans.files, plans.hooks)
     _refuse(plans.refused)
     count = with_app(lambda app: _listed(app, learned))
-    if not (plans.files or plans.hooks or plans.refused or (forget and count)):
+    has_index = setting_up.sessions_db.exists()
+    if not (plans.files or plans.hooks or plans.refused or (forget and (count or has_index))):
         say("there is nothing to undo")
         return
     if dry_run:
@@ -101,9 +103,14 @@ def _undo(
     faults: list[str] = []
     setting_up.undo(_reporting(faults))
     if forget:
+        from upwell.ground.sqlite.file import delete_database
+
         with_app(lambda app: app.session_learning().forget(learned))
         setting_up.forgot_learned()
         say(f"dropped {counted(count, 'finding')} of past sessions")
+        if has_index:
+            delete_database(setting_up.sessions_db)
+            say("deleted the index of past sessions")
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
@@ -124,6 +131,7 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
     named = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items())) or "none"
     say(f"  learn    from past sessions: {named} ({megabytes:,.1f} MB, read once, not copied)")
+    say("  index    the same sessions, for `upwell recall --sessions`")
     say("  prove    run each agent's hook once, as the agent does")
     say("`upwell setup --undo` takes all of it back.")
     _refuse(plan.refused)
@@ -174,6 +182,8 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
     with progress("learning") as show:
         gain = with_app(work)
     say_gain(len(transcripts), gain)
+    if transcripts:
+        index_sessions()
 
 
 def _prove(setting_up: "SettingUp", faults: list[str]) -> None:

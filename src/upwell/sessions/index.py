@@ -198,14 +198,6 @@ def read_turn(found: Found) -> Turn | None:
     return first
 
 
-def forget(path: Path) -> bool:
-    """Remove the database. Returns whether there was one."""
-    existed = path.exists()
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    return existed
-
-
 def _due(
     transcripts: Sequence[Transcript], known: dict[str, Known]
 ) -> Iterator[tuple[Transcript, int]]:

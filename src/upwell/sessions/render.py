@@ -28,7 +28,7 @@ def heading(told: Told) -> str:
     session = told.found.session
     when = (iso(told.found.turn.at) or "")[:16].replace("T", " ")
     parts = (when, session.host, os.path.basename(session.project), told.found.locator)
-    return harmless_line("  ".join(filter(None, parts)))
+    return harmless_line(" · ".join(filter(None, parts)))
 
 
 def page_of(told: Told) -> str:
