@@ -73,9 +73,9 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
     if not ids:
         return
     try:
-        ours = {note.id for note in notes.entries()}.intersection(ids)
-        if ours:
-            notes.viewed(ours)
+        viewed_ids = {note.id for note in notes.entries()}.intersection(ids)
+        if viewed_ids:
+            notes.viewed(viewed_ids)
     except StoreError as error:
         LOG.warning("the use of notes was not recorded: %s", error)
 

@@ -49,8 +49,10 @@ async def _take_up(app: App, gateway: Gateway) -> None:
         message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
         await _tell(gateway, "error", message)
         return
-    if waiting := waits_for_restart(before, fresh):
-        message = f"the configuration was changed; restart upwell to apply {', '.join(waiting)}"
+    if changed_keys := waits_for_restart(before, fresh):
+        message = (
+            f"the configuration was changed; restart upwell to apply {', '.join(changed_keys)}"
+        )
         await _tell(gateway, "warning", message)
 
 

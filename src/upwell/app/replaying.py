@@ -152,9 +152,9 @@ def _scratch() -> Iterator[Path]:
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
     """Make a home that has the user's settings except for these sections."""
-    made = Home(folder).prepare()
+    scratch_home = Home(folder).prepare()
     if home.lexicon_file.exists():
-        shutil.copyfile(home.lexicon_file, made.lexicon_file)
+        shutil.copyfile(home.lexicon_file, scratch_home.lexicon_file)
     if home.config_file.exists():
         try:
             document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
@@ -162,7 +162,7 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
             raise UsageError(f"{home.config_file} is not TOML: {error}") from error
         for section in left_out:
             document.pop(section, None)
-        made.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
+        scratch_home.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
     return folder
 
 
@@ -174,11 +174,11 @@ def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -
 
 async def _memories_of(home: Home, copy: Path) -> list[Memory]:
     """The user's memories and notes, read from a copy of the home's files."""
-    made = Home(copy).prepare()
+    home_copy = Home(copy).prepare()
     for source, target in (
-        (home.memory_db, made.memory_db),
-        (home.notes_file, made.notes_file),
-        (home.origins_file, made.origins_file),
+        (home.memory_db, home_copy.memory_db),
+        (home.notes_file, home_copy.notes_file),
+        (home.origins_file, home_copy.origins_file),
     ):
         _copy(source, target)
     app = await build(Settings(home=copy, environment={}))

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from upwell.app.asking import has_noted, tool_name
 from upwell.app.files import (
     Chore,
     Files,
@@ -47,7 +48,8 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.hook.door import HookDoor
+from upwell.hook.asking import AgentAsking
+from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
@@ -294,9 +296,22 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            shorten=Shortening(
-                self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
-            ),
+            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking()),
+        )
+
+    def _shortening(self) -> Shortening:
+        return Shortening(
+            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+        )
+
+    def _asking(self) -> AgentAsking | None:
+        """Asks the agent to keep what a turn found out, where the user wants that."""
+        if not self.config.capture.ask_agent:
+            return None
+        return AgentAsking(
+            partial(tool_name, self.config),
+            partial(has_noted, self.memory, self.notes),
+            self.pause.holds,
         )
 
     def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":

@@ -168,8 +168,8 @@ def clients_of_user(project: bool) -> "Clients":
     from upwell.setup.takeover import Clients
 
     config = load()
-    beside = Path(sys.executable).with_name("upwell")
-    program = (str(beside),) if beside.is_file() else (sys.executable, "-m", "upwell")
+    script = Path(sys.executable).with_name("upwell")
+    program = (str(script),) if script.is_file() else (sys.executable, "-m", "upwell")
     installation = Installation(
         user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
     )

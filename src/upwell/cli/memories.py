@@ -168,12 +168,12 @@ def _row(hit: Hit) -> dict[str, str]:
     memory = hit.memory
     marks = [
         mark
-        for mark, holds in (
+        for mark, is_marked in (
             ("pinned", memory.pinned),
             ("superseded", hit.signals.get("superseded")),
             ("expires", memory.expires_at),
         )
-        if holds
+        if is_marked
     ]
     return {
         "id": memory.id,

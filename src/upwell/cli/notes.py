@@ -95,8 +95,8 @@ def clear() -> None:
         removed = app.notes.clear()
         _report(app, "")
         days = app.notes.options.retention_days
-        aside = f"; kept for 30 days in {app.notes.trash}" if removed else ""
-        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{aside}")
+        trash_note = f"; kept for 30 days in {app.notes.trash}" if removed else ""
+        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{trash_note}")
 
     with_app(work, tolerant=True)
 

@@ -137,8 +137,8 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     say(f"  config   servers, and learning at the end of each turn: {_state(config)}")
     hosts = Counter(transcript.format.name for transcript in transcripts)
     megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
-    named = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
-    read = f"{named} ({megabytes:,.1f} MB, read once, not copied)" if named else "none found"
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
+    read = f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
     say(f"  learn    from past sessions: {read}")
     say("  prove    run each agent's hook once, as the agent does")
     say("`upwell setup --undo` reverts all of it.")
@@ -236,8 +236,8 @@ async def _listed(app: "App", learned: "Holdings") -> int:
     from upwell.capture.inbox import inbox_at
 
     memories = await app.session_learning().learned(learned)
-    waiting = inbox_at(app.config.home.inbox_file).waiting()
-    proposals = [item for item in waiting if item.id in learned.proposals]
+    open_proposals = inbox_at(app.config.home.inbox_file).waiting()
+    proposals = [item for item in open_proposals if item.id in learned.proposals]
     lines = [f"memory {item.id}: {item.text}" for item in memories]
     lines += [f"proposal {item.id}: {item.text}" for item in proposals]
     for line in lines[:MAX_LISTED]:

@@ -66,22 +66,22 @@ def assemble(
     everything = _omissions(passage, _lines_of(passage)(text), len(text))
     note = _note(everything, passage.key)
     allowance = remaining.without(note)
-    bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
-    result = _write(passage, units, _all(bought))
+    batches = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
+    result = _write(passage, units, _all(batches))
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(result.text):
             break
         chars = len(result.text) - len(note)
         tokens = weigh(result.text) - weigh(note) if remaining.tokens < math.inf else 0.0
-        more = _buy(units, text, ordered, allowance, bought, chars, tokens)
-        if len(more) == len(bought):
+        more_batches = _buy(units, text, ordered, allowance, batches, chars, tokens)
+        if len(more_batches) == len(batches):
             break
-        bought = more
-        result = _write(passage, units, _all(bought))
-    while bought and not remaining.holds(result.text):
-        del bought[-max(1, len(bought) // 20) :]
-        result = _write(passage, units, _all(bought))
-    return result if bought else _without_marks(units, text, ordered, remaining)
+        batches = more_batches
+        result = _write(passage, units, _all(batches))
+    while batches and not remaining.holds(result.text):
+        del batches[-max(1, len(batches) // 20) :]
+        result = _write(passage, units, _all(batches))
+    return result if batches else _without_marks(units, text, ordered, remaining)
 
 
 def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
@@ -93,12 +93,12 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not units.by_names:
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
-    named = by_names(units, text, limit / _MARGIN)
-    return in_parallel(raised, named, costs, units.raised_share, limit)
+    units_by_name = by_names(units, text, limit / _MARGIN)
+    return in_parallel(raised, units_by_name, costs, units.raised_share, limit)
 
 
-def _all(bought: list[list[int]]) -> set[int]:
-    return {unit for batch in bought for unit in batch}
+def _all(batches: list[list[int]]) -> set[int]:
+    return {unit for batch in batches for unit in batch}
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
@@ -137,11 +137,11 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
     for number, term in enumerate(question.terms):
-        inside: dict[int, None] = {}
+        matching_units: dict[int, None] = {}
         for offset in places(term, lowercase, text):
-            inside[bisect_right(starts, offset) - 1] = None
-        if inside:
-            units_by_term[number] = list(inside)
+            matching_units[bisect_right(starts, offset) - 1] = None
+        if matching_units:
+            units_by_term[number] = list(matching_units)
     return units_by_term
 
 
@@ -182,8 +182,8 @@ def _buy(
     `before` are the batches selected so far, which cost `chars` and `tokens`. Stopping at the
     first unit that does not fit keeps the selection of a smaller budget a subset.
     """
-    bought = list(before)
-    selected = _all(bought)
+    batches = list(before)
+    selected = _all(batches)
     counts_tokens = remaining.tokens < math.inf
     starts, ends = units.starts, units.ends
     for unit in ordered:
@@ -199,10 +199,10 @@ def _buy(
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
                 # The units that govern this one still fit; a larger budget contains them, too.
-                return [*bought, batch[:index]] if index else bought
+                return [*batches, batch[:index]] if index else batches
             selected.add(member)
-        bought.append(batch)
-    return bought
+        batches.append(batch)
+    return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +260,12 @@ class _Gaps:
         if not missing.strip():
             return missing if len(missing) <= 4 else "\n"
         marks = list(self._marks(start, end))
-        written = "".join([gap.mark for gap in marks])
-        if len(missing) <= len(written):
+        marks_text = "".join([gap.mark for gap in marks])
+        if len(missing) <= len(marks_text):
             return missing
         self._lines += sum(gap.lines for gap in marks)
         self._chars += sum(gap.chars for gap in marks)
-        return written
+        return marks_text
 
     def _marks(self, start: int, end: int) -> Iterator[_Gap]:
         """Yield the rest of the line in which the gap begins, whole lines, and the beginning of the
@@ -316,9 +316,9 @@ def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]
 
 
 def _note(omitted: Sequence[Omission], key: str) -> str:
-    where = f'; all of it: key="{key}"' if key else ""
+    key_note = f'; all of it: key="{key}"' if key else ""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
-    return f"[{' and '.join(counts)} left out{where}]"
+    return f"[{' and '.join(counts)} left out{key_note}]"
 
 
 def _without_marks(

@@ -138,9 +138,13 @@ class _Coverage:
             if not is_selected[member]:
                 worth += self._worth(member)
                 cost += self._sizes[member] + _MARK_CHARS
-        beside = is_selected[self._before[unit]] + is_selected[self._after[unit]]
-        if beside:
-            return worth * (1.0 + _RUN * beside) / max(4, cost - _MARK_CHARS * beside)
+        selected_neighbours = is_selected[self._before[unit]] + is_selected[self._after[unit]]
+        if selected_neighbours:
+            return (
+                worth
+                * (1.0 + _RUN * selected_neighbours)
+                / max(4, cost - _MARK_CHARS * selected_neighbours)
+            )
         return worth / cost
 
     def _worth(self, unit: int) -> float:

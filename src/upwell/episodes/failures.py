@@ -52,8 +52,8 @@ class Failure:
             return "shell"
         parts = [self.step.program]
         if self.fault in _CALLED:
-            named = set(_WORDS.findall(self.message))
-            parts += [verb for verb in self.step.verbs if verb not in named]
+            named_words = set(_WORDS.findall(self.message))
+            parts += [verb for verb in self.step.verbs if verb not in named_words]
         return " ".join(parts)
 
 
@@ -324,22 +324,22 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
     if fault is Fault.QUOTING or _NOT_FOUND in message:
         return _with_word(steps, _complaint(message))
     speaker = message.partition(":")[0].rpartition("/")[2]
-    named = [step for step in steps if step.program == speaker]
-    if named or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
-        return named[0] if named else None
+    candidates = [step for step in steps if step.program == speaker]
+    if candidates or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
+        return candidates[0] if candidates else None
     working = _working(steps)
     if len(working) == 1:
         return working[0]
-    named = [step for step in working if len(step.program) > 1 and step.program in message]
-    return named[0] if named else None
+    candidates = [step for step in working if len(step.program) > 1 and step.program in message]
+    return candidates[0] if candidates else None
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:
     """The step with a word: as its program, if there is one, else as a wrapper or an argument."""
-    named = [step for step in steps if step.program == word]
-    named += [step for step in steps if word in step.text.split()[:3]]
-    named += [step for step in steps if word in step.text]
-    return named[0] if word and named else None
+    candidates = [step for step in steps if step.program == word]
+    candidates += [step for step in steps if word in step.text.split()[:3]]
+    candidates += [step for step in steps if word in step.text]
+    return candidates[0] if word and candidates else None
 
 
 def _complaint(message: str) -> str:

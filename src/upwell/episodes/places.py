@@ -48,12 +48,12 @@ class PlaceMiner:
         for path, event in self._files.items():
             if keys := of_place(path):
                 folder, _, name = path.rpartition("/")
-                where = f"at `{path}`" if folder else "in the root folder of the project"
-                yield _place(event, f"`{name}` is {where}.", keys, (path,))
+                location = f"at `{path}`" if folder else "in the root folder of the project"
+                yield _place(event, f"`{name}` is {location}.", keys, (path,))
         for name, files in self._symbols.items():
             if len(files) <= MAX_PLACES:
-                where = " and in ".join(f"`{path}`" for path in files)
-                text = f"`{name}` is defined in {where}."
+                location = " and in ".join(f"`{path}`" for path in files)
+                text = f"`{name}` is defined in {location}."
                 event = next(iter(files.values()))
                 yield _place(event, text, of_symbols([name]), tuple(files), (name,))
 

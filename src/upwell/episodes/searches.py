@@ -87,8 +87,8 @@ def _search(event: Event) -> tuple[str, str]:
     steps = steps_of(command_of(event))
     if not steps or steps[0].program not in _SEARCHERS or len(steps) > 2:
         return "", ""
-    plain = [word for word in steps[0].args if not word.startswith("-")]
-    return (plain[0], plain[1] if len(plain) > 1 else "") if plain else ("", "")
+    arguments = [word for word in steps[0].args if not word.startswith("-")]
+    return (arguments[0], arguments[1] if len(arguments) > 1 else "") if arguments else ("", "")
 
 
 def _is_nothing(low: str) -> bool:

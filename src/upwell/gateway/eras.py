@@ -388,8 +388,8 @@ class Offer:
     instructions: str = INSTRUCTIONS
 
     def members(self) -> dict[str, Any]:
-        ours, _, servers = self.instructions.partition("\n\n")
-        instructions = f"{ours}{_MARKED}\n\n{servers}" if servers else ours + _MARKED
+        own_text, _, servers = self.instructions.partition("\n\n")
+        instructions = f"{own_text}{_MARKED}\n\n{servers}" if servers else own_text + _MARKED
         return {"capabilities": dict(self.capabilities), "instructions": instructions}
 
     def initialize_result(self, params: RawObject) -> dict[str, Any]:

@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,9 +15,10 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.receipt import Receipt, settled
-from upwell.ground.trace import LOG, new_trace_id, span
+from upwell.ground.trace import LOG, contained, new_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.hook.asking import is_question
 from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
@@ -39,14 +41,30 @@ TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
 """Called when a turn or a session ends, and before the agent compacts its context."""
 
 
+Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
+"""Called at every event. Returns the question to the agent at the end of a turn, "" for none."""
+
+
 async def ignore_turn_end(_: Event) -> None:
     """Do nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptIns:
+    """The parts of the door that do nothing unless the user asks for them.
+
+    `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
+    of a turn to keep what it learned.
+    """
+
+    shorten: Shorten = no_shortening
+    ask: Asking | None = None
 
 
 class HookDoor:
     """Answers events within a deadline, neutrally if there is nothing to add or no time left.
     `answered_elsewhere(host, payload)` tells whether another of our hooks answers this event of the
-    host. `shorten` fits tools' results for the hosts in `hook.compress`.
+    host.
     """
 
     def __init__(
@@ -57,7 +75,7 @@ class HookDoor:
         *,
         turn_end: TurnEnd = ignore_turn_end,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
-        shorten: Shorten = no_shortening,
+        opt_ins: OptIns = OptIns(),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -65,7 +83,7 @@ class HookDoor:
         self._options = options
         self._turn_end = turn_end
         self._answered_elsewhere = answered_elsewhere
-        self._shorten = shorten
+        self._opt_ins = opt_ins
         self._duplicates = DuplicateEvents(clock)
         self._tasks = BackgroundTasks("hooks")
         self._recorded: set[tuple[str, str | None, int]] = set()
@@ -96,10 +114,14 @@ class HookDoor:
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)):
             self._record_session(event, parent)
+            ask = self._opt_ins.ask
+            asking = self._tasks.start(ask(known, event)) if ask else None
             if event.kind in _DOORS:
                 return await self._answer(known, event, left_ms, receipt or settled())
             self.outcomes[host, str(event.kind)] += 1
             self._tasks.start(self._turn_end(event))
+            if asking is not None and event.kind is EventKind.STOP:
+                return await self._question_in_time(known, event, asking, left_ms)
             return NEUTRAL
 
     async def aclose(self) -> None:
@@ -124,12 +146,26 @@ class HookDoor:
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
+    async def _question_in_time(
+        self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
+    ) -> bytes:
+        """The output that lets the agent go on with a question; neutral without one, or where it
+        is late."""
+        with contained("asking the agent what it learned"):
+            done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
+            if done and (question := await asking):
+                self.outcomes[host.name, "asked"] += 1
+                return orjson.dumps(host.events.question_output(event, question))
+        return NEUTRAL
+
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
         """The event in `body`, None if it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
         if payload is None or self._answered_elsewhere(host.name, payload):
             return None
         event = host.events.read(name, payload)
+        if event is not None and event.kind is EventKind.PROMPT and is_question(event.text):
+            return None
         if event is None or event.kind not in _DOORS or not host.shares_hooks:
             return event
         return None if self._duplicates.is_duplicate(host.name, event) else event
@@ -176,7 +212,7 @@ class HookDoor:
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
         """A failure is logged and costs only the shortening, not the rest of the answer."""
         try:
-            return await shortened_output(host, event, self._shorten)
+            return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:
             LOG.exception("a tool's result was not shortened")
             return {}

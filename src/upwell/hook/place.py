@@ -58,9 +58,9 @@ def folder_of_user(root: str = ROOT) -> str:
 
 def default_home() -> str:
     """`UPWELL_HOME`, else the platform's folder, as in `ground/home.py`."""
-    named = os.environ.get("UPWELL_HOME")
-    if named:
-        return os.path.abspath(os.path.expanduser(named))
+    variable = os.environ.get("UPWELL_HOME")
+    if variable:
+        return os.path.abspath(os.path.expanduser(variable))
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/upwell")
     base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")

@@ -56,6 +56,7 @@ class Event:
     - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
       in its place.
     - `transcript`: the file in which the host records the session.
+    - `is_continued`: at the end of a turn, the agent had gone on because a hook asked it to.
     - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
       compactions.
     """
@@ -72,6 +73,7 @@ class Event:
     transcript: str = ""
     reply: Any = None
     agent: str = ""
+    is_continued: bool = False
     reports_compactions: bool = True
 
 
@@ -103,6 +105,11 @@ class EventFormat(Protocol):
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        ...
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        """The hook output at the end of a turn that lets the agent go on with `question`; empty
+        where the host allows no such thing."""
         ...
 
 
@@ -173,8 +180,8 @@ def _exit_status(value: Any, text: str) -> int | None:
         status = table_of(value).get(name)
         if isinstance(status, int) and not isinstance(status, bool):
             return status
-    told = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
-    return int(told[1]) if told else None
+    match = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
+    return int(match[1]) if match else None
 
 
 def plain_args(value: Any) -> dict[str, Any]:

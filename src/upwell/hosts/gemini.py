@@ -8,6 +8,8 @@ Before every request to its model, Gemini CLI announces that it may compress (`P
 `auto`). Only a compression that the user asked for (`manual`) is certain; the transcript shows the
 other ones (`capture/transcript.py`).
 
+At the end of a turn, `decision: deny` lets the agent go on with `reason` as a new prompt.
+
 A tool's result cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
 blocked: …"), on which the model would act.
 
@@ -20,7 +22,7 @@ from typing import Any
 
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.entries import GEMINI_PLACEHOLDERS
-from upwell.hosts.events import EventKind
+from upwell.hosts.events import Event, EventKind
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
@@ -31,6 +33,10 @@ _CONTEXT_OF_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re
 def _user_words(prompt: str) -> str:
     """The prompt without the context that hooks have put before it."""
     return _CONTEXT_OF_HOOKS.sub("", prompt)
+
+
+def _write_question(event: Event, question: str) -> Mapping[str, Any]:
+    return {"decision": "deny", "reason": question}
 
 
 def _really_compacts(payload: Mapping[str, Any]) -> bool:
@@ -62,6 +68,7 @@ HOST = Host(
             "google_web_search": "WebSearch",
         },
         server_marks=("mcp_",),
+        write_question=_write_question,
         user_words=_user_words,
         really_compacts=_really_compacts,
     ),

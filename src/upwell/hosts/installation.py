@@ -38,8 +38,8 @@ class Installation:
 
     def folder_named(self, variable: str, default: str) -> Path:
         """The folder that an environment variable names, else `default` below the user's."""
-        named = self.environment.get(variable, "")
-        return Path(named).expanduser() if named else self.user_folder / default
+        value = self.environment.get(variable, "")
+        return Path(value).expanduser() if value else self.user_folder / default
 
 
 class ConfigFile(Protocol):

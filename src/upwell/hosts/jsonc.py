@@ -134,8 +134,8 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
     body = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + inner)
     entry = f"{json.dumps(key)}: {body}" if key else body
     if not node.items:
-        inside = text[node.start + 1 : node.end - 1]
-        comments = inside.rstrip() if inside.strip() else ""
+        content = text[node.start + 1 : node.end - 1]
+        comments = content.rstrip() if content.strip() else ""
         return f"{text[: node.start + 1]}{comments}\n{inner}{entry}\n{outer}{text[node.end - 1 :]}"
     last = node.items[-1].end
     comma = _comma(text, last)

@@ -30,6 +30,7 @@ ReadReply = Callable[[str, Any], Any]
 nothing.
 """
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
+WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
 def unchanged(prompt: str) -> str:
@@ -51,6 +52,11 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
     return {}
 
 
+def blocked(event: Event, question: str) -> Mapping[str, Any]:
+    """The agent may not stop yet, for this reason."""
+    return {"decision": "block", "reason": question}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedEvents:
     """The events of one host that uses this shape.
@@ -62,6 +68,7 @@ class NestedEvents:
     - `restores_context`: a resumed session still has the text that hooks added at its start.
     - `really_compacts` tells real compactions from mere announcements.
     - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
+    - `write_question` lets the agent go on at the end of a turn.
     """
 
     max_bytes: int
@@ -72,6 +79,7 @@ class NestedEvents:
     restores_context: bool = False
     read_reply: ReadReply = not_replaceable
     write_reply: WriteReply = no_output
+    write_question: WriteQuestion = blocked
     reply_tokens: int | None = None
     user_words: Callable[[str], str] = unchanged
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
@@ -94,6 +102,7 @@ class NestedEvents:
             text=text,
             transcript=_transcript_in(payload) if kind in _ENDS else "",
             agent=_agent_in(payload),
+            is_continued=bool(payload.get("stop_hook_active")),
             reports_compactions=self.really_compacts is always,
         )
 
@@ -102,6 +111,9 @@ class NestedEvents:
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return self.write_reply(event, reply)
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return self.write_question(event, question)
 
     def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
         if kind is EventKind.PROMPT:

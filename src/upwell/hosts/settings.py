@@ -61,19 +61,19 @@ class JsonHooks:
         return (folder if self.folder else self.path(installation).parent).is_dir()
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        ours = {event: [self._entry(event, installation)] for event in self.matchers}
+        own_entries = {event: [self._entry(event, installation)] for event in self.matchers}
         if not text.strip():
-            return _dumped({**self.required, "hooks": ours})
+            return _dumped({**self.required, "hooks": own_entries})
         root = self._checked(text)
         for key, value in self.required.items():
             if key not in root.value:
                 text = with_child(text, (), value, key)
         if "hooks" not in root.value:
-            return with_child(text, (), ours, "hooks")
-        if self._our_entries(parse(text).value["hooks"]) == ours:
+            return with_child(text, (), own_entries, "hooks")
+        if self._our_entries(parse(text).value["hooks"]) == own_entries:
             return text
         text = self._without(text, keep_empty=True)
-        for event, entries in ours.items():
+        for event, entries in own_entries.items():
             if event in parse(text).value["hooks"]:
                 text = with_child(text, ("hooks", event), entries[0])
             else:
@@ -136,11 +136,11 @@ class JsonHooks:
 
     def _our_entries(self, hooks: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Our entries by event, without those of others."""
-        ours = {
+        own_entries = {
             event: [entry for entry in entries if self._holds_ours(entry)]
             for event, entries in hooks.items()
         }
-        return {event: entries for event, entries in ours.items() if entries}
+        return {event: entries for event, entries in own_entries.items() if entries}
 
     def _holds_ours(self, entry: Any) -> bool:
         if not isinstance(entry, dict):

@@ -94,7 +94,7 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """A memory that surfaced at the time `at`, and the words that would show its use. `case` is the
-    moment and the kind of the memory, or "" if the surfacing is not tied to moments.
+    moment and the kind of the memory, or "" if `surface.moments` is `all`.
     """
 
     surfacing: str

@@ -7,7 +7,7 @@ from upwell.surface.episodes import triggers_in
 from upwell.surface.moments import Moment, moment_of
 
 SESSION_START, COMPACTION = "session_start", "compaction"
-"""Moments of events at which upwell looks nothing up: it gives the standing rules."""
+"""The moments of events at which upwell searches for nothing and gives the standing rules."""
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:

@@ -187,8 +187,10 @@ def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
 
 def moved(notes: ShortTerm) -> str:
     """A notice, given once, that `stm.json` could not be read and was moved aside; or ""."""
-    aside = notes.file.take_report()
-    return f"stm.json could not be read; it was moved to {aside}, and a new one began" * bool(aside)
+    moved_path = notes.file.take_report()
+    return f"stm.json could not be read; it was moved to {moved_path}, and a new one began" * bool(
+        moved_path
+    )
 
 
 def _duplicates(near: Sequence[Memory]) -> list[str]:

@@ -106,7 +106,7 @@ class Basket:
 
     def buy(self, order: Sequence[int]) -> list[int]:
         """Buy units in this order until one does not fit. Returns the units that were bought."""
-        taken = []
+        bought_units = []
         for unit in order:
             chars, tokens = self.chars, self.tokens
             opened = self._add(unit)
@@ -114,8 +114,8 @@ class Basket:
                 self._undo(unit, opened)
                 self.chars, self.tokens = chars, tokens
                 break
-            taken.append(unit)
-        return taken
+            bought_units.append(unit)
+        return bought_units
 
     def give_back(self, unit: int) -> None:
         """Undo the last purchase, that of `unit`."""
@@ -282,20 +282,20 @@ def _spend(
     basket: Basket, ordered: list[int], remaining: RemainingBudget, write: Callable[[], Fitted]
 ) -> Fitted:
     """Buy units until the written document fills `remaining`; give some back if it is too long."""
-    bought = basket.buy(ordered)
+    purchases = basket.buy(ordered)
     fitted = write()
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(fitted.text):
             break
         basket.settle(fitted.text)
-        extra = basket.buy(ordered[len(bought) :])
+        extra = basket.buy(ordered[len(purchases) :])
         if not extra:
             break
-        bought += extra
+        purchases += extra
         fitted = write()
-    while bought and not remaining.holds(fitted.text):
-        for _ in range(max(1, len(bought) // 20)):
-            basket.give_back(bought.pop())
+    while purchases and not remaining.holds(fitted.text):
+        for _ in range(max(1, len(purchases) // 20)):
+            basket.give_back(purchases.pop())
         fitted = write()
     return fitted
 

@@ -134,32 +134,32 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
         for path in set(first_equal)
     }
 
-    def worth(path: int, around: dict[int, float], fit: float) -> float:
+    def worth(path: int, context: dict[int, float], fit: float) -> float:
         score, path_credits = sums[path], credits[path]
-        for term, credit in around.items():
+        for term, credit in context.items():
             gain = credit - path_credits.get(term, 0.0)
             if gain > 0.0:
                 score += weights[term] * gain
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
-    around: dict[int, float] = {}
+    context: dict[int, float] = {}
     parent: Node | None = None
     caches: dict[int, dict[int, float]] = {}
-    cache = caches.setdefault(id(around), {})
+    cache = caches.setdefault(id(context), {})
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
         if node.parent is not parent:
             parent = node.parent
-            around = contexts[id(parent)]
-            cache = caches.setdefault(id(around), {})
+            context = contexts[id(parent)]
+            cache = caches.setdefault(id(context), {})
         path = first_equal[node.path]
         if unit in hits:
-            own = {**around, **dict.fromkeys(hits[unit], 1.0)}
+            own = {**context, **dict.fromkeys(hits[unit], 1.0)}
             scores[unit] = worth(path, own, max(precision[path], 0.6))
             continue
         score = cache.get(path)
         if score is None:
-            score = cache[path] = worth(path, around, precision[path])
+            score = cache[path] = worth(path, context, precision[path])
         if score > 0.0:
             start, end = doc.starts[unit], doc.ends[unit]
             empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY
@@ -303,10 +303,10 @@ def with_identities(
     units: dict[int, None] = {}
     for unit in ordered:
         if unit in relevances:
-            around = [
+            naming_units = [
                 names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
             ]
-            units.update(dict.fromkeys(reversed(around)))
+            units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)
     return list(units)
 

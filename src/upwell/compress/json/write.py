@@ -87,27 +87,27 @@ class Writer:
         bare = self._style.lines and node.parent is None
         selected = self._selected_children(node)
         between = "\n" if bare else ", "
-        written: list[Node | str] = [self._name(node)]
+        parts: list[Node | str] = [self._name(node)]
         if not bare:
-            written.append("{" if node.kind == OBJECT else "[")
+            parts.append("{" if node.kind == OBJECT else "[")
         table = self._tables.of(node)
         if table is not None and table.is_worth_it:
-            written.extend((self._head(table), ", "))
+            parts.extend((self._head(table), ", "))
             self._mark_shown(table, selected)
         if table is not None and table.is_worth_it:
             for child in selected:
-                written.extend((*self._row(child), between))
+                parts.extend((*self._row(child), between))
         else:
             for child in selected:
-                written.extend((child, between))
+                parts.extend((child, between))
         mark = self._mark(node, selected)
         if mark:
-            written.append(mark)
+            parts.append(mark)
         elif selected:
-            written.pop()
+            parts.pop()
         if not bare:
-            written.append("}" if node.kind == OBJECT else "]")
-        return written
+            parts.append("}" if node.kind == OBJECT else "]")
+        return parts
 
     def _selected_children(self, node: Node) -> list[Node]:
         """Return the selected children of a container that no row shows, in their order."""

@@ -125,17 +125,17 @@ class Connection:
         server: ServerOptions,
         link: Link,
         lines: AsyncIterator[Line],
-        around: Surroundings,
+        surroundings: Surroundings,
         listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
         self._server = server
         self._link = link
         self._listed = listed
-        self._around = around
+        self._around = surroundings
         self._in_flight = InFlight()
         self._inbound = Inbound(
-            server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
+            server.name, self._in_flight, surroundings, lambda *answer: self._peer.answer(*answer)
         )
         self._peer = Peer(lines, link.sink, self._inbound.take, pace=Pace(server.name))
         self._notifications = Notifications(server.name, self._peer.notify)
@@ -356,7 +356,7 @@ class Connection:
 async def connect(
     server: ServerOptions,
     options: GatewayOptions,
-    around: Surroundings,
+    surroundings: Surroundings,
     *,
     environment: Mapping[str, str],
     logins: Logins | None = None,
@@ -375,7 +375,7 @@ async def connect(
             address = Address(url=server.url, headers=server.headers, sse=sse)
             auth = _auth(server, logins)
             link = open_link(address, options.max_line_bytes, auth)
-            return Connection(server, link, link.lines(), around, link.mirrors.listed)
+            return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -384,7 +384,7 @@ async def connect(
             server=server.name,
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
+    return Connection(server, child, read_lines(child, options.max_line_bytes), surroundings)
 
 
 Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]

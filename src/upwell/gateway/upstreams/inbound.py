@@ -169,8 +169,8 @@ class InFlight:
         """The one client that waits and is not being asked already; None when there are several."""
         clients = self.clients()
         if len(clients) > 1 and len({client.principal for client in clients}) == 1:
-            asked = {call.client.agent for call in self._calls if call.open_questions}
-            clients = [client for client in clients if client.agent not in asked]
+            asked_agents = {call.client.agent for call in self._calls if call.open_questions}
+            clients = [client for client in clients if client.agent not in asked_agents]
         return clients[0] if len(clients) == 1 else None
 
 
@@ -201,11 +201,11 @@ class Inbound:
     """Takes the requests and notifications of a server. `answer` sends an answer to the server."""
 
     def __init__(
-        self, name: str, in_flight: InFlight, around: Surroundings, answer: Answer
+        self, name: str, in_flight: InFlight, surroundings: Surroundings, answer: Answer
     ) -> None:
         self._name = name
         self._in_flight = in_flight
-        self._around = around
+        self._around = surroundings
         self._send = answer
         self._tasks = BackgroundTasks(f"requests of upstream {name}")
         self._answers: dict[bytes, asyncio.Task[None]] = {}
@@ -265,10 +265,10 @@ class Inbound:
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
-        waiting, only = self._in_flight.clients(), self._around.only_client()
-        client = self._in_flight.addressee(only)
+        clients, connected_client = self._in_flight.clients(), self._around.only_client()
+        client = self._in_flight.addressee(connected_client)
         if client is None:
-            return declined(method, _unattributed(len(waiting), only))
+            return declined(method, _unattributed(len(clients), connected_client))
         try:
             with self._in_flight.asking(client):
                 reply = await client.ask(method, message.params)
@@ -282,10 +282,10 @@ class Inbound:
             return declined(method, str(error))
 
 
-def _unattributed(waiting: int, only: Client | None) -> str:
+def _unattributed(client_count: int, connected_client: Client | None) -> str:
     """The reason why no client is asked."""
-    if waiting > 1:
+    if client_count > 1:
         return "several clients have calls in flight, and the request names none of them"
-    if waiting or only:
+    if client_count or connected_client:
         return "the request may concern a cancelled call, whose client cannot be asked any more"
     return "no client is connected"

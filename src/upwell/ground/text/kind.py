@@ -10,7 +10,9 @@ _SAMPLE_CHARS = 24_576
 _SAMPLE_LINES = 96
 _TABLE_LINES = 60
 _LINE_CHARS = 400
-"""The shape of a line shows in its beginning; the patterns take quadratic time on a longer one."""
+"""How many characters of a line are matched: the beginning shows the shape of the line, and the
+patterns take quadratic time.
+"""
 _SOME_CODE = 0.15
 """A text with a smaller share of code-like lines is not code, so its language is not detected."""
 

@@ -9,7 +9,7 @@ from upwell.ground.types.principal import OWNER, Principal
 
 
 class Door(StrEnum):
-    """The way by which a cue came in."""
+    """The entry point of a cue."""
 
     ASK = "ask"
     """An explicit request: `memory_context`, `upwell context`. Always answered."""
@@ -27,9 +27,10 @@ AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """The answer of the tool in a cue, where the door knows it. upwell reads `text` to see whether
-    the call found something and what the agent has in its context now, and never stores it.
-    `failed` is None if the host does not report it."""
+    """The result of the tool in a cue, if the door knows it. upwell reads `text` to see whether the
+    call found something and what the agent has in its context now, and never stores it. `failed` is
+    None if the host does not report it.
+    """
 
     text: str = ""
     failed: bool | None = None
@@ -39,9 +40,9 @@ class ToolAnswer:
 class Cue:
     """The agent's present step. It is the only input of surfacing, for every door.
 
-    `door`: how the cue came in. `text`: the message; at the session door, why the session starts
-    in the words of the hosts (`startup`, `resume`, `clear`, `compact`; ours: `subagent`).
-    `tool`, `args`: the tool call and its decoded arguments.
+    `door`: how the cue came in. `text`: the message; at the session door, the reason why the
+    session starts, in the words of the hosts (`startup`, `resume`, `clear`, `compact`) or ours
+    (`subagent`). `tool`, `args`: the tool call and its decoded arguments.
     `session`: the session to record deliveries for; without one the seen log is only read.
     `cwd`: the absolute working directory, which decides the project; None sees every project.
     `window`: the agent's context window in tokens, if known; it scales the budget.

@@ -24,7 +24,7 @@ MAX_OUT_CHARS = 24_000
 HEAD_BYTES = 4_096
 CHUNK_BYTES = 1_000_000
 LATEST = 4_102_444_800.0
-"""The end of 2099 in seconds since the epoch. A larger number is in milliseconds."""
+"""The end of 2099 in seconds since the epoch. A larger number must be in milliseconds."""
 TOOLS: Mapping[str, str] = {
     **dict.fromkeys(("read", "read_file", "read_many_files", "view", "view_file"), "Read"),
     **dict.fromkeys(("grep", "grep_search", "grep_files", "search_file_content", "rg"), "Grep"),
@@ -66,6 +66,7 @@ _SYNTHETIC = (
     "[Request interrupted",
     "This session is being continued from a previous conversation",
     "Stop hook feedback",
+    "[upwell]",
 )
 """The beginnings of messages that the host writes in the user's name."""
 _INSERTED = re.compile(
@@ -174,8 +175,7 @@ def records(path: Path, start: int = 0) -> Iterator[dict[str, Any]]:
 def document(path: Path) -> dict[str, Any]:
     """The JSON object in a file.
 
-    Raises:
-        Unreadable: the file holds none.
+    Raises: Unreadable: the file does not contain one.
     """
     try:
         document = orjson.loads(path.read_bytes())
@@ -226,7 +226,7 @@ def folder(value: Any) -> str | None:
 
 
 def holds(path: Path, needle: bytes) -> bool:
-    """Does the file contain these bytes?"""
+    """True if the file contains these bytes."""
     with path.open("rb") as file:
         tail = b""
         while chunk := file.read(CHUNK_BYTES):

@@ -35,15 +35,15 @@ def read(path: Path, start: int = 0) -> Iterator[Event]:
 
 def _events(path: Path, start: int) -> Iterator[Event]:
     draft = Draft(path.stem, "claude")
-    named = bool(_SESSION_NAME.fullmatch(path.stem))
+    has_name = bool(_SESSION_NAME.fullmatch(path.stem))
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
     for record in records(path, start):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd
-        if not named and text(record.get("sessionId")):
-            draft.session, named = record["sessionId"], True
+        if not has_name and text(record.get("sessionId")):
+            draft.session, has_name = record["sessionId"], True
         at = moment(record.get("timestamp"))
         if record.get("subtype") == "compact_boundary" or record.get("isCompactSummary"):
             if not compacted:

@@ -46,7 +46,7 @@ _DETAILS = re.compile(r"</?details>")
 _QUOTED = re.compile(r'"(.*?)"')
 _MARKED = "Tool use: **"
 PROMPT_SECONDS, CALL_SECONDS = 5.0, 8.0
-"""The assumed distance of events without a time of their own."""
+"""The assumed time between events that have no time of their own."""
 
 
 def read(path: Path) -> Iterator[Event]:
@@ -93,9 +93,9 @@ def _turns(raw: str) -> Iterator[_Turn]:
     """The turns of a history. A heading inside a call belongs to the tool's result."""
     heading: re.Match[str] | None = None
     lines: list[str] = []
-    inside = _Inside()
+    call_state = _Inside()
     for line in raw.split("\n"):
-        match = None if inside.call(line) else _HEADING.fullmatch(line.rstrip())
+        match = None if call_state.call(line) else _HEADING.fullmatch(line.rstrip())
         if match is None:
             lines.append(line)
             continue
@@ -111,7 +111,7 @@ def _turn(heading: re.Match[str], lines: list[str]) -> _Turn:
 
 
 class _Inside:
-    """Follows the lines of a text: is the present line inside a call?"""
+    """Follows the lines of a text, to tell whether the present line is inside a call."""
 
     def __init__(self) -> None:
         self._call = False
@@ -137,9 +137,9 @@ class _Inside:
 def _new_style(draft: Draft, words: str, at: float) -> Iterator[Event]:
     words_between: list[str] = []
     call: list[str] = []
-    inside = _Inside()
+    call_state = _Inside()
     for line in [*words.split("\n"), ""]:
-        if inside.call(line):
+        if call_state.call(line):
             call.append(line)
             continue
         if call:
@@ -194,7 +194,7 @@ def _arguments(tool: str, ticked: list[str], fences: list[tuple[str, str]]) -> d
 
 
 def _written(tool: str, out: str) -> dict[str, Any]:
-    """The file of an edit from the answer, for a call that does not show it."""
+    """The file of an edit, taken from the result, for a call that does not name it."""
     match = _WRITTEN.search(out) if tool in ("Edit", "Write") else None
     return {"file_path": match[1]} if match else {}
 
@@ -239,8 +239,9 @@ def _plain(words: str) -> str:
 
 
 def _ran(call: re.Match[str], words: str, *, marked: bool) -> bool:
-    """Did the agent run the command? A fenced command that it only showed has neither a mark before
-    it nor, in files without marks, output after it."""
+    """True if the agent ran the command. A fenced command that the agent only showed has neither a
+    mark before it nor, in files without marks, output after it.
+    """
     if call["command"] is None:
         return True
     if marked:

@@ -1,6 +1,6 @@
 """Cut Markdown into sections, and sections into blocks, with their line numbers.
 
-A section is a heading with what stands under it up to the next heading of any level. The parser is
+A section is a heading with the text under it, up to the next heading of any level. The parser is
 linear in the size of the text, and knows the dialects that documentation is written in: callouts
 (`!!! warning`, `::: tip`, `> [!NOTE]`), include directives, anchors and tags in headings.
 """
