@@ -28,7 +28,7 @@ def fold(text: str) -> str:
     return _fold_alike(_fold_equal(text)) if not _HEADS.search(text) else _fold_equal(text)
 
 
-_HEADS = re.compile(HEAD.pattern, re.M)
+_HEADS = re.compile(rf"^{HEAD.pattern}", re.M)
 
 
 def count_lines(text: str) -> int:
