@@ -36,8 +36,8 @@ from upwell.memory.documents.sections.scoring import NOTES, PROMPTS, SECOND_SHAR
 from upwell.memory.documents.sections.search import SHARE
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.sources import source_at
-from upwell.memory.sqlite.schema import TOKENIZER
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.memory.stems import TOKENIZER
 from upwell.surface.query import CueReader
 
 KINDS = {

@@ -30,9 +30,9 @@ from upwell.memory.library import Library
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.lookup import quoted
-from upwell.memory.sqlite.schema import TOKENIZER
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
+from upwell.memory.stems import TOKENIZER
 
 
 def lines(path: Path) -> list[dict[str, Any]]:

@@ -34,11 +34,12 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The yield of sessions: new proposals, memories that were stored or found again, and
-    places.
+    """The yield of sessions: new proposals, older ones that made room for them, memories that were
+    stored or found again, and places.
     """
 
     proposed: int = 0
+    displaced: int = 0
     stored: int = 0
     strengthened: int = 0
     places: int = 0
@@ -46,6 +47,7 @@ class Gain:
     def add(self, other: "Gain") -> None:
         """Add the figures of another session."""
         self.proposed += other.proposed
+        self.displaced += other.displaced
         self.stored += other.stored
         self.strengthened += other.strengthened
         self.places += other.places
@@ -113,8 +115,8 @@ class SessionLearning:
         await self._record(transcript, size)
         return gain
 
-    async def read(self, transcript: Transcript) -> Gain:
-        """Learn from a transcript of the past, unless it was read before.
+    async def read(self, transcript: Transcript, *, again: bool = False) -> Gain:
+        """Learn from a transcript of the past, unless it was read before; `again` reads it anyway.
 
         Raises:
             UsageError, OSError: the file cannot be read.
@@ -122,7 +124,7 @@ class SessionLearning:
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
-        if await self._bytes_read(path) >= size:
+        if not again and await self._bytes_read(path) >= size:
             return Gain()
         gain = Gain()
         for findings in await asyncio.to_thread(lambda: list(_findings_of(transcript.events()))):
@@ -142,15 +144,18 @@ class SessionLearning:
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                await self._library.store.add([_strengthened(known, proposal)])
-                gain.strengthened += 1
+                # A transcript may be read again.
+                if known.provenance.session != proposal.session:
+                    await self._library.store.add([_strengthened(known, proposal)])
+                    gain.strengthened += 1
             elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
                 await self._library.add(proposal.memory(trust))
                 gain.stored += 1
             else:
                 open_proposals.append(proposal)
         if open_proposals:
-            gain.proposed = await asyncio.to_thread(self._inbox.propose, open_proposals)
+            intake = await asyncio.to_thread(self._inbox.propose, open_proposals)
+            gain.proposed, gain.displaced = intake.new, intake.displaced
         return gain
 
     async def holdings(self) -> Holdings:

@@ -1,7 +1,9 @@
 """The inbox: memories that were proposed and not yet accepted or refused. None is ever surfaced."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,8 +15,22 @@ from upwell.ground.files import exclusively, read_regular_file, write_atomically
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
-MAX_WAITING = 500
-MAX_SETTLED = 5_000
+MAX_WAITING = 1_000
+"""Of one project. The oldest proposals make room for later ones, and are counted."""
+MAX_SETTLED = 20_000
+WHY_COMMIT = "a commit that says why"
+WHY_RULE = "standing rule"
+WHY_COMMAND = "command that worked"
+_WORDS = re.compile(r"\w+")
+KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """The result of a proposal: how many are `new`, and how many older ones made room for them."""
+
+    new: int = 0
+    displaced: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +55,20 @@ class Proposal:
     @property
     def id(self) -> str:
         """The same for equal texts of one project."""
-        identity = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
-        return "p" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:11]
+        return _key("p", self.project or "", " ".join(self.text.lower().split()))
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind, as `upwell inbox --kind` takes it."""
+        return next((kind for kind, why in KINDS.items() if why == self.why), self.why)
+
+    @property
+    def duplicates(self) -> Iterator[str]:
+        """Keys that its duplicates share: the same words in any project, and the same situation
+        in this one."""
+        yield _key("w", *_WORDS.findall(self.text.lower()))
+        if self.triggers:
+            yield _key("t", self.project or "", self.why, *self.triggers)
 
     def memory(self, trust: Trust = Trust.USER) -> Memory:
         """The memory that an accepted proposal becomes. The user vouches for it, unless upwell
@@ -74,10 +102,24 @@ class Inbox:
         """The open proposals, oldest first."""
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
-    def propose(self, proposals: Iterable[Proposal]) -> int:
+    def displaced(self) -> Mapping[str, int]:
+        """How many open proposals of each project made room for later ones."""
+        displaced: dict[str, int] = self._read()["displaced"]
+        return displaced
+
+    def forget_displaced(self, project: str | None) -> int:
+        """Set the count of a project (None: of all) back, since the user knows now. Returns it."""
+        with exclusively(self._path):
+            content = self._read()
+            counts = content["displaced"]
+            known = [name for name in counts if project in (None, name)]
+            number = sum(counts.pop(name) for name in known)
+            self._write(content)
+        return int(number)
+
+    def propose(self, proposals: Iterable[Proposal]) -> Intake:
         """Add the proposals that are neither open nor settled, and increment the count of those
         that are open. The later of two episodes for the same situation replaces the earlier one.
-        Returns how many are new.
         """
         new = 0
         with exclusively(self._path):
@@ -86,20 +128,21 @@ class Inbox:
             settled = set(content["settled"])
             for proposal in proposals:
                 entry = self._entry(proposal)
-                if entry["id"] in settled:
+                if _is_settled(entry, settled):
                     continue
                 earlier = _same_situation(entry, open_entries)
                 new += earlier is None
                 if earlier is not None:
                     entry = _later(open_entries.pop(earlier["id"]), entry)
                 open_entries[entry["id"]] = entry
-            content["waiting"] = list(open_entries.values())[-MAX_WAITING:]
+            content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
+            content["displaced"] = dict(Counter(content["displaced"]) + displaced)
             self._write(content)
-        return new
+        return Intake(new, displaced.total())
 
     def is_settled(self, proposal: Proposal) -> bool:
         """Has a person decided about this proposal?"""
-        return self._entry(proposal)["id"] in self._read()["settled"]
+        return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
         """The proposals with these ids; all of them if no id is given.
@@ -119,6 +162,26 @@ class Inbox:
         still open."""
         return self._remove(ids, settles=True)
 
+    def ban(self, proposals: Iterable[Proposal]) -> int:
+        """Remove these proposals and their duplicates for good, and keep all duplicates from being
+        proposed. Returns how many were still open."""
+        banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
+        with exclusively(self._path):
+            content = self._read()
+            removed = [entry for entry in content["waiting"] if banned & set(_keys(entry))]
+            ids = {entry["id"] for entry in removed}
+            content["waiting"] = [item for item in content["waiting"] if item["id"] not in ids]
+            _settle(content, [*ids, *sorted(banned)])
+            self._write(content)
+        return len(removed)
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Keep proposals with these ids from being made again."""
+        with exclusively(self._path):
+            content = self._read()
+            _settle(content, ids)
+            self._write(content)
+
     def withdraw(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals as if they had never been made. Returns those that were still
         open."""
@@ -131,8 +194,7 @@ class Inbox:
             removed = [open_entries.pop(id) for id in ids if id in open_entries]
             content["waiting"] = list(open_entries.values())
             if settles:
-                settled = [*content["settled"], *(entry["id"] for entry in removed)]
-                content["settled"] = list(dict.fromkeys(settled))[-MAX_SETTLED:]
+                _settle(content, (entry["id"] for entry in removed))
             self._write(content)
         return [_proposal(entry) for entry in removed]
 
@@ -143,9 +205,13 @@ class Inbox:
     def _read(self) -> dict[str, Any]:
         try:
             content = orjson.loads(read_regular_file(self._path))
-            return {"waiting": list(content["waiting"]), "settled": list(content["settled"])}
+            return {
+                "waiting": list(content["waiting"]),
+                "settled": list(content["settled"]),
+                "displaced": dict(content.get("displaced", {})),
+            }
         except FileNotFoundError:
-            return {"waiting": [], "settled": []}
+            return {"waiting": [], "settled": [], "displaced": {}}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreUnwritable(
                 f"{self._path} cannot be read: {error}",
@@ -160,6 +226,58 @@ class Inbox:
 def inbox_at(path: Path) -> Inbox:
     """The inbox in this file, which masks secrets."""
     return Inbox(path, lambda text: redact(text)[0])
+
+
+def of_project(
+    proposals: Iterable[Proposal], project: str | None, kind: str | None
+) -> list[Proposal]:
+    """The proposals of a project (None: of all) and a kind (None: of any).
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"--kind {kind!r} does not exist", hint=", ".join(KINDS))
+    return [
+        proposal
+        for proposal in proposals
+        if (project is None or proposal.project == project) and kind in (None, proposal.kind)
+    ]
+
+
+def _key(mark: str, *parts: str) -> str:
+    identity = "\0".join(parts).encode("utf-8", "replace")
+    return mark + hashlib.sha256(identity).hexdigest()[:11]
+
+
+def _keys(entry: Mapping[str, Any]) -> Iterator[str]:
+    yield entry["id"]
+    yield from _proposal(entry).duplicates
+
+
+def _is_settled(entry: Mapping[str, Any], settled: Collection[str]) -> bool:
+    return any(key in settled for key in _keys(entry))
+
+
+def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
+    content["settled"] = list(dict.fromkeys([*content["settled"], *keys]))[-MAX_SETTLED:]
+
+
+def _latest_of_projects(
+    waiting: Sequence[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The latest entries of each project, in order, and how many of each have no room."""
+    counts: Counter[str] = Counter()
+    displaced: Counter[str] = Counter()
+    latest = []
+    for entry in reversed(waiting):
+        project = entry["project"] or ""
+        counts[project] += 1
+        if counts[project] > MAX_WAITING:
+            displaced[project] += 1
+        else:
+            latest.append(entry)
+    return latest[::-1], displaced
 
 
 def _proposal(entry: Mapping[str, Any]) -> Proposal:

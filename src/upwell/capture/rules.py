@@ -18,7 +18,8 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _POINTS_ELSEWHERE = re.compile(
-    r"\b(?:this|these|those|it|its|they|them|above|below|here|again)\b|\bthat(?=[.,;!]|$)|[:?…]\W*$",
+    r"\b(?:this|these|those|it|its|they|them|above|below|here|again)\b|\bthat(?=[.,;!]|$)|"
+    r"(?:\w|^)[^\w:?…]*+[:?…]\W*+$",
     re.IGNORECASE,
 )
 """Words that refer to another sentence."""

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from upwell.capture.inbox import Proposal
+from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.capture.rules import standing_rules
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event, Kind
@@ -14,8 +14,6 @@ from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
 """The most findings of one session; the latest stay."""
-WHY_RULE = "standing rule"
-WHY_COMMAND = "command that worked"
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
 """Kinds of episodes that point at something and hold as long as it exists, so that a person has
 nothing to decide.

@@ -28,6 +28,11 @@ _FAMILIES = {
     **dict.fromkeys((".jsonc", ".json5"), ".json"),
 }
 """Extensions that stand for one another when somebody guesses the name of a file."""
+_SITUATIONS = {
+    **dict.fromkeys(("file", "below"), "the file {} is missing"),
+    "symbol": "a search for {} finds nothing",
+    "ticket": "a prompt names the ticket {}",
+}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
@@ -48,6 +53,14 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     if failure := failure_of(event):
         return of_failure(failure)
     return of_symbols(names_not_found(event))
+
+
+def in_words(trigger: Trigger) -> str:
+    """The situation in which something with this trigger is said."""
+    kind, _, value = trigger.partition(":")
+    if kind == "fails":
+        return f"`{value.rpartition(':')[0]}` fails with this error"
+    return _SITUATIONS.get(kind, "{} is met").format(value)
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:

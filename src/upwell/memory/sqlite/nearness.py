@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from upwell.ground.embed import Vector
+from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
-from upwell.memory.sqlite.schema import SEQUENCE_BITS
 
 NEAREST = 40
 COMPARED = 240

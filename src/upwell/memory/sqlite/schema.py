@@ -15,11 +15,12 @@ one per line), so that searches need not derive them for every candidate.
 
 import sqlite3
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-SEQUENCE_BITS = 34
+from upwell.memory.stems import TOKENIZER
+
 PROJECT_BITS = 18
-"""The 63 bits of a memory's number: 34 for the sequence within a project, 18 for the project, the
-rest for the tenant (17 000 million memories, 262 143 projects, 2 047 tenants)."""
+"""The 63 bits of a memory's number: 34 for the sequence within a project
+(`memory/lookups.py: SEQUENCE_BITS`), 18 for the project, the rest for the tenant (17 000 million
+memories, 262 143 projects, 2 047 tenants)."""
 
 
 def create(db: sqlite3.Connection) -> None:

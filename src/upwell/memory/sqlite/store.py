@@ -31,9 +31,9 @@ from upwell.memory.sqlite.rows import (
     to_json,
     visible_scopes,
 )
-from upwell.memory.sqlite.stems import stemmer
 from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.sqlite.writing import insert, remove
+from upwell.memory.stems import stemmer
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000

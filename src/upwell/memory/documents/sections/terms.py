@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from upwell.ground.text.words import cjk_terms, fold
 from upwell.memory.ranking.terms import sound
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.stems import stemmer
 
 COMPOUND = re.compile(
     r"(?:(?<![\w-])--?(?=[^\W\d_]))?[^\W_](?:\w|[-.](?=[^\W_])|['’](?=[^\W\d_]{1,2}\b))*"

@@ -18,7 +18,7 @@ from importlib.resources import files
 
 from upwell.ground.text.words import fold
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
 """The weight of a synonym: between the head of a group and its words, and between words of one
