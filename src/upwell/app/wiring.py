@@ -203,13 +203,17 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str) -> str:
-        """The original with this key.
+    async def original(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range.
         """
-        return await self._originals.get(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        text = await self._originals.get(key)
+        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
