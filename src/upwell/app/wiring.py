@@ -66,6 +66,7 @@ from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.migration.moving import MovingIn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,6 +306,12 @@ class App:
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
+
+    def moving_in(self) -> "MovingIn":
+        """Takes over what other programs have."""
+        from upwell.app.moving_in import moving_in
+
+        return moving_in(self.config, self.memory, self.notes)
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if it has hooks of its own, only those answer."""
