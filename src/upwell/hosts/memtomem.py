@@ -8,6 +8,7 @@ Source: memtomem-stm 0.6 (`cli/proxy`, `proxy/config`).
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -25,6 +26,8 @@ CONFIG_PATH = "MEMTOMEM_STM_PROXY__CONFIG_PATH"
 DEFAULT_PATH = Path(".memtomem", "stm_proxy.json")
 MAX_BYTES = 16_000_000
 _LAUNCHERS = ("uv", "uvx", "run", "tool", "pipx", "--from")
+_NO_PLACEHOLDERS = re.compile(r"(?!)")
+"""The proxy passes values on as they are."""
 _LIMITS = {
     "compression": "strategy",
     "max_result_chars": "max_result_chars",
@@ -94,7 +97,8 @@ def proxied_servers(content: Mapping[str, Any]) -> list[ProxiedServer]:
 def servers_behind(
     table: Mapping[str, Any], environment: Mapping[str, str], user_folder: Path
 ) -> list[Entry]:
-    """The servers behind this server, if it is memtomem-stm and its file can be read; else none."""
+    """The servers behind this server, if it is memtomem-stm, its file can be read, and upwell can
+    run all of them; else none."""
     if not is_memtomem(table):
         return []
     own = table.get("env")
@@ -103,7 +107,8 @@ def servers_behind(
         content = read_proxy(proxy_file(merged, user_folder))
     except UsageError:
         return []
-    return [server.entry for server in proxied_servers(content)]
+    entries = [server.entry for server in proxied_servers(content)]
+    return entries if all(entry.table for entry in entries) else []
 
 
 def registered_environment(
@@ -129,7 +134,8 @@ def _entry(name: str, raw: Mapping[str, Any]) -> Entry:
     transport = {"streamable_http": "http"}.get(str(raw.get("transport")), raw.get("transport"))
     address = {"url": raw.get("url"), "headers": raw.get("headers"), "type": transport}
     program = {key: raw.get(key) for key in ("command", "args", "env", "cwd")}
-    entry = read_entry(public_name, address if raw.get("url") else program)
+    server = address if raw.get("url") else program
+    entry = read_entry(public_name, server, placeholders=_NO_PLACEHOLDERS)
     if not entry.table:
         return entry
     extra: dict[str, Any] = {"compress": compress_settings(raw)}

@@ -44,31 +44,24 @@ def items(fields: Fields, name: str) -> list[str]:
 def _fields(lines: list[str]) -> Fields:
     fields: Fields = {}
     section = key = ""
+    is_text = False
     for line in lines:
-        bare = line.strip()
+        bare, is_indented = line.strip(), line[:1].isspace()
+        name, colon, value = bare.partition(":")
         if not bare or bare.startswith("#"):
             continue
-        is_nested = line[0] in " \t"
-        if bare.startswith("- ") and key:
-            _append(fields, key, _plain(bare[2:]))
-        elif is_nested and isinstance(fields.get(key), str) and not _names_key(bare, key, fields):
+        if is_indented and is_text:
             fields[key] = f"{fields[key]} {bare}".strip()
-        elif ":" in bare:
-            name, _, value = bare.partition(":")
-            section = section if is_nested else name
-            key = f"{section}.{name}".lower() if is_nested else name.strip().lower()
-            value = value.strip()
-            fields[key] = "" if value in _BLOCKS else _plain(value)
-            if value in _BLOCKS:
-                fields[f"{key}|"] = ""
-    return {name: value for name, value in fields.items() if not name.endswith("|")}
-
-
-def _names_key(bare: str, key: str, fields: Fields) -> bool:
-    """Is an indented line a nested key, and not the next line of a text?"""
-    name = bare.partition(":")[0]
-    is_block = f"{key}|" in fields or bool(fields.get(key))
-    return ":" in bare and not is_block and name.replace("_", "").replace("-", "").isalnum()
+        elif bare.startswith("- ") and key:
+            _append(fields, key, _plain(bare[2:]))
+        elif colon and is_indented:
+            key = f"{section}.{name.strip()}".lower()
+            fields[key] = _plain(value)
+        elif colon:
+            section = key = name.strip().lower()
+            is_text = bool(value.strip())
+            fields[key] = "" if value.strip() in _BLOCKS else _plain(value)
+    return fields
 
 
 def _append(fields: Fields, key: str, item: str) -> None:

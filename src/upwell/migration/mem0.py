@@ -33,13 +33,11 @@ from upwell.migration.metadata import metadata_of, project_in
 _FILES = ("history.db", "openmemory.db", "memories.json")
 _LISTS = ("results", "memories", "data")
 _TEXTS = ("memory", "content", "text", "data")
-_LAST_CHANGES = """
+_CHANGES = """
 SELECT memory_id AS id, new_memory AS memory, event, is_deleted, actor_id,
        min(coalesce(created_at, updated_at)) OVER (PARTITION BY memory_id) AS created_at,
        coalesce(updated_at, created_at) AS updated_at
-FROM history
-WINDOW changes AS (PARTITION BY memory_id)
-ORDER BY memory_id, coalesce(updated_at, created_at), rowid
+FROM history ORDER BY memory_id, coalesce(updated_at, created_at), rowid
 """
 _OPEN_MEMORY = """
 SELECT memories.*, apps.name AS app,
@@ -89,7 +87,7 @@ def _last_changes(database: ForeignDatabase) -> Iterable[Mapping[str, Any]]:
     """The last row of each memory in the history. A deletion has no new text: the old rows of the
     memory stay in the history."""
     last: dict[str, Mapping[str, Any]] = {}
-    for row in database.rows(_LAST_CHANGES):
+    for row in database.rows(_CHANGES):
         deleted = row["is_deleted"] or row["event"] == "DELETE"
         last[row["id"]] = {**row, "state": "deleted" if deleted else "active"}
     return last.values()

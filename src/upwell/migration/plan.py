@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory
 from upwell.migration.base import LeftOut, Note, Server, Setting
 
@@ -38,10 +39,11 @@ class Plan:
     redacted: Counter[str] = field(default_factory=Counter)
 
     def leave_out(self, item: LeftOut) -> None:
-        omission = self.left_out.setdefault(item.why, Omission())
+        omission = self.left_out.setdefault(redact(item.why)[0], Omission())
         omission.count += item.count
         if item.example and len(omission.examples) < MAX_EXAMPLES:
-            omission.examples.append(" ".join(item.example.split())[:MAX_EXAMPLE_CHARS])
+            example = " ".join(redact(item.example)[0].split())
+            omission.examples.append(example[:MAX_EXAMPLE_CHARS])
 
     @property
     def total(self) -> int:

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of, repository_of
@@ -71,7 +72,11 @@ def _folders_of_claude(place: Place) -> list[str]:
     except (UsageError, ValueError, RecursionError):
         return []
     projects = listed.get("projects") if isinstance(listed, dict) else None
-    return [name for name in projects or () if isinstance(name, str) and name.startswith("/")]
+    return [name for name in projects if name.startswith("/")] if _is_table(projects) else []
+
+
+def _is_table(value: object) -> TypeGuard[dict[str, object]]:
+    return isinstance(value, dict)
 
 
 def _given(item: str) -> tuple[str, str]:

@@ -32,7 +32,8 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
-    agent's file, for the reason `left`. `known` means that upwell has the server already."""
+    agent's file, for the reason `left`. `known` means that upwell has the server already. `proxy`
+    is the name of the proxy that the server stood behind."""
 
     client: str
     original: str
@@ -40,6 +41,7 @@ class Server:
     name: str = ""
     left: str = ""
     known: bool = False
+    proxy: str = ""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,11 @@ class Clients:
         user = self._installation
         behind = servers_behind(entry.table, user.environment, user.user_folder)
         return [
-            replace(_taken(client, agent, inner, servers), original=f"{entry.name}: {inner.name}")
+            replace(
+                _taken(client, agent, inner, servers),
+                original=f"{entry.name}: {inner.name}",
+                proxy=entry.name,
+            )
             for inner in behind
         ] or [_taken(client, agent, entry, servers)]
 
