@@ -1,4 +1,4 @@
-"""The `upwell` command: its verbs, and errors as one line with an exit status."""
+"""The `upwell` command: its verbs, and errors reported as one line with an exit status."""
 
 import sys
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from upwell.cli import (
     demo,
     home,
     hooks,
+    inbox,
     learning,
     logins,
     memories,
@@ -62,6 +63,7 @@ for verbs in (
     dashboard,
     daemon,
     hooks,
+    inbox,
     capturing,
     tokens,
     logins,

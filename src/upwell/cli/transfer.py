@@ -69,13 +69,13 @@ def import_memories(
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
     cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
     copied into the one in use. --from takes over what another program has."""
-    named = paths or []
+    import_paths = paths or []
     if program is not None:
         if remove or form != "auto":
             raise UsageError("--from takes neither --format nor --remove")
         import_from(
             program,
-            named,
+            import_paths,
             projects=project or [],
             everywhere=everywhere,
             dry_run=dry_run,
@@ -88,15 +88,15 @@ def import_memories(
             hint="upwell import --from claude-mem --dry-run",
         )
     if remove:
-        with_app(lambda app: _remove(app, named))
+        with_app(lambda app: _remove(app, import_paths))
         return
-    if not named:
+    if not import_paths:
         _show(with_app(lambda app: app.imports.all()), as_json)
         return
     done: list[Imported] = []
     try:
-        with progress(f"importing {named[0]}") as show:
-            with_app(lambda app: _import(app, named, form, show, done))
+        with progress(f"importing {import_paths[0]}") as show:
+            with_app(lambda app: _import(app, import_paths, form, show, done))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -113,12 +113,12 @@ def export(
 
     if form not in ("jsonl", "markdown"):
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
-    written = to_line if form == "jsonl" else to_markdown
+    formatter = to_line if form == "jsonl" else to_markdown
 
     async def work(app: "App") -> int:
         count = 0
         async for memory in exported(app.memory):
-            say(written(memory))
+            say(formatter(memory))
             count += 1
         return count
 

@@ -23,7 +23,9 @@ LADDER = ("progressive", "hybrid", "truncate")
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
 _MAY_EXCEED = frozenset({"selective", "progressive"})
-"""Strategies whose results may exceed a small budget: what they do not list cannot be fetched."""
+"""Strategies whose results may exceed a small budget, because a section that they do not list could
+not be fetched.
+"""
 
 
 class Compressor:
@@ -73,7 +75,7 @@ class Compressor:
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        # Seed 002: a summary that fails falls back to `truncate`, which keeps more of the whole.
+        # Seed 002: a failed summary falls back to `truncate`, which keeps more of the whole text.
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung) if rung != name else ""
@@ -100,7 +102,9 @@ class Compressor:
 
 
 def _with_kind(passage: Passage) -> Passage:
-    """Detect the kind of a passage. A numbered file without a kind of its own is read like code."""
+    """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
+    code.
+    """
     if passage.kind != Kind.TEXT:
         return passage
     kind = detect(plain_start(passage), passage.name)
@@ -135,8 +139,8 @@ def _with_floor(passage: Passage, budget: Budget) -> Budget:
 def _skip_reason(passage: Passage, rung: str) -> str:
     """Return the reason to skip a rung of the ladder, or ""."""
     if rung == "progressive":
-        return "" if passage.key else "no key to read the rest with"
-    return "" if load(rung).fits(passage) else f"not made for {passage.kind}"
+        return "" if passage.key else "no key to read the rest"
+    return "" if load(rung).fits(passage) else f"not suited to {passage.kind}"
 
 
 def _against_input(passage: Passage, result: Compressed) -> Compressed:
@@ -148,7 +152,9 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
 
 
 def _choice_for(name: str) -> Choice:
-    """Return the choice of `auto`, or for every text the strategy that a caller named."""
+    """Return the function that chooses for `auto`, or one that always returns the strategy that the
+    caller named.
+    """
     if name != "auto":
         return lambda passage, root: name
     from upwell.compress.strategies import choose

@@ -62,7 +62,7 @@ class Imports:
         """The live sources."""
         return await self._sources.all()
 
-    async def add(self, path: Path, folder: Path, named: str, progress: Progress) -> Imported:
+    async def add(self, path: Path, folder: Path, format_name: str, progress: Progress) -> Imported:
         """Import `path` in the format `named`; "auto" chooses by the suffix. Citations of Markdown
         are relative to `folder`.
 
@@ -73,7 +73,7 @@ class Imports:
         """
         if not path.exists():
             raise UsageError(f"cannot import {path}: no such file or folder")
-        form = format_of(path, named)
+        form = format_of(path, format_name)
         if form != "markdown":
             copied = (
                 await asyncio.to_thread(copy_notes, self._notes, path)
@@ -157,17 +157,17 @@ class _Item:
     end: int
 
 
-def format_of(path: Path, named: str = "auto") -> str:
+def format_of(path: Path, format_name: str = "auto") -> str:
     """The format of a path: `named`, or chosen by the suffix if that is "auto".
 
     Raises:
         UsageError: the format or the suffix is unknown.
     """
-    if named not in FORMATS:
-        raise UsageError(f"unknown --format {named!r}", hint=", ".join(FORMATS))
+    if format_name not in FORMATS:
+        raise UsageError(f"unknown --format {format_name!r}", hint=", ".join(FORMATS))
     suffix = path.suffix.lower()
-    if named != "auto":
-        return named
+    if format_name != "auto":
+        return format_name
     if path.is_dir() or suffix in _MARKDOWN:
         return "markdown"
     if suffix in _LINES:

@@ -1,8 +1,8 @@
-"""Moving the agents' MCP servers behind upwell, and giving them back.
+"""Moves the agents' MCP servers behind upwell, and gives them back.
 
 The servers move to `config.toml`, and each agent gets one server: upwell. Where one of them is
 memtomem-stm, the servers behind that proxy move instead. A plan of all changes comes first. A file
-that cannot be read is reported and left alone; the others proceed.
+that cannot be read is reported and not changed; the others are still changed.
 """
 
 import re
@@ -32,7 +32,7 @@ _COMPARED = ("command", "args", "env", "cwd", "url", "headers", "transport")
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server of an agent's file. `name` is its name behind upwell; "" if the server stays in the
-    agent's file, for the reason `left`. `known` means that upwell has the server already. `proxy`
+    agent's file, for the reason `left`. `known` means that upwell already has the server. `proxy`
     is the name of the proxy that the server stood behind."""
 
     client: str
@@ -46,8 +46,9 @@ class Server:
 
 @dataclass(slots=True)
 class Takeover:
-    """A plan: `config` for `config.toml`, `files` for the agents' files, `refused` the reasons by
-    file."""
+    """A plan: `config` for `config.toml` and `files` for the agents' files. `refused` gives the
+    reason for each file that cannot be changed.
+    """
 
     config: Plan
     files: list[Plan] = field(default_factory=list)
@@ -161,7 +162,7 @@ class Clients:
 
 
 def _taken(client: str, agent: str, entry: Entry, servers: Any) -> Server:
-    """An agent's server, added to `servers` unless it is there already."""
+    """An agent's server; it is added to `servers` unless it is already there."""
     table = entry.table
     if not table:
         return Server(client, entry.name, table, left=entry.left)
@@ -185,11 +186,11 @@ def _name(
 
 
 def _names(original: str, agent: str) -> Iterable[str]:
-    plain = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
-    plain = re.sub(r"([_-])[_-]+", r"\1", plain).strip("_-") or agent
+    base_name = re.sub(r"[^a-zA-Z0-9_-]+", "-", original)
+    base_name = re.sub(r"([_-])[_-]+", r"\1", base_name).strip("_-") or agent
     endings = ["", f"-{agent}", *(f"-{agent}-{number}" for number in range(2, 100))]
     for ending in endings:
-        name = plain[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
+        name = base_name[: MAX_SERVER_NAME_CHARS - len(ending)].rstrip("_-") + ending
         if _is_allowed(name):
             yield name
 
@@ -203,5 +204,5 @@ def _is_allowed(name: str) -> bool:
 
 
 def _compared(server: Any) -> dict[str, Any]:
-    plain = server.unwrap() if hasattr(server, "unwrap") else server
-    return {key: plain[key] for key in _COMPARED if plain.get(key)}
+    value = server.unwrap() if hasattr(server, "unwrap") else server
+    return {key: value[key] for key in _COMPARED if value.get(key)}

@@ -1,4 +1,4 @@
-"""Reading on: the original of a shortened result, whole or in parts, by its key."""
+"""Reads the original of a shortened result by its key, whole or in parts."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,7 +20,9 @@ _LOOK_AHEAD = 256
 
 
 OnFollowUp = Callable[[StoredOriginal], None]
-"""Receives the original for which an agent came back: the shortened result showed too little."""
+"""Receives the original that an agent came back for, because the shortened result showed too
+little.
+"""
 
 
 class Originals(Protocol):

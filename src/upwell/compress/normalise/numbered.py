@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from upwell.ground.types.compression import Passage
 
-_ROW = re.compile(r"[ \t]*+(\d{1,7})(→|\t|:)")
+_ROW = re.compile(r"\A[ \t]*+(\d{1,7})(→|\t|:)")
 _LEAST_ROWS = 5
 _MOST = 0.8
 

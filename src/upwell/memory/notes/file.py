@@ -2,11 +2,10 @@
 
 `stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
 effect. Every change takes a lock, writes a temporary file, syncs and renames it. upwell moves a
-torn or foreign file aside and never overwrites one; array members that are not notes stay.
-
-Notes have four keys, and none of them is an origin. A separate file in upwell's home therefore
-records the project and the author of each note. A repository can contain notes, but it cannot
-claim that a user of this machine wrote them.
+torn or foreign file aside and never overwrites one; array members that are not notes stay. Notes
+have four keys, and none of them is the origin. A separate file in upwell's home therefore records
+the project and the author of each note. A repository can contain notes, but it cannot claim that a
+user of this machine wrote them.
 """
 
 import errno
@@ -99,10 +98,10 @@ class NotesFile:
         if notes is not None:
             return notes
         stamp = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y%m%dT%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
-        self.path.replace(aside)
-        self._moved_aside = aside
-        LOG.error("%s could not be read and was moved to %s", self.path, aside)
+        moved_path = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        self.path.replace(moved_path)
+        self._moved_aside = moved_path
+        LOG.error("%s could not be read and was moved to %s", self.path, moved_path)
         return []
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from upwell.ground.errors import UsageError
+from upwell.memory.notes.labels import labels_of
 from upwell.memory.notes.stm import Entry
 from upwell.memory.records import MAX_ID_CHARS, is_text, moment
 
@@ -54,4 +55,5 @@ def _entry(raw: object) -> Entry:
         content=content,
         created_at=moment(raw.get("created_at")),
         viewed_at=moment(raw.get("viewed_at")),
+        labels=labels_of(raw),
     )

@@ -1,8 +1,8 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`); other keys are preserved. `memory/notes/file.py` reads and writes the file, which is the only
-copy of the notes.
+`Z`), and the labels that were given (`memory/notes/labels.py`); other keys are preserved.
+`memory/notes/file.py` reads and writes the file, which is the only copy of the notes.
 """
 
 import re
@@ -23,6 +23,7 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
+from upwell.memory.notes.labels import Labels, labels_of
 from upwell.memory.options import NotesOptions
 from upwell.memory.records import MAX_TEXT_CHARS, content_hash
 
@@ -32,6 +33,7 @@ SOURCE = "stm:"
 _DOORS = {Trust.AGENT: "tool", Trust.IMPORTED: "import"}
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+NO_LABELS = Labels()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +44,7 @@ class Entry:
     content: str
     created_at: float | None
     viewed_at: float | None
+    labels: Labels = NO_LABELS
 
 
 class ShortTerm:
@@ -79,7 +82,9 @@ class ShortTerm:
         """The file that holds cleared notes for 30 days."""
         return self.path.with_name(f"{self.path.stem}.trash.json")
 
-    def add(self, content: str, origin: Origin | None = None) -> tuple[Entry, tuple[str, ...]]:
+    def add(
+        self, content: str, origin: Origin | None = None, labels: Labels = NO_LABELS
+    ) -> tuple[Entry, tuple[str, ...]]:
         """Store a note with its secrets masked. Returns the note and the rules that fired.
 
         Raises:
@@ -96,6 +101,7 @@ class ShortTerm:
         masked, rules = redact(content)
         now = _stamp(self._clock.now())
         raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
+        raw |= labels.keys()
         origin = origin or Origin()
         if self._origins is not None:
             with writing(self.path):
@@ -144,7 +150,7 @@ class ShortTerm:
         viewed = created if entry.viewed_at is None else entry.viewed_at
         is_old = viewed < now - self.options.retention_days * _DAY
         times = {"created_at": _stamp(created), "viewed_at": _stamp(now if is_old else viewed)}
-        return {"id": entry.id, "content": entry.content, **times}
+        return {"id": entry.id, "content": entry.content, **times, **entry.labels.keys()}
 
     def search(
         self,
@@ -153,11 +159,12 @@ class ShortTerm:
         id: str | None = None,
         date: str | None = None,
         project: str | None = None,
+        namespaces: Sequence[str] = (),
     ) -> list[Entry]:
         """Find at most `max_results` notes that meet every condition: words, id, day of creation
         (UTC). Notes with the whole phrase rank first, then notes with all words, then by number of
         occurrences, then by age, newest first. Marks the returned notes as viewed; the returned
-        copies still show the previous time.
+        copies still show the previous time. With `namespaces`, only notes in one of these.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.
@@ -171,7 +178,7 @@ class ShortTerm:
         day = _day(date) if date else None
         matching = [
             raw
-            for raw in self._seen_by(project)
+            for raw in self._seen_by(project, namespaces)
             if (not id or raw["id"] == id) and (day is None or _was_created_on(raw, day))
         ]
         best = _ranked(matching, query)[: self.options.most]
@@ -179,9 +186,11 @@ class ShortTerm:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
 
-    def delete(self, entry_id: str, *, project: str | None = None) -> bool:
+    def delete(
+        self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> bool:
         """Delete a note. Returns False, and writes nothing, for an unknown id."""
-        if not any(raw["id"] == entry_id for raw in self._seen_by(project)):
+        if not any(raw["id"] == entry_id for raw in self._seen_by(project, namespaces)):
             return False
         self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
         self._forget_origins({entry_id})
@@ -222,8 +231,13 @@ class ShortTerm:
             return [(raw, origin or Origin()) for raw, origin in notes]
         return [(raw, origin) for raw, origin in notes if origin and origin.project == self._root]
 
-    def _seen_by(self, project: str | None) -> list[Raw]:
-        return [raw for raw, origin in self._with_origins() if is_seen(origin.project, project)]
+    def _seen_by(self, project: str | None, namespaces: Sequence[str] = ()) -> list[Raw]:
+        return [
+            raw
+            for raw, origin in self._with_origins()
+            if is_seen(origin.project, project)
+            and (not namespaces or labels_of(raw).place in namespaces)
+        ]
 
     def viewed(self, ids: set[str]) -> None:
         """Mark notes as viewed: an explicit search found them, or a surfaced note was used."""
@@ -257,6 +271,9 @@ def _memory(entry: Entry, origin: Origin) -> Memory:
     return Memory(
         text=entry.content,
         id=entry.id,
+        namespace=entry.labels.place,
+        tags=entry.labels.all_tags,
+        paths=entry.labels.paths,
         project=origin.project,
         source=f"{SOURCE}{entry.id}",
         trust=origin.trust,
@@ -279,6 +296,7 @@ def _entry(raw: Raw) -> Entry:
         content=raw["content"],
         created_at=_time(raw, "created_at"),
         viewed_at=_time(raw, "viewed_at"),
+        labels=labels_of(raw),
     )
 
 

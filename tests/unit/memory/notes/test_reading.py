@@ -22,7 +22,7 @@ NOTES = [
         "mood": "fine",
     },
     {"id": 2, "content": f"teapot {TOKEN}", "created_at": "2025-07-20"},
-    {"content": "cup"},
+    {"content": "cup", "kind": "decision", "tags": ["tea"]},
 ]
 
 
@@ -52,6 +52,7 @@ def test_the_tools_find_the_notes_with_their_ids_and_times(tmp_path: Path) -> No
     assert (first.id, first.created_at, first.viewed_at) == ("n1", 1753012800.0, 1753099200.0)
     assert (second.id, second.viewed_at) == ("2", 1752969600.0)
     assert third.id
+    assert (third.labels.place, third.labels.all_tags) == ("decisions", ("decision", "tea"))
     assert [entry.id for entry in notes.search(query="kettle")] == ["n1"]
 
 
