@@ -67,6 +67,7 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
 
 
@@ -329,6 +330,12 @@ class App:
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
+
+    def review(self) -> "Review":
+        """Offers memories for removal."""
+        from upwell.app.review import Review
+
+        return Review(self, self._ttl_store)
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
