@@ -69,7 +69,9 @@ def normalise(
     if passage.kind in _RUNS:
         from upwell.compress.normalise.logs import fold
 
-        plain = fold(plain)
+        folded = fold(plain)
+        passage = replace(passage, folded=folded != plain)
+        plain = folded
     if passage.kind in _MIXED:
         plain = as_lists(plain)
     if passage.kind in _LISTS and passage.first_line in (None, 1):
@@ -77,7 +79,7 @@ def normalise(
 
         folded = fold_places(plain, matches=not passage.query)
         if folded is not plain:
-            listed = replace(passage, first_line=None)
+            listed = replace(passage, first_line=None, folded=True)
             return _replaced(listed, folded, remaining, strategy, Kind.GREP)
     return _replaced(passage, plain, remaining, strategy, passage.kind)
 
