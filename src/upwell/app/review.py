@@ -6,18 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
-from upwell.capture.inbox import Inbox, Proposal, inbox_at
+from upwell.capture.inbox import Inbox, Proposal
 from upwell.ground.text.format import counted
 from upwell.ground.text.words import jaccard, terms
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
 from upwell.learn.thresholds import Use
+from upwell.memory.library import Library
 from upwell.surface.episodes import lack_of
-
-if TYPE_CHECKING:
-    from upwell.app.wiring import App
+from upwell.surface.learning import Learning
 
 MAX_REVIEWED = 20_000
 LEAST_SAID = 3
@@ -64,10 +62,13 @@ class Evidence:
 class Review:
     """Offers memories for removal and carries the answers out."""
 
-    def __init__(self, app: "App", ttl_store: TtlStore) -> None:
-        self._app = app
+    def __init__(
+        self, library: Library, learning: Learning, ttl_store: TtlStore, inbox: Inbox
+    ) -> None:
+        self._library = library
+        self._learning = learning
         self._ttl_store = ttl_store
-        self._inbox: Inbox = inbox_at(app.config.home.inbox_file)
+        self._inbox = inbox
 
     async def offers(self, project: str | None, reason: Reason | None = None) -> list[Offer]:
         """The offers among the memories of a project (None: of all), one for each memory, ordered
@@ -76,7 +77,7 @@ class Review:
         Raises:
             StoreError: the store failed.
         """
-        every = await self._app.memory.list(project=project, limit=MAX_REVIEWED)
+        every = await self._library.list(project=project, limit=MAX_REVIEWED)
         memories = [item for item in every if project is None or item.project == project]
         offers = offers_among(memories, await self._evidence(memories), time.time())
         declined = {item.key for item in await self._ttl_store.scan(Kind.REVIEWED)}
@@ -97,7 +98,7 @@ class Review:
         Raises:
             StoreError: the store or the inbox failed.
         """
-        await self._app.memory.delete(memory.id)
+        await self._library.delete(memory.id)
         forget_for_good(self._inbox, memory, duplicates=duplicates)
 
     async def forget(self, memory_id: str, *, for_good: bool) -> bool:
@@ -108,22 +109,22 @@ class Review:
             UsageError: the memory comes from a file.
             StoreError: the store or the inbox failed.
         """
-        memory = await self._app.memory.store.get(memory_id)
-        deleted = await self._app.memory.delete(memory_id, for_good=for_good)
+        memory = await self._library.store.get(memory_id)
+        deleted = await self._library.delete(memory_id, for_good=for_good)
         if deleted and memory is not None:
             forget_for_good(self._inbox, memory)
         return deleted
 
     async def _evidence(self, memories: Sequence[Memory]) -> Evidence:
-        sightings = await self._app.learning.verdicts()
+        sightings = await self._learning.verdicts()
         uses: dict[str, list[Use]] = defaultdict(list)
         for sighting in sightings:
             if isinstance(sighting.sample.verdict, Use):
                 uses[sighting.sample.memory].append(sighting.sample.verdict)
-        await self._app.learning.learned.load_learned()
+        await self._learning.learned.load_learned()
         return Evidence(
-            successors=await self._app.memory.store.superseded([item.id for item in memories]),
-            negatives=self._app.learning.learned.demoted,
+            successors=await self._library.store.superseded([item.id for item in memories]),
+            negatives=self._learning.learned.demoted,
             uses=uses,
             observed_since=min((sighting.sample.at for sighting in sightings), default=None),
         )

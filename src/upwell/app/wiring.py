@@ -334,8 +334,10 @@ class App:
     def review(self) -> "Review":
         """Offers memories for removal."""
         from upwell.app.review import Review
+        from upwell.capture.inbox import inbox_at
 
-        return Review(self, self._ttl_store)
+        inbox = inbox_at(self.config.home.inbox_file)
+        return Review(self.memory, self.learning, self._ttl_store, inbox)
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
