@@ -193,7 +193,7 @@ def forget(
 ) -> None:
     """Move a memory to the trash for 30 days."""
     memory_id = id_in(memory_id)
-    if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
+    if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
