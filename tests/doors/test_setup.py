@@ -171,6 +171,16 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(user: User) -> None:
     before = user.state()
     out, err = user.answer("n", "setup", code=1)
     assert QUESTION in out + err
+    assert f"create {user.folder / '.codex/hooks.json'} (+" in out
+    assert "+capture = true" not in out
+    assert user.state() == before
+
+
+def test_d_shows_every_changed_line_before_the_answer(user: User) -> None:
+    before = user.state()
+    out, err = user.answer("d\nn", "setup", code=1)
+    assert (out + err).count(QUESTION) == 2
+    assert "+capture = true" in out
     assert user.state() == before
 
 

@@ -18,10 +18,11 @@ _STANDING = re.compile(
     re.IGNORECASE,
 )
 _POINTS_ELSEWHERE = re.compile(
-    r"\b(?:this|these|those|it|its|they|them|above|below|here|again)\b|\bthat(?=[.,;!]|$)|[:?…]\W*$",
+    r"\b(?:this|these|those|it|its|they|them|above|below|here|again)\b|\bthat(?=[.,;!]|$)|"
+    r"(?:\w|^)[^\w:?…]*+[:?…]\W*+$",
     re.IGNORECASE,
 )
-"""Words for something that stands in another sentence."""
+"""Words that refer to another sentence."""
 _THIS_PROJECT = re.compile(r"\bin this (?:repo|repository|project|codebase)\b", re.IGNORECASE)
 _REASON = re.compile(
     r"\b(?:because|so that|since|instead of|otherwise|to avoid|avoids?|prevents?|must|never|"
@@ -57,8 +58,10 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def _without_code(text: str) -> str:
-    """The text without fenced code and what stands in tags. A tag that is never closed ends the
-    search for others: looking for the end of each takes a time that grows with its square."""
+    """The text without fenced code and without the contents of tags. A tag that is never closed
+    ends the search for further tags, because looking for the end of each would take quadratic
+    time.
+    """
     parts, at = [], 0
     while match := _OPENING.search(text, at):
         is_fence = match[0] == "```"

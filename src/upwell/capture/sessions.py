@@ -1,10 +1,10 @@
-"""What a session leaves: conclusions and rules to propose, and places to keep."""
+"""The findings of a session: conclusions and rules to propose, and places to keep."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from upwell.capture.inbox import Proposal
+from upwell.capture.inbox import WHY_COMMAND, WHY_RULE, Proposal
 from upwell.capture.rules import standing_rules
 from upwell.episodes.episode import Episode, EpisodeKind
 from upwell.episodes.events import Event, Kind
@@ -13,11 +13,11 @@ from upwell.ground.text.anchors import relative_to
 from upwell.ground.types.memory import Memory, Provenance
 
 MAX_PROPOSALS = 20
-"""Of one session; its last ones stay."""
-WHY_RULE = "standing rule"
-WHY_COMMAND = "command that worked"
+"""The most findings of one session; the latest stay."""
 PLACES = frozenset({EpisodeKind.PLACE, EpisodeKind.TICKET})
-"""Kinds that point at something, and hold as long as it exists. A person has nothing to decide."""
+"""Kinds of episodes that point at something and hold as long as it exists, so that a person has
+nothing to decide.
+"""
 MEASURED = frozenset({WHY_COMMAND})
 """The proposals that `capture.accept = "episodes"` accepts; the precision of their kind is known
 (`docs/measurements.md`)."""
@@ -52,7 +52,9 @@ class Findings:
 
 
 def findings_in(events: Iterable[Event], project: str, source: str) -> Findings:
-    """The findings of a session, or of a part of one, in `project`. `source` names the session."""
+    """The findings of a session, or of part of a session, in `project`. `source` names the
+    session.
+    """
     miner, findings = EpisodeMiner(), Findings()
     for event in events:
         _add(findings, miner.feed(event), project, source)

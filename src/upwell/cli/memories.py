@@ -172,7 +172,7 @@ async def _listed(
 async def _recall(
     app: "App", query: str, limit: int, names: tuple[str, ...], show: "Progress"
 ) -> list[Hit]:
-    """Hits for a query. Reads new documents first, however long that takes: a person is waiting."""
+    """Hits for a query. Reads new documents first, without a time limit, because a person asked."""
     try:
         await app.documents.refresh(progress=show)
     except StoreError as error:
@@ -190,12 +190,12 @@ def _row(hit: Hit) -> dict[str, str]:
     memory = hit.memory
     marks = [
         mark
-        for mark, holds in (
+        for mark, is_marked in (
             ("pinned", memory.pinned),
             ("superseded", hit.signals.get("superseded")),
             ("expires", memory.expires_at),
         )
-        if holds
+        if is_marked
     ]
     return {
         "id": memory.id,
@@ -215,7 +215,7 @@ def forget(
 ) -> None:
     """Move a memory to the trash for 30 days."""
     memory_id = id_in(memory_id)
-    if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
+    if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")
@@ -266,14 +266,14 @@ def context(
     session: Annotated[str, typer.Option(help="Session to record this in; omit to preview.")] = "",
     as_json: Json = False,
 ) -> None:
-    """Show what upwell would say to a message. Or, if it would stay silent, show the reason."""
+    """Show what upwell would say to a message. If it would stay silent, show the reason instead."""
     if door not in (Door.ASK, Door.PROMPT, Door.SESSION):
         raise UsageError(f"--door {door!r} is not a door", hint="ask, prompt or session")
     if form not in ("digest", "json"):
         raise UsageError(f"--format {form!r} is not a format", hint="digest or json")
     message = " ".join(words) if words else None
     if message is None and door != Door.SESSION:
-        raise UsageError("context needs a message", hint="only --door session needs none")
+        raise UsageError("context needs a message", hint="only --door session works without one")
     text = typer.get_text_stream("stdin").read() if message == "-" else message
     cue = Cue(door=Door(door), text=text or "", session=session, cwd=os.getcwd())
     with_app(lambda app: _show_context(app, cue, as_json or form == "json"))

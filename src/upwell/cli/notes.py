@@ -89,14 +89,14 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. This runs once a day without being asked."""
+    """Clear notes not viewed for 35 days. upwell also does this by itself once a day."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()
         _report(app, "")
         days = app.notes.options.retention_days
-        aside = f"; kept for 30 days in {app.notes.trash}" if removed else ""
-        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{aside}")
+        trash_note = f"; kept for 30 days in {app.notes.trash}" if removed else ""
+        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{trash_note}")
 
     with_app(work, tolerant=True)
 

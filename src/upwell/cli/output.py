@@ -57,8 +57,9 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
 
 
 def row(cells: Sequence[tuple[str, int]]) -> None:
-    """One row of a table that is printed as it comes: each text padded to a width on a terminal,
-    tab-separated in a pipe."""
+    """One row of a table that is printed row by row: each cell is padded to its width on a
+    terminal, and tab-separated in a pipe.
+    """
     if sys.stdout.isatty():
         say("  ".join(text.ljust(width) for text, width in cells))
     else:

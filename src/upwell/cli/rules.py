@@ -136,8 +136,8 @@ def _change(rule: str, changed: Callable[[Memory], Memory]) -> None:
         return now
 
     row = _row(with_app(work))
-    where = " ".join([*row["paths"], *row["tools"]]) or "every session"
-    say(f"{row['id']}: {'paused' if row['paused'] else where}")
+    scope_text = " ".join([*row["paths"], *row["tools"]]) or "every session"
+    say(f"{row['id']}: {'paused' if row['paused'] else scope_text}")
 
 
 async def _known(app: "App", rule: str) -> Memory:
@@ -150,12 +150,12 @@ async def _known(app: "App", rule: str) -> Memory:
 def _row(rule: Memory) -> dict[str, Any]:
     from upwell.surface.scopes import PAUSED, scope_of
 
-    where = scope_of(rule)
+    scope = scope_of(rule)
     return {
         "id": rule.id,
         "text": rule.text,
         "project": rule.project,
-        "paths": list(where.paths),
-        "tools": list(where.tools),
+        "paths": list(scope.paths),
+        "tools": list(scope.tools),
         "paused": PAUSED in rule.tags,
     }

@@ -27,5 +27,5 @@ class EpisodeMiner:
         return ()
 
     def end(self) -> Sequence[Episode]:
-        """End the session. Returns the episodes that waited for its end."""
+        """End the session. Returns the episodes that could only be concluded at the end."""
         return tuple(self._places.end())

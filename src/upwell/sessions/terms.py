@@ -19,7 +19,7 @@ from hashlib import blake2b
 from upwell.episodes.signatures import signature
 from upwell.ground.text.words import STOP_WORDS, fold, path_words
 from upwell.memory.ranking.terms import hidden_words, query_words, sound, word_list
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.stems import stemmer
 from upwell.sessions.turns import (
     MAX_REMARK_CHARS,
     MAX_REMARKS_CHARS,

@@ -13,6 +13,7 @@ from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.surfacing import Skip, SkipReason, Surfacing
 from upwell.ground.uris import MEMORY_URI
 from upwell.ground.uris import memory_id as id_in
+from upwell.memory.library import SEARCH_SECONDS
 from upwell.memory.ranking.scoring import SUPERSEDED
 from upwell.surface.render import EMPTY_DIGEST, citation, harmless, preview
 from upwell.tools.base import READ_ONLY, Result, Tool, text_result
@@ -38,6 +39,7 @@ class Memories(Protocol):
         limit: int = 10,
         project: str | None = None,
         namespaces: Sequence[str] = (),
+        seconds: float = SEARCH_SECONDS,
     ) -> Found: ...
 
     async def get(self, memory_id: str) -> Memory | None: ...
@@ -54,8 +56,9 @@ Sessions = Callable[[str, int], Awaitable[Sequence[str]]]
 def context_tool(
     surface: Surface, cwd: str | None, *, enabled: bool, principal: Principal = OWNER
 ) -> Tool:
-    """`memory_context(message, format?)`: the memories that bear on a message. The digest has the
-    seed's bytes; places that could not take part are named in blocks after it."""
+    """`memory_context(message, format?)`: the memories that bear on a message. The digest follows
+    the seed byte for byte; stores that could not be searched are named in blocks after it.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         if not enabled:
@@ -93,8 +96,9 @@ def search_tool(
     principal: Principal = OWNER,
     sessions: Sessions | None = None,
 ) -> Tool:
-    """`memory_search(query, max_results?, sessions?)`; the answer names the places that could not
-    take part. Without `sessions` this principal sees no past sessions."""
+    """`memory_search(query, max_results?, sessions?)`; the answer names the stores that could not
+    be searched. Without `sessions` this principal sees no past sessions.
+    """
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         query = args["query"].strip()

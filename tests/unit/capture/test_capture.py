@@ -2,12 +2,13 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upwell.capture.git import proposals_from
-from upwell.capture.inbox import Inbox, Proposal
+from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal
 from upwell.capture.rules import gives_reasons, standing_rules
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
@@ -93,7 +94,7 @@ def test_commits_that_give_a_reason_are_proposed_with_their_files(tmp_path: Path
     )
     commit(tmp_path, "Bump tokio to avoid a deadlock that somebody reported", "lock")
     commit(tmp_path, "Cache keys hold the tenant, so that nobody reads another's", "src/cache.py")
-    proposals = proposals_from(tmp_path, 50, os.environ)
+    proposals = proposals_from(tmp_path, 50, os.environ).proposals
     assert [item.text for item in proposals] == [
         "Fix the retry loop. It must wait, because the bank locks accounts that ask too often.",
         "Cache keys hold the tenant, so that nobody reads another's",
@@ -114,7 +115,7 @@ def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
         git(tmp_path, "config", key, str(trap))
     git(tmp_path, "config", "log.showSignature", "true")
     mark.unlink(missing_ok=True)
-    assert len(proposals_from(tmp_path, 50, os.environ)) == 1
+    assert len(proposals_from(tmp_path, 50, os.environ).proposals) == 1
     assert not mark.exists()
 
 
@@ -162,9 +163,32 @@ def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     text = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
     commit(tmp_path, text, "a.py")
-    (proposals,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    reading = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    (proposals,) = reading.proposals
     assert proposals.text.startswith("Keys hold the tenant")
     assert proposals.paths == ("a.py",)
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for number in range(5):
+        commit(tmp_path, f"Locks are taken in order {number}, otherwise jobs wait", "a.py")
+    reading = proposals_from(tmp_path, 2, os.environ)
+    assert (len(reading.proposals), reading.read, reading.total) == (2, 2, 5)
+    assert proposals_from(tmp_path, None, os.environ).read == 5
+    assert proposals_from(tmp_path, None, os.environ, since=4e9).read == 0
+
+
+def test_progress_is_told_while_commits_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upwell.capture.git.SHOWN_EVERY", 2)
+    git(tmp_path, "init", "-q")
+    for number in range(5):
+        commit(tmp_path, f"Change {number}", "a.py")
+    shown: list[tuple[int, int]] = []
+    proposals_from(tmp_path, 4, os.environ, show=lambda done, total: shown.append((done, total)))
+    assert shown == [(2, 4), (4, 4)]
 
 
 def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
@@ -182,8 +206,8 @@ def proposal(text: str) -> Proposal:
 
 
 def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
-    assert box.propose([proposal("One"), proposal("one "), proposal("Two")]) == 2
-    assert box.propose([proposal("Two")]) == 0
+    assert box.propose([proposal("One"), proposal("one "), proposal("Two")]).new == 2
+    assert box.propose([proposal("Two")]).new == 0
     assert [item.text for item in box.waiting()] == ["one ", "Two"]
     assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
 
@@ -192,7 +216,7 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     box.propose([proposal("One"), proposal("Two")])
     first = box.waiting()[0]
     assert box.take([first.id]) == [first]
-    assert box.propose([proposal("One")]) == 0
+    assert box.propose([proposal("One")]).new == 0
     assert [item.text for item in box.waiting()] == ["Two"]
     assert [item.text for item in box.chosen([])] == ["Two"]
     with pytest.raises(UsageError):
@@ -220,9 +244,9 @@ def episode(text: str, session: str, at: float) -> Proposal:
 
 
 def test_the_later_episode_of_a_situation_replaces_the_earlier_one(box: Inbox) -> None:
-    assert box.propose([episode("`bake --lid` works.", "a", 1.0)]) == 1
-    assert box.propose([episode("`bake --cover` works.", "b", 3.0)]) == 0
-    assert box.propose([episode("`bake --old` works.", "c", 2.0)]) == 0
+    assert box.propose([episode("`bake --lid` works.", "a", 1.0)]).new == 1
+    assert box.propose([episode("`bake --cover` works.", "b", 3.0)]).new == 0
+    assert box.propose([episode("`bake --old` works.", "c", 2.0)]).new == 0
     (waiting,) = box.waiting()
     assert (waiting.text, waiting.occurrences) == ("`bake --cover` works.", 3)
     assert waiting.memory().triggers == ("fails:bake:1",)
@@ -232,6 +256,34 @@ def test_the_same_session_counts_once(box: Inbox) -> None:
     for _ in range(3):
         box.propose([episode("`bake --lid` works.", "a", 1.0)])
     assert [one.occurrences for one in box.waiting()] == [1]
+
+
+def test_a_banned_proposal_comes_back_in_no_form(box: Inbox) -> None:
+    box.propose([proposal("One rule"), episode("`bake --lid` works.", "a", 1.0)])
+    assert box.ban(box.waiting()) == 2
+    elsewhere = replace(proposal("one RULE!"), project="/q")
+    assert box.propose([elsewhere, episode("`bake --cover` works.", "b", 2.0)]).new == 0
+    assert box.is_settled(elsewhere)
+    assert not box.is_settled(proposal("Another rule"))
+
+
+def test_a_ban_removes_open_duplicates(box: Inbox) -> None:
+    box.propose([proposal("One rule"), replace(proposal("One rule."), project="/q")])
+    assert box.ban(box.waiting()[:1]) == 2
+    assert box.waiting() == []
+
+
+def test_the_room_of_each_project_is_its_own(box: Inbox) -> None:
+    box.propose([proposal("Kept")])
+    other = [replace(proposal(f"Rule {n}"), project="/q") for n in range(MAX_WAITING + 2)]
+    assert box.propose(other) == Intake(new=MAX_WAITING + 2, displaced=2)
+    waiting = [item.text for item in box.waiting()]
+    assert waiting[:2] == ["Kept", "Rule 2"]
+    assert len(waiting) == MAX_WAITING + 1
+    assert box.displaced() == {"/q": 2}
+    assert box.forget_displaced("/p") == 0
+    assert box.forget_displaced(None) == 2
+    assert box.displaced() == {}
 
 
 def test_a_damaged_inbox_is_reported(box: Inbox, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
 _EXIT = re.compile(r'(?:exited with code|exit code:?|"exit_code"\s*:)\s*(-?\d+)', re.IGNORECASE)
 _EDGE_CHARS = 2_000
-_NAME = re.compile(r"rollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+_NAME = re.compile(r"\Arollout-.*?-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
 
 
 def read(path: Path, start: int = 0) -> Iterator[Event]:
