@@ -13,7 +13,7 @@ FLOORS = [
     {"episodes"},
     {"compress", "memory", "learn", "usage", "hosts", "wire"},
     {"surface"},
-    {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "demo"},
+    {"gateway", "hook", "tools", "web", "capture", "replay", "setup", "migration", "demo"},
     {"config"},
     {"app"},
     {"cli", "testing"},

@@ -67,7 +67,9 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.migration.moving import MovingIn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,13 +205,17 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str) -> str:
-        """The original with this key.
+    async def original(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range.
         """
-        return await self._originals.get(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        text = await self._originals.get(key)
+        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
@@ -329,6 +335,20 @@ class App:
             self._ttl_store,
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
+
+    def moving_in(self) -> "MovingIn":
+        """Takes over what other programs have."""
+        from upwell.app.moving_in import moving_in
+
+        return moving_in(self.config, self.memory, self.notes)
+
+    def review(self) -> "Review":
+        """Offers memories for removal."""
+        from upwell.app.review import Review
+        from upwell.capture.inbox import inbox_at
+
+        inbox = inbox_at(self.config.home.inbox_file)
+        return Review(self.memory, self.learning, self._ttl_store, inbox)
 
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
         """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.cli.times import seconds_of
@@ -64,8 +64,7 @@ def remember(
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
     added, identical_ids = with_app(lambda app: _added(app, memory))
-    for rule in added.redacted:
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked(added.redacted)
     for other in added.duplicates:
         if other != memory.supersedes:
             likeness = "has the same text" if other in identical_ids else "says nearly the same"
@@ -193,7 +192,7 @@ def forget(
 ) -> None:
     """Move a memory to the trash for 30 days."""
     memory_id = id_in(memory_id)
-    if not with_app(lambda app: app.memory.delete(memory_id, for_good=now)):
+    if not with_app(lambda app: app.review().forget(memory_id, for_good=now)):
         raise StoreError(f"no memory {memory_id!r}", hint="`upwell recall` lists ids")
     if now:
         say(f"deleted {memory_id} for good; older daily backups expire within seven days")

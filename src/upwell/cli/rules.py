@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError, UsageError
 from upwell.ground.project import repository_of
@@ -81,8 +81,7 @@ def add(
         triggers=checked_scope(path or (), tool or ()).triggers(),
     )
     added = with_app(lambda app: app.memory.add(rule))
-    for secret in added.redacted:
-        note(f"upwell: a secret was masked before storing ({secret})")
+    note_masked(added.redacted)
     say(added.id)
 
 
