@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
@@ -170,8 +170,7 @@ async def _store(
         )
     ]
     added = await app.memory.add_many(memories)
-    for rule in sorted({rule for one in added for rule in one.redacted}):
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked(sorted({rule for one in added for rule in one.redacted}))
     box.take([item.id for item in proposals])
     return len(added)
 

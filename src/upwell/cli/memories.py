@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.past import (
     FileOption,
     HostOption,
@@ -73,8 +73,7 @@ def remember(
         expires_at=time.time() + seconds_of(ttl) if ttl else None,
     )
     added, identical_ids = with_app(lambda app: _added(app, memory))
-    for rule in added.redacted:
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked(added.redacted)
     for other in added.duplicates:
         if other != memory.supersedes:
             likeness = "has the same text" if other in identical_ids else "says nearly the same"

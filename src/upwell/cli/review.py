@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.inbox import Every, Project, owner_of
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
 from upwell.ground.errors import UsageError
@@ -91,8 +91,7 @@ async def _reword(app: "App", offer: "Offer", text: str) -> None:
     memory = replace(offer.memory, text=text, updated_at=None)
     if not memory.triggers:
         memory = replace(memory, paths=(), symbols=())
-    for rule in (await app.memory.update(memory)).redacted:
-        note(f"upwell: a secret was masked before storing ({rule})")
+    note_masked((await app.memory.update(memory)).redacted)
 
 
 def _evidence(offer: "Offer") -> "Sequence[str]":
