@@ -7,8 +7,7 @@ within bounds, until the context is compacted.
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from itertools import pairwise
 
@@ -38,17 +37,46 @@ _EXACT = re.compile(r"\d|.[_/.:@].|[a-z][A-Z]")
 _EDGES = "`'\"()[]{}<>,;.:!?*-"
 
 
-@dataclass(slots=True)
+class _TextHashes:
+    """Hashes of what `extract` finds in texts. A text waits until a hash is looked for: to split it
+    costs more than the rest of a small call, and most calls find nothing to compare it with."""
+
+    def __init__(self, extract: Callable[[str], Iterable[str]]) -> None:
+        self._extract = extract
+        self._hashes: set[int] = set()
+        self._pending: dict[str, None] = {}
+        self._pending_chars = 0
+
+    def add(self, text: str) -> None:
+        if text in self._pending:
+            return
+        self._pending[text] = None
+        self._pending_chars += len(text)
+        if self._pending_chars > MAX_PENDING_CHARS:
+            self.hashes()
+
+    def hashes(self) -> set[int]:
+        for text in self._pending:
+            if len(self._hashes) >= MAX_TERMS:
+                break
+            self._hashes.update(map(hash, self._extract(text)))
+        self._pending.clear()
+        self._pending_chars = 0
+        return self._hashes
+
+    def surely_lacks(self, part: str) -> bool:
+        """Is `part`, which would stand in the texts as it is, in none of them? Splits no text."""
+        return hash(part) not in self._hashes and not any(part in text for text in self._pending)
+
+
 class ContextSketch:
     """The terms and files of one session's context."""
 
-    prompts: int = 0
-    files: OrderedDict[str, None] = field(default_factory=OrderedDict)
-    _terms: set[int] = field(default_factory=set)
-    # Splitting a text costs more than the rest of a small call, and most calls find nothing to
-    # compare it with. So texts wait here until a memory asks.
-    _pending: dict[str, None] = field(default_factory=dict)
-    _pending_chars: int = 0
+    def __init__(self, prompts: int = 0) -> None:
+        self.prompts = prompts
+        self.files: OrderedDict[str, None] = OrderedDict()
+        self._terms = _TextHashes(_terms_and_names)
+        self._phrases = _TextHashes(_phrases)
 
     def add(self, cue: Cue) -> None:
         """Add a cue: its words, and the answer of its tool."""
@@ -57,21 +85,12 @@ class ContextSketch:
         elif file := file_of(cue):
             self._add_file(file)
         for text in _texts_of(cue):
-            self._add_text(text[:MAX_READ_CHARS])
+            self._terms.add(text[:MAX_READ_CHARS])
+            self._phrases.add(text[:MAX_READ_CHARS])
 
     def terms(self) -> set[int]:
         """The hashes of the terms and of the exact names in the context."""
-        for text in self._pending:
-            if len(self._terms) >= MAX_TERMS:
-                break
-            words = dict.fromkeys(_words(text))
-            names = _exact_names(words)
-            self._terms.update(map(hash, terms(" ".join(words))))
-            self._terms.update(map(hash, names))
-            self._terms.update(map(hash, _phrases(text, names)))
-        self._pending.clear()
-        self._pending_chars = 0
-        return self._terms
+        return self._terms.hashes()
 
     def new_share(self, text: str) -> float:
         """The share of the terms of `text` that the context does not hold; 0 for no terms."""
@@ -85,28 +104,25 @@ class ContextSketch:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
             return True
-        if self.new_share(memory.text) >= MIN_NEW_SHARE:
+        names = exact_names(memory.text)
+        if (
+            any(map(self._terms.surely_lacks, names))
+            or self.new_share(memory.text) >= MIN_NEW_SHARE
+        ):
             return False
-        return all(hash(name) in self.terms() for name in exact_names(memory.text))
+        return all(hash(name) in self.terms() for name in names)
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
         """Does the context hold the command of a conclusion, or all the names in it? A conclusion
         without either adds nothing."""
+        phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]
         if commands:
-            return any(hash(command) in self.terms() for command in commands)
+            return any(hash(command) in phrases for command in commands)
         return all(
-            self.terms() & {hash(name), hash(name.strip(_EDGES)), hash(_tail(name))}
+            hash(_tail(name)) in phrases or self.terms() & {hash(name), hash(name.strip(_EDGES))}
             for name in conclusion
         )
-
-    def _add_text(self, text: str) -> None:
-        if text in self._pending:
-            return
-        self._pending[text] = None
-        self._pending_chars += len(text)
-        if self._pending_chars > MAX_PENDING_CHARS:
-            self.terms()
 
     def _add_file(self, file: str) -> None:
         self.files[file] = None
@@ -130,7 +146,9 @@ class ContextSketches:
         """The sketch of a session; an empty one without a session."""
         if not session:
             return ContextSketch()
-        sketch = self._sketches.setdefault(session, ContextSketch())
+        sketch = self._sketches.get(session)
+        if sketch is None:
+            sketch = self._sketches[session] = ContextSketch()
         self._sketches.move_to_end(session)
         if len(self._sketches) > MAX_SESSIONS:
             self._sketches.popitem(last=False)
@@ -163,6 +181,11 @@ def _words(text: str) -> list[str]:
     return text.replace("<", " ").replace(">", " ").split()
 
 
+def _terms_and_names(text: str) -> set[str]:
+    words = dict.fromkeys(_words(text))
+    return {*terms(" ".join(words)), *_exact_names(words)}
+
+
 def _exact_names(words: Iterable[str]) -> set[str]:
     bare = (word.strip(_EDGES) for word in words)
     return {word for word in bare if len(word) <= MAX_NAME_CHARS and _is_exact(word)}
@@ -175,12 +198,12 @@ def _conclusion(text: str, cue: Cue | None) -> list[str]:
     return [span for span in spans if span and span not in own]
 
 
-def _phrases(text: str, names: Iterable[str]) -> Iterator[str]:
+def _phrases(text: str) -> Iterator[str]:
     """The marks of a conclusion: lines, commands in them, and the ends of paths."""
     for line in dict.fromkeys(text.splitlines()):
         if len(line) <= MAX_PHRASE_CHARS:
             yield from (" ".join(part.split()) for part in _COMMAND_ENDS.split(line))
-    yield from (_tail(name) for name in names if "/" in name)
+    yield from (_tail(name) for name in exact_names(text) if "/" in name)
 
 
 def _tail(path: str) -> str:
@@ -189,6 +212,8 @@ def _tail(path: str) -> str:
 
 
 def _is_exact(word: str) -> bool:
+    if word.isalpha() and word.islower():
+        return False
     if _EXACT.search(word):
         return True
     if word.isascii():

@@ -27,7 +27,7 @@ from upwell.ground.types.surfacing import (
 from upwell.learn.feedback import Rated, without_rater
 from upwell.memory.base import MemoryReader
 from upwell.memory.ranking.scoring import SUPERSEDED
-from upwell.surface.background import BackgroundWork, LateHits
+from upwell.surface.background import BackgroundWork, LateHits, side_by_side
 from upwell.surface.context_sketch import ContextSketches
 from upwell.surface.episodes import situation_of, triggers_in
 from upwell.surface.filters import Gate, Pace, PostFilter
@@ -188,11 +188,13 @@ class Surfacer:
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
         """The agent received this surfacing."""
         chosen = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
-        if cue.session and cue.door != Door.SESSION:
-            with contained("recording a delivery"):
+
+        async def record() -> None:
+            if cue.session and cue.door != Door.SESSION:
                 await self._seen_log.record(chosen, cue.session, cue.principal.name)
+
         # At once: a process that is killed takes its pending decisions with it.
-        self._background.request(now=True)
+        await side_by_side(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
         """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it

@@ -88,9 +88,9 @@ def test_texts_wait_unread_within_a_bound() -> None:
     text = "charge " * 1_000
     for page in range(3 * MAX_PENDING_CHARS // len(text)):
         sketch.add(read("/r/a.md", f"{text} page{page}"))
-        assert sum(map(len, sketch._pending)) <= MAX_PENDING_CHARS
+        assert sum(map(len, sketch._terms._pending)) <= MAX_PENDING_CHARS
     assert sketch.new_share("charge page0 page1") == 0.0
-    assert not sketch._pending
+    assert not sketch._terms._pending
 
 
 def test_only_the_latest_opened_files_are_remembered() -> None:

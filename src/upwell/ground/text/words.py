@@ -42,18 +42,23 @@ def terms(text: str) -> list[str]:
     `parseConfig` gives `parseconfig parse config`; `max_chars` gives `max chars`.
     """
     terms: list[str] = []
-    for match in _WORD.finditer(text):
-        word = match.group()
-        if _CJK.search(word):
+    for word in _WORD.findall(text):
+        if word.isascii():  # nearly every word is, and this takes a third of the time
+            word = word.removesuffix("'s")
+            folded = word.lower()
+            terms.append(folded)
+            if folded[1:] != word[1:]:
+                parts = _CAMEL.split(word)
+                if len(parts) > 1:
+                    terms.extend(part.lower() for part in parts)
+        elif _CJK.search(word):
             terms.extend(cjk_terms(word))
-            continue
-        word = word.replace("’", "'")
-        word = word.removesuffix("'s")
-        folded = fold(word)
-        terms.append(folded)
-        parts = _CAMEL.split(word)
-        if len(parts) > 1:
-            terms.extend(fold(part) for part in parts)
+        else:
+            word = word.replace("’", "'").removesuffix("'s")
+            terms.append(fold(word))
+            parts = _CAMEL.split(word)
+            if len(parts) > 1:
+                terms.extend(map(fold, parts))
     return terms
 
 
