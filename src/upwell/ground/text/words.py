@@ -19,12 +19,23 @@ _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 STOP_WORDS = shipped().stop_words
 
 
+class _Unaccented(dict[int, int | None]):
+    """The table of `str.translate` that drops combining characters. It fills itself: a look at
+    every character takes twice as long."""
+
+    def __missing__(self, code: int) -> int | None:
+        self[code] = None if unicodedata.combining(chr(code)) else code
+        return self[code]
+
+
+_UNACCENTED = _Unaccented()
+
+
 def fold(text: str) -> str:
     """Return `text` in lower case without accents: `Cumpleaños` → `cumpleanos`."""
     if text.isascii():
         return text.lower()
-    decomposed = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(char for char in decomposed if not unicodedata.combining(char))
+    return unicodedata.normalize("NFKD", text.casefold()).translate(_UNACCENTED)
 
 
 def words(text: str) -> list[str]:
