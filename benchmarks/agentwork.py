@@ -1,13 +1,14 @@
-"""The share of the facts that agents used next which survive shortening, beside other ways.
+"""Measures how many of the facts that agents used next survive shortening, by upwell and by other
+ways.
 
     python benchmarks/agentwork.py FOLDER                     upwell, head, head and tail, BM25
     python benchmarks/agentwork.py FOLDER --stm PYTHON        a peer, in a venv of its own
 
-FOLDER has `items.jsonl`, one tool output of a recorded agent session a line: `text`; `ids`, the
-names in the agent's next actions that were new in this output; `lines`, the lines that it edited
-next; and `tool`, `think` (its thought before the call), `sid`. A fact is kept when it stands in the
-shortened text. Prints Markdown tables: all outputs, by tool, with 95 % intervals (bootstrap over
-outputs), and the CPU time.
+FOLDER has `items.jsonl`. Each line is one tool output of a recorded agent session: `text`; `ids`,
+the names that were new in this output and that the agent's next actions contain; `lines`, the lines
+that the agent edited next; and `tool`, `think` (the agent's thought before the call) and `sid`. A
+fact is kept if it is in the shortened text. Prints Markdown tables: all outputs, by tool, with 95 %
+intervals (bootstrap over outputs), and the CPU time.
 """
 
 import argparse
@@ -53,13 +54,13 @@ def bm25(text: str, budget: str, query: str) -> tuple[str, float]:
     rows = text.split("\n")
     words = [Counter(re.findall(r"\w+", row.lower())) for row in rows]
     holding = Counter(word for row in words for word in row)
-    asked = set(re.findall(r"\w+", query.lower()))
+    question_words = set(re.findall(r"\w+", query.lower()))
     mean = sum(map(len, words)) / len(rows) + 1
     scores = [
         sum(
             math.log(1 + (len(rows) - holding[word] + 0.5) / (holding[word] + 0.5))
             * row[word] * 2.2 / (row[word] + 1.2 * (0.25 + 0.75 * len(row) / mean))
-            for word in asked & row.keys()
+            for word in question_words & row.keys()
         )
         for row in words
     ]  # fmt: skip
@@ -83,7 +84,7 @@ def worker(name: str, python: str) -> Shorten:
 
 
 def unfolded(text: str) -> str:
-    """Return a text with the entries of its folded folders as full paths, too."""
+    """Return a text that also has the entries of its folded folders as full paths."""
     paths, folder = [text], ""
     for row in text.split("\n"):
         if row.endswith("/") and not row.startswith(" "):
@@ -94,7 +95,7 @@ def unfolded(text: str) -> str:
 
 
 def facts(item: dict[str, list[str]], text: str) -> tuple[list[bool], list[bool]]:
-    """Tell which names and which lines stand in `text`, whatever its blanks and escapes."""
+    """Tell which names and which lines are in `text`, regardless of blanks and escapes."""
     text = unfolded(text)
     plain = " ".join(text.split())
     bare = " ".join(re.sub(r"\\[nt]", " ", text.replace('\\"', '"')).split())
@@ -163,18 +164,18 @@ def report(
     groups = sorted({group for _, _, group in shares} - {"all"})
     for title, group in (("All outputs", "all"), *((group, group) for group in groups)):
         counts = {budget: len(shares[ways[0], budget, group]) for budget in BUDGETS}
-        print(f"\n{title}: facts kept, mean % an output (half of the 95 % interval)\n")
+        print(f"\n{title}: facts kept, mean % per output (half of the 95 % interval)\n")
         print("| | " + " | ".join(f"{b}, n={counts[b]}" for b in BUDGETS) + " |")
         print("|---" * (len(BUDGETS) + 1) + "|")
         for way in ways:
-            found = [shares[way, budget, group] for budget in BUDGETS]
-            cells = [f"{mean(values):.1f} (±{interval(values)})" for values in found]
+            group_shares = [shares[way, budget, group] for budget in BUDGETS]
+            cells = [f"{mean(values):.1f} (±{interval(values)})" for values in group_shares]
             print(f"| {way} | " + " | ".join(cells) + " |")
     print("\nLines that the agent edited next, %\n\n| | " + " | ".join(BUDGETS) + " |")
     print("|---" * (len(BUDGETS) + 1) + "|")
     for way in ways:
         print(f"| {way} | " + " | ".join(f"{mean(edited[way, b]):.1f}" for b in BUDGETS) + " |")
-    print("\nCPU, ms a MB\n\n| | " + " | ".join(groups) + " |")
+    print("\nCPU, ms per MB\n\n| | " + " | ".join(groups) + " |")
     print("|---" * (len(groups) + 1) + "|")
     for way in ways:
         cells = [f"{1e9 * sum(cpu[way, g]) / max(1, len(cpu[way, g])):.0f}" for g in groups]

@@ -2,13 +2,14 @@
 
     uv run --with numpy python benchmarks/calibrate.py DATA
 
-Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories; every
-cue becomes a query as the product reads it; the first three hits of each are labelled (in gold:
-relevant; anything found for a cue that nothing bears on: not). Figures are for stores left out of
-the fit, one at a time: FIR is the share of events with nothing relevant that would be answered,
-cover the share of the others that are, useful where a gold memory is among the three. The
-intercepts in the product are those printed, raised by the logit at which FIR is 5 % in whole
-stores, so that 0.5 stands there.
+Every development store is loaded whole and as random samples of 200, 40, 15 and 8 memories. Every
+cue becomes a query in the way the product reads it. The first three hits of each query are
+labelled: relevant if they are gold, irrelevant if nothing in the store bears on the cue. The
+figures are for stores left out of the fit, one at a time. FIR is the share of events without a
+relevant memory that would be answered. "cover" is the share of the other events that would be
+answered, "useful" the share of those with a gold memory among the three hits. The intercepts in the
+product are the printed ones, shifted by the logit at which FIR is 5 % in whole stores, so that a
+score of 0.5 lies there.
 """
 
 import argparse
@@ -60,12 +61,12 @@ class Event:
 
 async def found(store: SqliteStore, query: Query) -> list[tuple[str, Mapping[str, float]]]:
     pool = await store.candidates(query, Deadline.after(60))
-    assessed = sorted(assess(pool), key=lambda one: -one.relevance)[:KEPT]
-    return [(one.candidate.id, one.signals) for one in assessed]
+    assessed = sorted(assess(pool), key=lambda entry: -entry.relevance)[:KEPT]
+    return [(entry.candidate.id, entry.signals) for entry in assessed]
 
 
 def read(cue: Cue) -> Query | None:
-    """The product's query for this cue; None if a gate refuses the cue first."""
+    """The product's query for this cue; None if a gate refuses the cue."""
     query = CueReader().query(cue, limit=10)
     return query if Gate(Options()).refusal(cue, query, NO_INTENT) is None else None
 
@@ -102,7 +103,7 @@ def stores(data: Path) -> Iterator[tuple[str, list[dict[str, Any]], list[tuple[A
 
 async def events(data: Path, model: Embedder | None) -> list[Event]:
     rng = random.Random(11)
-    made: list[Event] = []
+    new_events: list[Event] = []
     for name, items, cases in stores(data):
         for size in SIZES:
             part = items if size is None else rng.sample(items, min(size, len(items)))
@@ -114,9 +115,9 @@ async def events(data: Path, model: Embedder | None) -> list[Event]:
                     if (positive and not gold & ids) or (size and not positive and place % 3):
                         continue
                     hits = await found(store, query) if query is not None else []
-                    made.append(Event(name, size, kind, gold & ids, weak, hits))
+                    new_events.append(Event(name, size, kind, gold & ids, weak, hits))
                 await store._database.aclose()
-    return made
+    return new_events
 
 
 def rows(
@@ -216,8 +217,10 @@ def report(observed: Sequence[Event], names: Mapping[bool, Sequence[str]]) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the sets")
-    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the data sets")
+    parser.add_argument(
+        "--minilm", type=Path, metavar="CACHE", help="also search by meaning (minilm.py)"
+    )
     options = parser.parse_args()
     model = None
     if options.minilm:

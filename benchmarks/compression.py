@@ -1,11 +1,11 @@
-"""The share of facts that survive compression, beside peers, in one run.
+"""Measures the share of facts that survive compression, by upwell and by peers in the same run.
 
     python benchmarks/compression.py DATA                                upwell and head truncation
     python benchmarks/compression.py DATA --stm PYTHON --headroom PYTHON peers, each in its own venv
 
 A fact is kept if its answer is in the compressed text. Material: `DATA` (a folder with
-`manifest.jsonl`, and `paraphrased.jsonl` where there is one), what `gather.py` finds on this
-machine, and `corpus/`, which is ours. Prints a Markdown table; `--json` and `--plot` write files.
+`manifest.jsonl`, and perhaps `paraphrased.jsonl`), the documents that `gather.py` finds on this
+machine, and our own `corpus/`. Prints a Markdown table; `--json` and `--plot` write files.
 """
 
 import argparse
@@ -130,8 +130,9 @@ def measure(peer: Peer, case: Case, budget: str, score: Score) -> None:
 
 
 def fits(text: str, out: str, budget: str) -> bool:
-    """Is the text within budget? Tokens by tiktoken if it and its files are available, else by our
-    estimate."""
+    """True if the text is within budget. Tokens are counted by tiktoken if it and its files are
+    available, else by our estimate.
+    """
     if budget.endswith("t"):
         return tokens(out) <= int(budget[:-1])
     return len(out) <= int(len(text) * int(budget[:-1]) / 100)
@@ -233,7 +234,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--minilm", help="python of a venv with upwell and what minilm.py needs")
     parser.add_argument("--budgets", nargs="+", default=list(BUDGETS))
     parser.add_argument("--no-gather", action="store_true", help="leave out this machine's files")
-    parser.add_argument("--limit", type=int, help="at most so many documents")
+    parser.add_argument("--limit", type=int, help="the most documents to use")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--plot", type=Path)
     return parser.parse_args()

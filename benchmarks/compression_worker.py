@@ -50,7 +50,9 @@ def upwell_minilm() -> Adapter:
 
 
 def memtomem_stm() -> Adapter:
-    """With its own choice of strategy, a query if the strategy takes one, and no floor."""
+    """memtomem-stm with its own choice of strategy, a query if the strategy takes one, and no
+    floor.
+    """
     from memtomem_stm.proxy.compression import auto_select_strategy, get_compressor
 
     def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:
@@ -64,8 +66,9 @@ def memtomem_stm() -> Adapter:
 
 
 def headroom() -> Adapter:
-    """It has no budget: it compresses a tool's response by its own rules. By default it leaves
-    tools called `read` and recent messages alone."""
+    """headroom, which has no budget: it compresses a tool's response by its own rules. By default
+    it does not touch tools called `read` and recent messages.
+    """
     from headroom import compress
 
     def run(text: str, chars: int | None, tokens: int | None, query: str) -> str:

@@ -1,5 +1,6 @@
-"""Development cues as queries: a plain reading of a tool call or a prompt, to measure memory
-alone. The product's own reading is in `upwell.surface`."""
+"""Turns development cues into queries, by a plain reading of a tool call or a prompt, to measure
+memory alone. The product's own reading is in `upwell.surface`.
+"""
 
 import re
 from collections.abc import Iterator

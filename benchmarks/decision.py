@@ -1,11 +1,11 @@
-"""The time of one decision at a door: prompts and calls through the product's own surfacer.
+"""Measures the time of one decision: prompts and calls go through the product's own surfacer.
 
     python benchmarks/decision.py [--memories 100000] [--rounds 60] [--home FOLDER] [--profile]
 
 The memories are synthetic, with the word statistics of real text (`store.py`); a third of them name
-Ines, a tenth Tariq, as the notes of a small team do. "common name" and "rarer name" prompts name
-one of them. Wall and CPU time are those of `Surfacer.surface`, in one process, without the server
-in front. `--home` keeps the store for the next run.
+Ines and a tenth name Tariq, as in the notes of a small team. "common name" and "rarer name" prompts
+name one of them. Wall and CPU time are those of `Surfacer.surface`, in one process, without the
+server in front. `--home` keeps the store for the next run.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def memories(count: int, seed: int) -> list[Memory]:
 
 
 def cues(rounds: int, seed: int) -> dict[str, list[Cue]]:
-    """The cues of each case; every one has a session of its own."""
+    """The cues of each case; every cue has a session of its own."""
     writer, rng = Writer(seed), random.Random(seed)
 
     def prompt(name: str) -> str:

@@ -1,15 +1,15 @@
-"""Questions to documentation: is the section found that answers, and how often is it said in vain?
+"""Questions to documentation: measures how often the answering section is found, and how often a
+section is given that answers nothing.
 
     python benchmarks/docs_questions.py STORES CUES [--out results.jsonl]
 
-STORES holds one folder of Markdown a project (and `NAME-notes` for its CONTRIBUTING, AGENTS …),
-CUES is a JSON line a question: {"id", "store", "class", "door", "prompt" | "tool" + "args",
-"expect", "gold": [{"path", "start_line", "end_line"}]}. Each store is imported into an index of
-its own. A question goes through the reader of cues and the search of the product. The lines of the
-quoted passage must overlap the gold section.
-
-Every judge is fitted again without the store in question and its notes; beside it stands plain
-BM25 (FTS5, porter) over pieces of 400 characters, in the same run.
+STORES has one folder of Markdown for each project (and `NAME-notes` for its CONTRIBUTING, AGENTS
+…). CUES has one JSON line for each question: {"id", "store", "class", "door", "prompt" | "tool" +
+"args", "expect", "gold": [{"path", "start_line", "end_line"}]}. Each store is imported into an
+index of its own. A question goes through the product's cue reader and search. The lines of the
+quoted passage must overlap the gold section. Every judge is fitted again without the store in
+question and its notes. The baseline in the same run is plain BM25 (FTS5, porter) over pieces of 400
+characters.
 """
 
 import argparse
@@ -36,8 +36,8 @@ from upwell.memory.documents.sections.scoring import NOTES, PROMPTS, SECOND_SHAR
 from upwell.memory.documents.sections.search import SHARE
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.sources import source_at
-from upwell.memory.sqlite.schema import TOKENIZER
 from upwell.memory.sqlite.sources import OWNER, SqliteSources
+from upwell.memory.stems import TOKENIZER
 from upwell.surface.query import CueReader
 
 KINDS = {
@@ -55,8 +55,9 @@ Lines = tuple[str, int, int]
 
 @dataclass(slots=True)
 class Answer:
-    """The hits for a cue, best first as (path, first, last, share of the best score), the
-    probability of the first, and the signals that it was judged by."""
+    """The hits for a cue, best first, as (path, first line, last line, share of the best score);
+    the probability of the first hit; and the signals by which it was judged.
+    """
 
     cue: Mapping[str, Any]
     kind: str
@@ -73,7 +74,7 @@ class Answer:
         return bool(self.cue["expect"] == "surface")
 
     def rank(self) -> int:
-        """The place of the first hit that overlaps a gold section; 0 for none."""
+        """The rank of the first hit that overlaps a gold section; 0 for none."""
         return next((at for at, (lines, _) in enumerate(self.found, 1) if self.hits(lines)), 0)
 
     def hits(self, lines: Lines) -> bool:
@@ -84,8 +85,9 @@ class Answer:
         )
 
     def is_useful(self, most: int) -> bool:
-        """Does one of the passages that are said answer? The second is said if it scores nearly
-        as well."""
+        """True if one of the delivered passages answers. The second one is delivered if it scores
+        nearly as well.
+        """
         reply = [lines for lines, share in self.found[:most] if share >= SECOND_SHARE]
         return any(map(self.hits, reply))
 
@@ -148,7 +150,9 @@ def _answer(cue: Mapping[str, Any], hits: Sequence[Hit]) -> Answer:
 
 
 def _unasked(answer: Answer) -> float:
-    """The score of an automatic door; the search itself waits for an answer, and scores higher."""
+    """The score at an automatic door; the search here is an awaited one, whose scores are
+    higher.
+    """
     return JUDGES[_judge_of(answer)].probability(answer.signals)
 
 
@@ -202,21 +206,23 @@ def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
 
 
 def left_out(answers: Sequence[Answer]) -> list[Answer]:
-    """The answers with their probabilities by judges that have not seen their store."""
-    made = []
+    """The answers with probabilities by judges that were fitted without their store."""
+    judged_answers = []
     for store in sorted({answer.store for answer in answers}):
         others = [answer for answer in answers if answer.store != store]
         fitted = {kind: (list(JUDGES[kind].weights), coefficients(kind, others)) for kind in KINDS}
-        made += [_judged(one, fitted) for one in answers if one.store == store]
-    return made
+        judged_answers += [_judged(answer, fitted) for answer in answers if answer.store == store]
+    return judged_answers
 
 
 def coefficients(kind: str, answers: Sequence[Answer]) -> list[float]:
-    """A judge fitted on the answers of its kind: is the answer among the first two?"""
+    """The coefficients of a judge fitted on the answers of its kind, to predict whether the answer
+    is among the first two.
+    """
     examples = [
-        (one.signals, any(one.hits(lines) for lines, _ in one.found[:2]))
-        for one in answers
-        if one.kind == kind and one.signals
+        (answer.signals, any(answer.hits(lines) for lines, _ in answer.found[:2]))
+        for answer in answers
+        if answer.kind == kind and answer.signals
     ]
     return fit(list(JUDGES[kind].weights), examples)
 
@@ -266,21 +272,27 @@ def _pieces(name: str, text: str) -> Iterator[tuple[str, int, int, str]]:
 
 
 def table(name: str, answers: Sequence[Answer]) -> Iterator[str]:
-    """A row a kind of cue: recall, and what is useful at one threshold for at most ten false
-    injections of a hundred silent cues."""
+    """One row for each kind of cue: recall, and the useful share at the threshold with at most ten
+    false injections for a hundred cues without an answer.
+    """
     for kind in KINDS:
-        ours = [answer for answer in answers if answer.kind == kind]
-        positive = [one for one in ours if one.is_positive]
-        silent = sorted((one.score for one in ours if not one.is_positive), reverse=True)
+        kind_answers = [answer for answer in answers if answer.kind == kind]
+        positive = [answer for answer in kind_answers if answer.is_positive]
+        silent = sorted(
+            (answer.score for answer in kind_answers if not answer.is_positive), reverse=True
+        )
         threshold = silent[int(FALSE_INJECTIONS * len(silent))]
-        ranks = [one.rank() for one in positive]
+        ranks = [answer.rank() for answer in positive]
         recall = [100 * sum(0 < rank <= k for rank in ranks) / len(ranks) for k in (1, 5, 10)]
-        answered = [one for one in positive if one.score > threshold]
-        false = 100 * sum(score > threshold for score in silent) / len(silent)
-        useful = [100 * sum(one.is_useful(k) for one in answered) / len(positive) for k in (1, 2)]
+        answered = [answer for answer in positive if answer.score > threshold]
+        false_share = 100 * sum(score > threshold for score in silent) / len(silent)
+        useful = [
+            100 * sum(answer.is_useful(k) for answer in answered) / len(positive) for k in (1, 2)
+        ]
+        recalls = " | ".join(f"{value:.1f}" for value in recall)
         yield (
-            f"| {kind}, {name} | {' | '.join(f'{value:.1f}' for value in recall)} | {false:.1f} | "
-            f"{100 * len(answered) / len(positive):.0f} | {useful[0]:.1f} | {useful[1]:.1f} |"
+            f"| {kind}, {name} | {recalls} | {false_share:.1f}"
+            f" | {100 * len(answered) / len(positive):.0f} | {useful[0]:.1f} | {useful[1]:.1f} |"
         )
 
 
@@ -288,7 +300,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("stores", type=Path)
     parser.add_argument("cues", type=Path)
-    parser.add_argument("--out", type=Path, help="every answer, a JSON line each")
+    parser.add_argument("--out", type=Path, help="a file for every answer, one JSON line each")
     options = parser.parse_args()
     cues: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in options.cues.read_text(encoding="utf-8").splitlines():
@@ -297,17 +309,17 @@ async def main() -> None:
     answers: list[Answer] = []
     peers: list[Answer] = []
     speeds: list[Speed] = []
-    for store, asked in sorted(cues.items()):
-        result, speed = await ask_store((options.stores / store).resolve(), asked)
+    for store, store_cues in sorted(cues.items()):
+        result, speed = await ask_store((options.stores / store).resolve(), store_cues)
         answers += result
         speeds.append(speed)
-        peers += plain(options.stores / store, asked)
+        peers += plain(options.stores / store, store_cues)
     print("| | R@1 | R@5 | R@10 | false | answered | useful@1 | useful@2 |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, ours in (
+    for name, judged in (
         ("sections", left_out(answers)), ("sections as shipped", answers), ("BM25", peers)
     ):  # fmt: skip
-        print("\n".join(table(name, ours)))
+        print("\n".join(table(name, judged)))
     for kind in KINDS:
         names = [*JUDGES[kind].weights, "constant"]
         values = coefficients(kind, answers)
@@ -315,15 +327,20 @@ async def main() -> None:
     report(speeds)
     if options.out:
         rows = (
-            {"id": one.cue["id"], "score": one.score, "rank": one.rank(), "found": one.found}
-            for one in answers
+            {
+                "id": answer.cue["id"],
+                "score": answer.score,
+                "rank": answer.rank(),
+                "found": answer.found,
+            }
+            for answer in answers
         )
         options.out.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def report(speeds: Sequence[Speed]) -> None:
-    seconds, size = sum(one.seconds for one in speeds), sum(one.size for one in speeds)
-    times = sorted(ms for one in speeds for ms in one.query_ms)
+    seconds, size = sum(speed.seconds for speed in speeds), sum(speed.size for speed in speeds)
+    times = sorted(ms for speed in speeds for ms in speed.query_ms)
     print(
         f"{size / 1e6:.1f} MB built in {seconds:.1f} s of CPU, {size / 1e6 / seconds:.2f} MB/s; "
         f"query p50 {times[len(times) // 2]:.1f} ms, p95 {times[int(0.95 * len(times))]:.1f} ms"

@@ -3,9 +3,9 @@
     python benchmarks/documents.py DATA [--files 10000] [--only cost|recall]
 
 Files are synthetic (the words of `store.py`, three sections of 60 words each). Recall is measured
-on the development conversations, written as Markdown, one file per session, one line per turn: a
-question is answered as far as the lines that the first k hits cite, or their texts, hold the
-turns that answer it.
+on the development conversations, written as Markdown, one file per session, one line per turn: the
+score of a question is the share of its answering turns that are in the lines cited by the first k
+hits, or in their texts.
 """
 
 import argparse
@@ -56,7 +56,7 @@ async def cost(count: int, folder: Path) -> None:
         await index.search(nothing, Deadline.after(60))
         times.append(1000 * (time.perf_counter() - began))
     print(f"search for an unknown word, nothing changed: {spread(times)}")
-    print(f"of that, the bare stat of every file: {spread([bare(notes) for _ in range(30)])}")
+    print(f"of that time, the bare stat of every file: {spread([bare(notes) for _ in range(30)])}")
     times = []
     for number in range(20):
         path = notes / f"{number}" / f"note-{number}.md"
@@ -69,7 +69,7 @@ async def cost(count: int, folder: Path) -> None:
 
 
 def bare(folder: Path) -> float:
-    """Milliseconds for one `lstat` of every file, with nothing around it."""
+    """Milliseconds for one `lstat` of every file and nothing else."""
     began = time.perf_counter()
     for _, folders, files, fd in os.fwalk(folder):
         del folders
@@ -103,7 +103,7 @@ async def recall(data: Path) -> None:
             index = await documents(folder, folder / "notes")
             await index.refresh()
             for question in talk["questions"]:
-                gold = {places[one] for one in question["gold"] if one in places}
+                gold = {places[turn_id] for turn_id in question["gold"] if turn_id in places}
                 if question["category"] == 5 or not gold:
                     continue
                 query = Query(texts=(question["question"],), limit=10)

@@ -1,13 +1,15 @@
-"""What sessions find out again, and how much of it an episode of an earlier session meets.
+"""Measures what sessions find out repeatedly, and how often an episode of an earlier session
+already has it.
 
     python benchmarks/episodes.py FOLDER…             transcripts of one project in each folder
     python benchmarks/episodes.py FOLDER… --read N    also prints N moments, to label them by eye
 
-Sessions run in order of time. A repeat is an event whose trigger an earlier session met, too: a
-call that failed with the same error, the same missing file, the same name searched in vain, the
-same ticket. It is met if an earlier session left an episode for that trigger, and said if that
-episode is the only place or the newest conclusion. The files of that time are not there, so
-whether an episode still holds is not checked; upwell checks it before it speaks.
+Sessions run in order of time. A repeat is an event whose trigger also occurred in an earlier
+session: a call that failed with the same error, the same missing file, the same name searched in
+vain, the same ticket. A repeat counts as met if an earlier session left an episode for that
+trigger. The episode is said if it is the only place or the newest conclusion. The files of that
+time do not exist here, so the benchmark cannot check whether an episode still holds; upwell checks
+this before it speaks.
 """
 
 import argparse
@@ -54,7 +56,9 @@ class Result:
 
 
 def measure(sessions: Iterable[Sequence[Event]]) -> Result:
-    """Mine the sessions of a project in order, and ask before each what the earlier ones know."""
+    """Mine the sessions of a project in order; before each one, compare it with the episodes of the
+    earlier ones.
+    """
     result = Result()
     known: dict[str, dict[str, Episode]] = defaultdict(dict)
     met_before: set[str] = set()
@@ -99,23 +103,25 @@ def _compare(
     known: dict[str, dict[str, Episode]],
     met_before: set[str],
 ) -> None:
-    said: set[str] = set()
+    told_texts: set[str] = set()
     for place, triggers in moments:
         kind = triggers[0].partition(":")[0]
         result.triggered[kind] += 1
         at = session[place].t
-        found = [(each, _chosen(known[each].values(), at)) for each in triggers if each in known]
-        chosen = next(((each, episode) for each, episode in found if episode), None)
+        matching_episodes = [
+            (each, _chosen(known[each].values(), at)) for each in triggers if each in known
+        ]
+        chosen = next(((each, episode) for each, episode in matching_episodes if episode), None)
         if met_before.intersection(triggers):
             result.repeats[kind] += 1
             result.met[kind] += chosen is not None
-        if chosen and chosen[1] and chosen[1].text not in said:
-            said.add(chosen[1].text)
+        if chosen and chosen[1] and chosen[1].text not in told_texts:
+            told_texts.add(chosen[1].text)
             result.spoken.append(Spoken(session, place, chosen[0], chosen[1]))
 
 
 def _chosen(episodes: Iterable[Episode], at: float) -> Episode | None:
-    """The newest conclusion that is older than the moment; of places the only one."""
+    """The newest conclusion that is older than the moment, or a place if it is the only one."""
     earlier = [episode for episode in episodes if episode.at < at]
     if any(episode.kind is EpisodeKind.PLACE for episode in earlier):
         return earlier[0] if len({episode.paths for episode in earlier}) == 1 else None

@@ -1,7 +1,6 @@
-"""Material for the compression benchmark, gathered from this machine: installed packages and
-their documentation, this repository's history, and output of programs run here.
-
-Questions are made by rule, so they share words with the text; nothing is chosen by what any
+"""Gathers the material for the compression benchmark from this machine: installed packages and
+their documentation, this repository's history, and the output of programs run here. Questions are
+made by rule, so they share words with the text. The choice of facts does not depend on what any
 compressor keeps. Everything is deterministic for one set of installed packages.
 """
 
@@ -43,8 +42,8 @@ def gather(repository: Path, programs: bool = True) -> list[Document]:
     if programs:
         sources.append(_programs(repository))
     collected = [document for source in sources for document in source]
-    made = [with_needles(document) for document in collected]
-    return [document for document in made if len(document.needles) >= 3]
+    documents = [with_needles(document) for document in collected]
+    return [document for document in documents if len(document.needles) >= 3]
 
 
 def with_needles(document: Document) -> Document:
@@ -75,18 +74,18 @@ def _packages() -> Iterator[Document]:
 
 
 def _files(kind: str, root: Path, pattern: str) -> Iterator[Document]:
-    """A few files of the right size, spread by the hash of their name."""
+    """A few files of the right size, chosen by the hash of their names."""
     fitting = [
         path
         for path in root.glob(pattern)
         if path.is_file() and MIN_CHARS < path.stat().st_size < MAX_CHARS
     ]
     ordered = sorted(fitting, key=lambda path: hashlib.sha1(path.name.encode()).hexdigest())
-    taken = 0
+    count = 0
     for path in ordered:
         text = path.read_text(encoding="utf-8", errors="replace")
-        if taken < PER_KIND and text.count("\n") > 20:
-            taken += 1
+        if count < PER_KIND and text.count("\n") > 20:
+            count += 1
             yield Document(path.name, kind, text)
 
 
@@ -144,10 +143,10 @@ def _line_needles(text: str) -> Iterator[Needle]:
     rows = [line for line in text.splitlines() if 30 < len(line) < 600]
     for line in _spread(rows):
         tokens = _TOKEN.findall(line)
-        rare = [token for token in tokens if _rare(text, token)]
+        rare_tokens = [token for token in tokens if _rare(text, token)]
         others = [token for token in tokens if text.count(token) < 60]
-        if rare and len(others) >= 3:
-            answer = max(rare, key=len)
+        if rare_tokens and len(others) >= 3:
+            answer = max(rare_tokens, key=len)
             ask = " ".join(token for token in others if token != answer)[:160]
             if ask and answer not in ask:
                 yield Needle(f"What goes with {ask}?", answer)

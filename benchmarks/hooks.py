@@ -1,10 +1,11 @@
-"""The cost of a hook: the client's CPU and wall time, and the time of a hook over HTTP.
+"""Measures the cost of a hook: the client's CPU and wall time, and the time of a hook over HTTP.
 
     .venv/bin/python benchmarks/hooks.py [--runs 40] [--memories 2000] [--peer PYTHON]
 
 `--peer` is a Python in whose environment memtomem-stm is installed; its `mms hook` then runs in the
-same turns. CPU is user + system of the process that the agent starts, its children included; the
-daemon's own CPU stands beside it. Cases take turns, so that a busy minute falls on all of them.
+same turns. CPU is the user + system time of the process that the agent starts, including its
+children; the daemon's own CPU time is reported separately. Cases take turns, so that a busy minute
+falls on all of them.
 """
 
 import argparse
@@ -89,9 +90,9 @@ class Home:
     def written(self, number: int) -> bytes:
         return self.read(number).replace(b'"Read"', b'"Write"')
 
-    def _event(self, name: str, number: int, **more: object) -> bytes:
+    def _event(self, name: str, number: int, **fields: object) -> bytes:
         base = {"session_id": f"bench-{number}", "cwd": str(self.project), "hook_event_name": name}
-        return json.dumps({**base, **more}).encode()
+        return json.dumps({**base, **fields}).encode()
 
     def daemon_cpu_ms(self) -> float:
         daemon = daemon_at(str(self.root))
@@ -136,9 +137,9 @@ def in_turns(cases: Mapping[str, Callable[[int], Run]], runs: int) -> dict[str, 
 
 
 def shown(name: str, runs: list[Run], base: float) -> str:
-    cpu = sorted(one[0] for one in runs)
-    wall = sorted(one[1] for one in runs)
-    answered = sum(1 for one in runs if len(one[2]) > 10)
+    cpu = sorted(run[0] for run in runs)
+    wall = sorted(run[1] for run in runs)
+    answered = sum(1 for run in runs if len(run[2]) > 10)
     middle = statistics.median(cpu)
     against = f"{middle / base:.2f}" if middle and base else ""
     p95 = wall[min(len(wall) - 1, int(len(wall) * 0.95))]
@@ -199,7 +200,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
     result = in_turns({name: shifted(case) for name, case in cases.items()}, runs)
     used = (home.daemon_cpu_ms() - before) / (4 * runs)
     result["prompt, cold (starts the daemon)"] = [cold(home, 200 + n) for n in range(min(10, runs))]
-    base = statistics.median(one[0] for one in result["python -c pass"])
+    base = statistics.median(sample[0] for sample in result["python -c pass"])
     print("| case | CPU ms p50 | × python | wall min | wall p50 | wall p95 | said something |")
     print("|---|---|---|---|---|---|---|")
     for name, measured in result.items():
@@ -211,7 +212,7 @@ def measure(home: Home, runs: int, peer: Path | None) -> None:
 
 
 def shifted(case: Callable[[int], Run]) -> Callable[[int], Run]:
-    """The first event is the warm-up."""
+    """A case whose first event is the warm-up."""
     return lambda number: case(number + 1)
 
 

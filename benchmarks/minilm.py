@@ -21,8 +21,9 @@ BATCH = 32
 
 
 class MiniLm:
-    """Unit vectors of 384 numbers. Every text is computed once and remembered and, if `cache` is
-    given, stored there for later runs over the same texts."""
+    """Unit vectors of 384 numbers. The vector of each text is computed once and remembered. If
+    `cache` is given, the vectors are stored there for later runs over the same texts.
+    """
 
     name = "minilm-l6-v2:numpy"
     dim = WIDTH
@@ -71,21 +72,21 @@ class MiniLm:
         x = x + w["embeddings.position_embeddings.weight"][:length]
         x = x + w["embeddings.token_type_embeddings.weight"][0]
         x = self._norm(x, "embeddings.LayerNorm")
-        hidden = (1.0 - mask)[:, None, None, :] * -1e9
+        mask_bias = (1.0 - mask)[:, None, None, :] * -1e9
         for layer in range(LAYERS):
-            x = self._layer(x, hidden, f"encoder.layer.{layer}")
+            x = self._layer(x, mask_bias, f"encoder.layer.{layer}")
         pooled = (x * mask[:, :, None]).sum(axis=1) / mask.sum(axis=1)[:, None]
         return pooled / np.linalg.norm(pooled, axis=1, keepdims=True)
 
-    def _layer(self, x: Any, hidden: Any, name: str) -> Any:
+    def _layer(self, x: Any, mask_bias: Any, name: str) -> Any:
         rows, length, _ = x.shape
         size = WIDTH // HEADS
 
         def heads(part: str) -> Any:
-            made = self._linear(x, f"{name}.attention.self.{part}")
-            return made.reshape(rows, length, HEADS, size).transpose(0, 2, 1, 3)
+            projected = self._linear(x, f"{name}.attention.self.{part}")
+            return projected.reshape(rows, length, HEADS, size).transpose(0, 2, 1, 3)
 
-        scores = heads("query") @ heads("key").transpose(0, 1, 3, 2) / math.sqrt(size) + hidden
+        scores = heads("query") @ heads("key").transpose(0, 1, 3, 2) / math.sqrt(size) + mask_bias
         scores = np.exp(scores - scores.max(axis=-1, keepdims=True))
         mixed = (scores / scores.sum(axis=-1, keepdims=True)) @ heads("value")
         mixed = mixed.transpose(0, 2, 1, 3).reshape(rows, length, WIDTH)

@@ -1,4 +1,4 @@
-"""Retrieval of memories: recall on conversations and on coding work.
+"""Measures the retrieval of memories: recall on conversations and on coding work.
 
     python benchmarks/retrieval.py DATA [--only coding|conversations] [--minilm CACHE]
 
@@ -30,9 +30,9 @@ from upwell.memory.library import Library
 from upwell.memory.ranking.terms import query_words
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite.lookup import quoted
-from upwell.memory.sqlite.schema import TOKENIZER
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.memory.sqlite.vectors import OWNER as VECTORS
+from upwell.memory.stems import TOKENIZER
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -46,11 +46,11 @@ class Figures:
         self.sums: dict[str, float] = defaultdict(float)
         self.count = 0
 
-    def take(self, found: Sequence[str], gold: set[str]) -> None:
+    def take(self, found_ids: Sequence[str], gold: set[str]) -> None:
         self.count += 1
         for k in (1, 3, 5, 10):
-            self.sums[f"R@{k}"] += len(gold & set(found[:k])) / len(gold)
-        ranks = [place for place, memory_id in enumerate(found[:10], 1) if memory_id in gold]
+            self.sums[f"R@{k}"] += len(gold & set(found_ids[:k])) / len(gold)
+        ranks = [place for place, memory_id in enumerate(found_ids[:10], 1) if memory_id in gold]
         self.sums["MRR"] += 1.0 / ranks[0] if ranks else 0.0
         ideal = sum(1.0 / math.log2(place + 1) for place in range(1, min(10, len(gold)) + 1))
         self.sums["nDCG"] += sum(1.0 / math.log2(place + 1) for place in ranks) / ideal
@@ -67,11 +67,11 @@ async def library(
     folder.mkdir(exist_ok=True)
     database = open_database(folder / "memory.db", [OWNER, VECTORS], synchronous="NORMAL")
     store = SqliteStore(database, questions=Questions(model) if model else None)
-    made = Library(store)
-    await made.add_many(items)
+    new_library = Library(store)
+    await new_library.add_many(items)
     if store.vectors:
         await store.vectors.catch_up()
-    return made, store
+    return new_library, store
 
 
 def plain_fts(items: list[dict[str, Any]]) -> sqlite3.Connection:
@@ -95,7 +95,7 @@ Search = Callable[[Query], Awaitable[list[str]]]
 async def searches_over(
     folder: Path, items: list[dict[str, Any]], model: Embedder | None, spent: dict[str, float]
 ) -> dict[str, Search]:
-    """Name → search, over the same memories. `spent` takes the seconds of CPU of each."""
+    """Searches by name, over the same memories. `spent` collects the CPU seconds of each search."""
     plain = plain_fts(items)
     words, _ = await library(folder / "words", items)
     searches: dict[str, Search] = {}
@@ -103,9 +103,9 @@ async def searches_over(
     async def fts(query: Query) -> list[str]:
         return plain_search(plain, " ".join(query.texts))
 
-    def over(one: Library) -> Search:
+    def over(library: Library) -> Search:
         async def search(query: Query) -> list[str]:
-            hits = (await StoreRecall(one.store).search(query, Deadline.after(30))).hits
+            hits = (await StoreRecall(library.store).search(query, Deadline.after(30))).hits
             return [hit.memory.id for hit in hits]
 
         return search
@@ -144,9 +144,9 @@ def by_rank(lists: Sequence[Sequence[str]], k: int = 60) -> list[str]:
     """Reciprocal rank fusion (Cormack et al. 2009)."""
     scores: dict[str, float] = defaultdict(float)
     for entry in lists:
-        for place, one in enumerate(entry, 1):
-            scores[one] += 1.0 / (k + place)
-    return sorted(scores, key=lambda one: -scores[one])
+        for place, memory_id in enumerate(entry, 1):
+            scores[memory_id] += 1.0 / (k + place)
+    return sorted(scores, key=lambda memory_id: -scores[memory_id])
 
 
 async def conversations(data: Path, model: Embedder | None) -> None:
@@ -198,16 +198,18 @@ async def coding(data: Path, model: Embedder | None) -> None:
 
 
 def show(figures: Mapping[str, Figures], spent: Mapping[str, float]) -> None:
-    for name, one in sorted(figures.items()):
-        cpu = f"  CPU {1000 * spent[name] / one.count:6.2f} ms" if name in spent else ""
-        print(one.line(name) + cpu)
+    for name, figure in sorted(figures.items()):
+        cpu = f"  CPU {1000 * spent[name] / figure.count:6.2f} ms" if name in spent else ""
+        print(figure.line(name) + cpu)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the sets")
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder of the data sets")
     parser.add_argument("--only", choices=("coding", "conversations"))
-    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
+    parser.add_argument(
+        "--minilm", type=Path, metavar="CACHE", help="also search by meaning (minilm.py)"
+    )
     options = parser.parse_args()
     model = None
     if options.minilm:

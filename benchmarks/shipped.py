@@ -1,10 +1,10 @@
 """A retrieval set that the repository ships: seventy memories of a made-up ferry company's project,
 and 135 questions about it. Written for this repository; under its licence.
 
-`data/harbour.jsonl` has a line for each memory (the import shape, its id under `memory`) and for
-each question: what is asked, its `kind`, the ids of the memories that answer it (`gold`, none for
-those that nothing answers), and for the kind `path` the file that is being worked on. The kind
-`meaning` shares hardly a word with its answer: words alone do not find it.
+`data/harbour.jsonl` has a line for each memory (the import shape, its id under `memory`) and one
+for each question: its text, its `kind`, the ids of the memories that answer it (`gold`, empty if no
+memory does) and, for the kind `path`, the file being worked on. Questions of the kind `meaning`
+share hardly a word with their answers, so a search by words alone does not find these.
 """
 
 import json

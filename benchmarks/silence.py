@@ -1,17 +1,18 @@
-"""When upwell speaks and when it stays silent: every cue through the product's own surfacer.
+"""Measures when upwell speaks and when it stays silent: every cue goes through the product's own
+surfacer.
 
     python benchmarks/silence.py DATA [--only coding|conversations|together] [--share 0.35]
     python benchmarks/silence.py --own
 
-`--own` takes the small set of this repository (`benchmarks/own`, a made-up harbour's booking
-system), which CI holds to bounds; the others need development data that are not part of it.
-
-Each store is an empty home into which its memories are put as a user would; every cue is a session
-of its own. FIR is the share of cues with nothing relevant that were answered; cover that of the
-others; useful where a gold memory is among the first three; precision the useful among all answers.
-AUC is that of `confidence` over the two. Beside it the rule of the peer (memtomem-stm: reciprocal
-rank score of at least 0.02, over FTS5 and, where `minilm.py` can be loaded, cosine), and cosine
-itself with the threshold that gives 80 % cover. `--minilm CACHE` adds both cosine and upwell with
+`--own` uses the small set of this repository (`benchmarks/own`, the booking system of a fictional
+harbour), for which CI checks bounds; the other sets are development data that are not part of the
+repository. Each store is an empty home to which its memories are added as a user would add them;
+every cue has a session of its own. FIR is the share of answered cues among those without a relevant
+memory, cover the same share among the other cues. An answer is useful if a gold memory is among its
+first three; precision is the share of useful answers among all. AUC is the area under the curve of
+`confidence` between the two groups of cues. The baselines are the rule of the peer (memtomem-stm:
+reciprocal rank score of at least 0.02, over FTS5 and, if `minilm.py` can be loaded, cosine) and
+cosine alone with the threshold that gives 80 % cover. `--minilm CACHE` adds cosine, and upwell with
 that model, which gets the time that it needs.
 """
 
@@ -40,7 +41,8 @@ UNLIMITED = {
     "surface.rate_per_minute": 1_000_000,
     "surface.cooldown_seconds": 0,
 }
-"""Cues of a benchmark come all at once; those of a day do not."""
+"""No limits apply, because the cues of a benchmark come all at once; those of a working day do not.
+"""
 
 
 @dataclass
@@ -117,15 +119,15 @@ def own() -> list[Store]:
 
 def together(stores: Sequence[Store]) -> list[Store]:
     """All conversations in one store; ids get the name of their store as a prefix."""
-    one = Store("all talks", [])
+    all_talks = Store("all talks", [])
     for store in stores:
-        one.memories += [{**m, "id": f"{store.name}/{m['id']}"} for m in store.memories]
-        one.cues += [
+        all_talks.memories += [{**m, "id": f"{store.name}/{m['id']}"} for m in store.memories]
+        all_talks.cues += [
             (kind, cue, {f"{store.name}/{gold}" for gold in golds})
             for kind, cue, golds in store.cues
             if not kind.startswith("neg_question") and not kind.startswith("neg_statement")
         ]
-    return [one]
+    return [all_talks]
 
 
 async def ours(
@@ -174,7 +176,7 @@ def words_of(cue: Cue) -> str:
 def peers(
     store: Store, cues: Sequence[tuple[str, Cue, set[str]]], model: Any
 ) -> tuple[list[Answer], list[Answer]]:
-    """Answers by reciprocal rank fusion, and by cosine with their scores only."""
+    """The answers by reciprocal rank fusion, and those by cosine, which have only their scores."""
     db = plain_fts(store.memories)
     vectors = Vectors(store, model) if model is not None else None
     fused, cosine = [], []
@@ -183,14 +185,14 @@ def peers(
         collected = [plain_search(db, text)]
         if vectors is not None:
             near = vectors.nearest(text, 10)
-            collected.append([one for one, _ in near])
-            useful = bool(gold & {one for one, _ in near[:3]})
+            collected.append([memory_id for memory_id, _ in near])
+            useful = bool(gold & {memory_id for memory_id, _ in near[:3]})
             cosine.append(Answer(kind, False, useful, near[0][1]))
         scores: dict[str, float] = defaultdict(float)
         for ranking in collected:
-            for rank, one in enumerate(ranking, 1):
-                scores[one] += 1.0 / (RRF_K + rank)
-        best = sorted(scores, key=lambda one: -scores[one])[:3]
+            for rank, memory_id in enumerate(ranking, 1):
+                scores[memory_id] += 1.0 / (RRF_K + rank)
+        best = sorted(scores, key=lambda memory_id: -scores[memory_id])[:3]
         top = scores[best[0]] if best else 0.0
         fused.append(Answer(kind, top >= RRF_LEAST, bool(gold & set(best)), top))
     return fused, cosine
@@ -227,7 +229,9 @@ def line(name: str, answers: Sequence[Answer]) -> str:
 
 
 def at_cover(answers: Sequence[Answer], cover: float) -> list[Answer]:
-    """Answers from the score at which `cover` of the relevant cues get one."""
+    """The answers above the score at which the share `cover` of the relevant cues gets an
+    answer.
+    """
     scores = sorted((a.confidence for a in answers if a.relevant), reverse=True)
     least = scores[int(cover * len(scores))] if scores else 1.0
     return [
@@ -246,31 +250,31 @@ def by_class(answers: Sequence[Answer]) -> Iterator[str]:
 
 async def report(title: str, stores: list[Store], part: float, model: Any) -> None:
     rng = random.Random(3)
-    mine: list[Answer] = []
+    own_answers: list[Answer] = []
     both: list[Answer] = []
     fused: list[Answer] = []
     cosine: list[Answer] = []
     for store in stores:
         cues = [cue for cue in store.cues if rng.random() < part]
-        mine += await ours(store, cues)
+        own_answers += await ours(store, cues)
         both += await ours(store, cues, "minilm") if model else []
-        one, other = peers(store, cues, model)
-        fused += one
-        cosine += other
-    print(f"\n## {title}: {len(mine)} cues\n")
+        rank_fusion, by_cosine = peers(store, cues, model)
+        fused += rank_fusion
+        cosine += by_cosine
+    print(f"\n## {title}: {len(own_answers)} cues\n")
     print("| rule | AUC | FIR % | cover | useful cover | precision |\n|---|---|---|---|---|---|")
-    print(line("upwell, as shipped", mine))
+    print(line("upwell, as shipped", own_answers))
     if both:
         print(line("upwell, with the model", both))
     print(line(f"RRF ≥ {RRF_LEAST}" + ("" if model else ", words only"), fused))
     if cosine:
         print(line("cosine, at 80 % cover", at_cover(cosine, 0.8)))
     print()
-    print("\n".join(by_class(mine)))
+    print("\n".join(by_class(own_answers)))
     if both:
         print("\nwith the model\n")
         print("\n".join(by_class(both)))
-    took = sorted(a.milliseconds for a in mine)
+    took = sorted(a.milliseconds for a in own_answers)
     print(
         f"\nCPU of a decision: p50 {statistics.median(took):.1f} ms, "
         f"p95 {took[int(0.95 * len(took))]:.1f} ms"
@@ -279,14 +283,20 @@ async def report(title: str, stores: list[Store], part: float, model: Any) -> No
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("data", type=Path, metavar="DATA", nargs="?", help="the folder of the sets")
+    parser.add_argument(
+        "data", type=Path, metavar="DATA", nargs="?", help="the folder of the data sets"
+    )
     parser.add_argument("--only", choices=["coding", "conversations", "together"])
     parser.add_argument("--own", action="store_true", help="the repository's own set")
-    parser.add_argument("--share", type=float, default=1.0, help="of the cues, chosen at random")
-    parser.add_argument("--minilm", type=Path, metavar="CACHE", help="by meaning too (minilm.py)")
+    parser.add_argument(
+        "--share", type=float, default=1.0, help="the share of the cues to use, chosen at random"
+    )
+    parser.add_argument(
+        "--minilm", type=Path, metavar="CACHE", help="also search by meaning (minilm.py)"
+    )
     options = parser.parse_args()
     if not options.data and not options.own:
-        parser.error("give the folder of the sets, or --own")
+        parser.error("give the folder of the data sets, or --own")
     model = None
     if options.minilm:
         from minilm import MiniLm
@@ -297,12 +307,12 @@ async def main() -> None:
     if options.own:
         await report("own", own(), 1.0, model)
         return
-    made = {
+    cases = {
         "coding": lambda: coding(options.data),
         "conversations": lambda: conversations(options.data),
         "together": lambda: together(conversations(options.data)),
     }
-    for title, stores in made.items():
+    for title, stores in cases.items():
         if options.only in (None, title):
             await report(title, stores(), options.share, model)
 

@@ -1,12 +1,14 @@
-"""The cost of a store of memories: ingest, a durable add, search, a cold start, disk, memory.
+"""Measures the cost of a store of memories: ingest, a durable add, search, a cold start, disk,
+memory.
 
     python benchmarks/store.py [--sizes 10000,100000,1000000]
     python benchmarks/store.py --memtomem PYTHON --memory-service PYTHON      peers, each its venv
 
 Text is synthetic: Zipf-distributed words over 100 000 made-up ones, a quarter of them from one of
-2 000 topics, 24 to 43 words a memory. Queries have 30 words, most of them common. Every store runs
-in a process of its own (`store_worker.py`), on the same texts in the same order. A store whose
-filling takes longer than --patience is left at that size, and it is said how far it came.
+2 000 topics, 24 to 43 words per memory. Queries have 30 words, most of them common. Every store
+runs in a process of its own (`store_worker.py`), on the same texts in the same order. If filling a
+store takes longer than --patience, the filling stops, and the number of stored memories is
+reported.
 """
 
 import argparse
@@ -52,8 +54,10 @@ class Writer:
         topic = self.rng.randrange(TOPICS)
         own = max(1, words // 4)
         common = self.rng.choices(self.words, cum_weights=self.weights, k=words - own)
-        around = [self.words[(topic * 47 + self.rng.randrange(40)) % WORDS] for _ in range(own)]
-        return " ".join(common + around)
+        topic_words = [
+            self.words[(topic * 47 + self.rng.randrange(40)) % WORDS] for _ in range(own)
+        ]
+        return " ".join(common + topic_words)
 
     def memories(self, count: int) -> Iterator[Memory]:
         for _ in range(count):
@@ -98,7 +102,7 @@ def spread(values: list[float]) -> str:
 
 
 def fill(store: Store, writer: Writer, size: int, patience: float) -> tuple[float, int]:
-    """Returns the seconds of CPU it took and how many memories went in."""
+    """Returns the CPU seconds that this took and the number of stored memories."""
     cpu, began = 0.0, time.perf_counter()
     for start in range(0, size, BATCH):
         if time.perf_counter() - began > patience:
@@ -125,17 +129,17 @@ def measure(name: str, python: str, size: int, options: argparse.Namespace, fold
     cpu, stored = fill(store, writer, size, options.patience)
     print(f"{name}, {stored} memories" + (f" of {size}, patience ended" if stored < size else ""))
     print(f"    ingest     {stored / cpu:,.0f} a second of CPU", flush=True)
-    asking = Writer(2)
-    queries = [asking.text(30) for _ in range(options.queries)]
+    query_writer = Writer(2)
+    queries = [query_writer.text(30) for _ in range(options.queries)]
     done = [store.ask(do="search", text=text) for text in queries]
-    print(f"    search     cpu {spread([1000 * one['cpu'] for one in done])}", flush=True)
-    print(f"               wall {spread([1000 * one['wall'] for one in done])}", flush=True)
+    print(f"    search     cpu {spread([1000 * path['cpu'] for path in done])}", flush=True)
+    print(f"               wall {spread([1000 * path['wall'] for path in done])}", flush=True)
     adds = [store.ask(do="add", texts=[memory.text]) for memory in writer.memories(ADDS)]
-    print(f"    one add    cpu {spread([1000 * one['cpu'] for one in adds])}", flush=True)
-    print(f"               wall {spread([1000 * one['wall'] for one in adds])}", flush=True)
+    print(f"    one add    cpu {spread([1000 * path['cpu'] for path in adds])}", flush=True)
+    print(f"               wall {spread([1000 * path['wall'] for path in adds])}", flush=True)
     state = store.ask(do="state")
     store.close()
-    after = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6
+    after = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
     print(f"    disk       {after:.0f} MB      peak RSS {state['rss']:.0f} MB", flush=True)
     print(f"    cold start {cold(name, python, folder, queries[0])}", flush=True)
 

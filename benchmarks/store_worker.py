@@ -1,7 +1,6 @@
-"""One memory store behind one pipe: a request a line in, an answer a line out (JSON).
-
-Run by `store.py` as `store_worker.py NAME FOLDER`, with the interpreter that the store is installed
-in; imports nothing else than that store and the standard library.
+"""One memory store behind one pipe: one request per line in, one answer per line out (JSON). Run by
+`store.py` as `store_worker.py NAME FOLDER`, with the interpreter that the store is installed in.
+Imports only that store and the standard library.
 
     {"do": "add", "texts": [...]}    {"do": "search", "text": "..."}    {"do": "state"}
     answers: {"cpu", "wall"} in seconds; {"found"}; {"rss", "disk"} in MB; or {"error"}
@@ -50,33 +49,37 @@ async def upwell(folder: Path) -> tuple[Add, Search, Close]:
 
 
 async def memtomem(folder: Path) -> tuple[Add, Search, Close]:
-    """Its default without an embedder (words only). Filled through its storage, past its files and
-    chunker, which is more than its doors offer; searched through its pipeline."""
+    """memtomem with its defaults and no embedder (words only). It is filled directly through its
+    storage, bypassing its files and chunker, which is faster than its public interface allows; it
+    is searched through its pipeline.
+    """
     from memtomem.config import Mem2MemConfig
     from memtomem.models import Chunk, ChunkMetadata
     from memtomem.runtime.components import close_components, create_components
 
     config = Mem2MemConfig()
     config.storage.sqlite_path = folder / "memtomem.db"
-    made = await create_components(config, load_ambient_config=False)
+    components = await create_components(config, load_ambient_config=False)
 
     async def add(texts: list[str]) -> None:
         at = ChunkMetadata(source_file=folder / "notes.md")
-        await made.storage.upsert_chunks([Chunk(content=text, metadata=at) for text in texts])
+        await components.storage.upsert_chunks([Chunk(content=text, metadata=at) for text in texts])
 
     async def search(text: str) -> int:
-        hits, _ = await made.search_pipeline.search(text, top_k=LIMIT)
+        hits, _ = await components.search_pipeline.search(text, top_k=LIMIT)
         return len(hits)
 
     async def close() -> None:
-        await close_components(made)
+        await close_components(components)
 
     return add, search, close
 
 
 async def memory_service(folder: Path) -> tuple[Add, Search, Close]:
-    """Its sqlite-vec storage, with the hashed vectors that it falls back to where no model can be
-    downloaded: what it finds means little, what it costs is measured without the model's time."""
+    """mcp-memory-service with its sqlite-vec storage, and with the hashed vectors that it falls
+    back to if no model can be downloaded. Its hits therefore mean little; its cost is measured
+    without the time of a model.
+    """
     os.environ["MCP_MEMORY_ALLOW_HASH_EMBEDDINGS"] = "1"
     from mcp_memory_service.models.memory import Memory
     from mcp_memory_service.storage.sqlite_vec import SqliteVecMemoryStorage
@@ -86,11 +89,13 @@ async def memory_service(folder: Path) -> tuple[Add, Search, Close]:
     await storage.initialize()
 
     async def add(texts: list[str]) -> None:
-        made = [Memory(content=text, content_hash=generate_content_hash(text)) for text in texts]
-        if len(made) == 1:
-            done = [await storage.store(made[0], skip_semantic_dedup=True)]
+        memories = [
+            Memory(content=text, content_hash=generate_content_hash(text)) for text in texts
+        ]
+        if len(memories) == 1:
+            done = [await storage.store(memories[0], skip_semantic_dedup=True)]
         else:
-            done = await storage.store_batch(made)
+            done = await storage.store_batch(memories)
         refused = [why for stored, why in done if not stored and "uplicate" not in why]
         if refused:
             raise RuntimeError(refused[0])
@@ -122,7 +127,7 @@ def lend_extensions() -> bool:
 
 
 def disk(folder: Path) -> float:
-    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file()) / 1e6
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
 
 
 async def answer(request: dict[str, Any], folder: Path, add: Add, search: Search) -> dict[str, Any]:

@@ -1,10 +1,11 @@
-"""The cost of a list of tools: tokens of five real servers' lists, whole and short.
+"""Measures the cost of a list of tools: the tokens of five real servers' lists, in full and in
+short form.
 
     python benchmarks/tool_lists.py [--json]
 
 The servers are those of the test suite (npm filesystem, everything and memory; PyPI git and time),
 all behind one gateway, listed once with `gateway.lazy_tools_tokens` off and once with it on. Tokens
-are estimated as upwell counts them; what hosts make of a list adds the same to both.
+are estimated as upwell counts them; whatever hosts add to a list is the same for both.
 """
 
 import argparse
@@ -32,13 +33,13 @@ SEEN = ("name", "description", "inputSchema")
 
 
 def servers(folder: Path) -> Mapping[str, list[str]]:
-    beside = Path(sys.executable).parent
+    bin_folder = Path(sys.executable).parent
     return {
         "filesystem": [*install.server("filesystem"), str(folder)],
         "everything": install.server("everything"),
         "memory": install.server("memory"),
-        "git": [str(beside / "mcp-server-git")],
-        "time": [str(beside / "mcp-server-time")],
+        "git": [str(bin_folder / "mcp-server-git")],
+        "time": [str(bin_folder / "mcp-server-time")],
     }
 
 
@@ -52,7 +53,7 @@ def listed(folder: Path, most_tokens: int) -> list[dict[str, Any]]:
 
 
 def tokens(tools: list[dict[str, Any]], server: str) -> tuple[int, int]:
-    """How many tools a server has in a list, and their tokens as a model sees them."""
+    """The number of a server's tools in a list, and the tokens of their parts that a model sees."""
     own = [tool for tool in tools if server_of(tool["name"]) == server]
     shown = ({member: tool.get(member) for member in SEEN} for tool in own)
     return len(own), sum(count(json.dumps(tool, separators=(",", ":"))) for tool in shown)

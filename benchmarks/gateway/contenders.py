@@ -33,8 +33,9 @@ strategy = "none"
 @dataclass(frozen=True)
 class Contender:
     """`stdio(server, folder, config)` is the command that serves on stdio, `http(server, folder,
-    port)` the one that listens; None where there is no such way. `prefix` stands before the names
-    of tools, `config` says what of upwell's is not as it comes."""
+    port)` the one that listens; None if the contender cannot do that. `prefix` is the prefix of its
+    tool names; `config` contains upwell's settings that differ from the defaults.
+    """
 
     name: str
     prefix: str = ""
@@ -52,8 +53,8 @@ def _upwell_home(background: BackgroundWork, folder: Path, config: str) -> Mappi
     env = clean(folder, UPWELL_HOME=str(home))
     command = [sys.executable, "-m", "upwell"]
     if not home.exists():
-        where = ["--url", background] if isinstance(background, str) else ["--", *background]
-        run([*command, "add", "up", *where], env)
+        server_args = ["--url", background] if isinstance(background, str) else ["--", *background]
+        run([*command, "add", "up", *server_args], env)
         with (home / "config.toml").open("a") as file:
             file.write(config)
         for text in MEMORIES:
@@ -71,7 +72,7 @@ def upwell_http(background: BackgroundWork, folder: Path, port: int) -> Command:
 
 
 def memtomem_stm(venv: Path) -> Callable[[Sequence[str], Path, str], Command]:
-    """Without its long-term memory, which would need another process."""
+    """memtomem-stm without its long-term memory, which would need another process."""
 
     def serve(server: Sequence[str], folder: Path, config: str) -> Command:
         path = folder / "stm_proxy.json"
@@ -100,14 +101,14 @@ def fastmcp(venv: Path) -> Contender:
         return [*command, *server], clean(folder)
 
     def http(background: BackgroundWork, folder: Path, port: int) -> Command:
-        where = ["--url", background] if isinstance(background, str) else list(background)
-        return [*command, "--port", str(port), *where], clean(folder)
+        server_args = ["--url", background] if isinstance(background, str) else list(background)
+        return [*command, "--port", str(port), *server_args], clean(folder)
 
     return Contender("FastMCP", stdio=stdio, http=http)
 
 
 def mcp_proxy(venv: Path) -> Contender:
-    """It only changes the transport: HTTP in front of stdio here."""
+    """mcp-proxy, which only changes the transport: here HTTP in front of stdio."""
 
     def http(background: BackgroundWork, folder: Path, port: int) -> Command | None:
         if isinstance(background, str):
@@ -132,7 +133,7 @@ def contenders(environments: Mapping[str, Path]) -> list[Contender]:
 
 
 def environment(package: str, environments: Mapping[str, Path]) -> Path:
-    """An environment with the package in it: the one given, or one of our own."""
+    """An environment with the package: the given one, or one of our own."""
     venv = environments.get(package) or ROOT / ".tools" / f"{package}-{PEERS[package]}"
     script = venv / "bin" / package
     if not script.exists():

@@ -44,7 +44,9 @@ class HttpPeer:
 
     def wait_for_tool(self, tool: str, seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
-        while all(one["name"] != tool for one in self.result("tools/list", {})["tools"]):
+        while all(
+            listed_tool["name"] != tool for listed_tool in self.result("tools/list", {})["tools"]
+        ):
             if time.monotonic() > end:
                 raise AssertionError(f"{tool} was never listed")
             time.sleep(0.1)
@@ -64,7 +66,7 @@ class HttpPeer:
         return [json.loads(body)] if body.strip() else []
 
     def _sent(self, body: bytes) -> tuple[http.client.HTTPResponse, bytes]:
-        """The answer; a connection that was idle for too long is opened once more."""
+        """The answer. A connection that was idle for too long is opened again."""
         for last in (False, True):
             try:
                 self._connection.request("POST", "/mcp", body, self._headers)
@@ -78,9 +80,9 @@ class HttpPeer:
 
 
 def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def wait_until_open(port: int, seconds: float = 60.0) -> None:

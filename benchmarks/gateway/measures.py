@@ -1,7 +1,7 @@
 """The measurements. Each function starts a contender afresh and returns figures by name.
 
-CPU is user + system time of everything below the client, the server behind included, so the
-difference to `direct` is what the way costs.
+CPU is the user + system time of everything below the client, including the server behind, so the
+difference from `direct` is the cost of the contender.
 """
 
 import json
@@ -46,15 +46,15 @@ class Sizes:
 
 @contextmanager
 def connected(
-    one: Contender, server: Sequence[str], folder: Path, tool: str, config: str = ""
+    contender: Contender, server: Sequence[str], folder: Path, tool: str, config: str = ""
 ) -> Iterator[Peer]:
     """A client on stdio, once the tool is listed."""
-    assert one.stdio is not None
+    assert contender.stdio is not None
     folder.mkdir(parents=True, exist_ok=True)
-    command, env = one.stdio(server, folder, config)
+    command, env = contender.stdio(server, folder, config)
     with Peer(command, env=env, cwd=folder, errors=folder / "stderr", deadline=120) as peer:
         peer.hello()
-        peer.wait_for_tools(one.prefix + tool, deadline=60)
+        peer.wait_for_tools(contender.prefix + tool, deadline=60)
         yield peer
 
 
@@ -64,25 +64,25 @@ def said(peer: Peer, tool: str, text: str) -> None:
         raise Silence(f"{tool} answered {json.dumps(result)[:200]}")
 
 
-def start_up(one: Contender, server: Sequence[str], folder: Path) -> Figures:
+def start_up(contender: Contender, server: Sequence[str], folder: Path) -> Figures:
     """Time to the `initialize` reply, and until the server's tools are listed."""
-    assert one.stdio is not None
+    assert contender.stdio is not None
     folder.mkdir(parents=True, exist_ok=True)
-    command, env = one.stdio(server, folder, "")
+    command, env = contender.stdio(server, folder, "")
     began = time.perf_counter()
     with Peer(command, env=env, cwd=folder, errors=folder / "stderr", deadline=60) as peer:
         peer.hello()
         hello = (time.perf_counter() - began) * 1000
         cpu = cpu_ms(processes(peer.process.pid))
-        peer.wait_for_tools(f"{one.prefix}read_text_file", deadline=60)
+        peer.wait_for_tools(f"{contender.prefix}read_text_file", deadline=60)
         ready = (time.perf_counter() - began) * 1000
         return {"start_ms": hello, "start_cpu_ms": cpu, "ready_ms": ready}
 
 
-def small(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+def small(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
     """Small calls one after another, then many at once."""
-    tool = f"{one.prefix}say"
-    with connected(one, SERVER, folder, "say") as peer:
+    tool = f"{contender.prefix}say"
+    with connected(contender, SERVER, folder, "say") as peer:
         for n in range(WARM_UP_CALLS):
             said(peer, tool, f"warm {n}")
         tree = processes(peer.process.pid)
@@ -106,14 +106,14 @@ def small(one: Contender, folder: Path, sizes: Sizes) -> Figures:
 
 
 def at_once(peer: Peer, tool: str, calls: int, most: int) -> float:
-    """Seconds for so many calls, `most` of them under way at any time."""
-    began, waiting = time.perf_counter(), deque[int]()
+    """Seconds for this many calls, with at most `most` of them under way at any time."""
+    began, request_ids = time.perf_counter(), deque[int]()
     for n in range(calls):
-        if len(waiting) == most:
-            _answered(peer, waiting.popleft())
+        if len(request_ids) == most:
+            _answered(peer, request_ids.popleft())
         params = {"name": tool, "arguments": {"text": f"call {n}"}}
-        waiting.append(peer.start("tools/call", params))
-    for identity in waiting:
+        request_ids.append(peer.start("tools/call", params))
+    for identity in request_ids:
         _answered(peer, identity)
     return time.perf_counter() - began
 
@@ -124,11 +124,12 @@ def _answered(peer: Peer, identity: int) -> None:
         raise Silence(f"a call was answered {json.dumps(result)[:200]}")
 
 
-def official(one: Contender, folder: Path, sizes: Sizes) -> Figures:
-    """Many small calls at once of a server that was written with the official SDK: the throughput
-    that a server of this world has is in it, while `small` has next to none behind."""
-    tool = f"{one.prefix}test_simple_text"
-    with connected(one, REFERENCE, folder, "test_simple_text") as peer:
+def official(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
+    """Many small calls at once to a server that was written with the official SDK. This includes
+    the throughput of a real server, while the server behind `small` takes next to no time.
+    """
+    tool = f"{contender.prefix}test_simple_text"
+    with connected(contender, REFERENCE, folder, "test_simple_text") as peer:
         at_once(peer, tool, IN_FLIGHT, IN_FLIGHT)
         tree = processes(peer.process.pid)
         before, calls = cpu_ms(tree), sizes.in_flight_calls // 2
@@ -137,25 +138,25 @@ def official(one: Contender, folder: Path, sizes: Sizes) -> Figures:
         return {"official_at_once_per_s": calls / seconds, "official_at_once_cpu_ms": cpu}
 
 
-def large(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+def large(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
     """Results of 1 and 10 MB that pass unchanged."""
     figures: Figures = {}
-    with connected(one, SERVER, folder, "words", PASSING) as peer:
+    with connected(contender, SERVER, folder, "words", PASSING) as peer:
         for size, calls in ((1, sizes.large_calls), (10, max(1, sizes.large_calls // 3))):
-            for key, value in _long(one, peer, size * MB, calls, whole=True).items():
+            for key, value in _long(contender, peer, size * MB, calls, whole=True).items():
                 figures[f"passed_{size}_mb_{key}"] = value
     return figures
 
 
-def fitted(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+def fitted(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
     """A result of 1 MB, shortened to its budget."""
-    with connected(one, SERVER, folder, "words") as peer:
-        result = _long(one, peer, MB, max(1, sizes.large_calls // 2), whole=False)
+    with connected(contender, SERVER, folder, "words") as peer:
+        result = _long(contender, peer, MB, max(1, sizes.large_calls // 2), whole=False)
         return {f"fitted_1_mb_{key}": value for key, value in result.items()}
 
 
-def _long(one: Contender, peer: Peer, size: int, calls: int, *, whole: bool) -> Figures:
-    tool = f"{one.prefix}words"
+def _long(contender: Contender, peer: Peer, size: int, calls: int, *, whole: bool) -> Figures:
+    tool = f"{contender.prefix}words"
     peer.call(tool, bytes=size)
     tree = processes(peer.process.pid)
     before, walls = cpu_ms(tree), []
@@ -163,17 +164,17 @@ def _long(one: Contender, peer: Peer, size: int, calls: int, *, whole: bool) -> 
         began = time.perf_counter()
         result = peer.call(tool, bytes=size)
         walls.append((time.perf_counter() - began) * 1000)
-        got = sum(len(block.get("text", "")) for block in result["content"])
-        if result.get("isError") or (got >= size) is not whole:
-            raise Silence(f"{tool}({size}) answered {got:,} characters")
+        received_chars = sum(len(block.get("text", "")) for block in result["content"])
+        if result.get("isError") or (received_chars >= size) is not whole:
+            raise Silence(f"{tool}({size}) answered {received_chars:,} characters")
         peer.lines.clear()
     return {"cpu_ms": (cpu_ms(tree) - before) / calls, "p50_ms": statistics.median(walls)}
 
 
-def kept(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+def kept(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
     """A call with a cached answer."""
-    tool = f"{one.prefix}say"
-    with connected(one, SERVER, folder, "say", KEPT) as peer:
+    tool = f"{contender.prefix}say"
+    with connected(contender, SERVER, folder, "say", KEPT) as peer:
         for _ in range(WARM_UP_CALLS):
             said(peer, tool, "the same")
         tree = processes(peer.process.pid)
@@ -183,42 +184,42 @@ def kept(one: Contender, folder: Path, sizes: Sizes) -> Figures:
         return {"kept_cpu_ms": (cpu_ms(tree) - before) / sizes.calls}
 
 
-def over_http(one: Contender, folder: Path, sizes: Sizes) -> Figures:
+def over_http(contender: Contender, folder: Path, sizes: Sizes) -> Figures:
     """Small calls by a client on HTTP, the server behind on stdio, and on HTTP."""
     figures: Figures = {}
-    if one.http is not None:
-        cpu = _http_calls(one, SERVER, folder / "stdio", "say", sizes.http_calls)
+    if contender.http is not None:
+        cpu = _http_calls(contender, SERVER, folder / "stdio", "say", sizes.http_calls)
         figures["http_cpu_ms"] = cpu
     with listening(REFERENCE, folder / "reference") as (port, pid):
         tool, url = "test_simple_text", f"http://127.0.0.1:{port}/mcp"
-        if one.name == "direct":
+        if contender.name == "direct":
             figures["http_both_cpu_ms"] = _timed(HttpPeer(port), tool, [pid], sizes.http_calls)
-        elif one.http is not None and one.http(url, folder / "http", 1) is not None:
+        elif contender.http is not None and contender.http(url, folder / "http", 1) is not None:
             place = folder / f"http-{port}"
-            cpu = _http_calls(one, url, place, tool, sizes.http_calls, [pid])
+            cpu = _http_calls(contender, url, place, tool, sizes.http_calls, [pid])
             figures["http_both_cpu_ms"] = cpu
     return figures
 
 
 def _http_calls(
-    one: Contender,
+    contender: Contender,
     background: BackgroundWork,
     folder: Path,
     tool: str,
     calls: int,
     pids: Sequence[int] = (),
 ) -> float:
-    assert one.http is not None
+    assert contender.http is not None
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
-    served = one.http(background, folder, port)
+    served = contender.http(background, folder, port)
     assert served is not None
     command, env = served
     with started(command, env, port, folder / "log") as pid:
         secret = folder / "upwell" / "token"
         token = secret.read_text().strip() if secret.exists() else ""
         peer = HttpPeer(port, token)
-        return _timed(peer, one.prefix + tool, [pid, *pids], calls)
+        return _timed(peer, contender.prefix + tool, [pid, *pids], calls)
 
 
 def _timed(peer: HttpPeer, tool: str, pids: Sequence[int], calls: int) -> float:
@@ -227,7 +228,7 @@ def _timed(peer: HttpPeer, tool: str, pids: Sequence[int], calls: int) -> float:
     peer.wait_for_tool(tool)
     for _ in range(HTTP_WARM_UP_CALLS):
         peer.call(tool, text="warm")
-    tree = [below for pid in pids for below in processes(pid)]
+    tree = [process for pid in pids for process in processes(pid)]
     before = cpu_ms(tree)
     for n in range(calls):
         result = peer.call(tool, text=f"call {n}")
@@ -240,7 +241,7 @@ def _timed(peer: HttpPeer, tool: str, pids: Sequence[int], calls: int) -> float:
 
 @contextmanager
 def listening(command: Sequence[str], folder: Path) -> Iterator[tuple[int, int]]:
-    """A server that takes `--port`: its port and its process."""
+    """Start a server that takes `--port`. Yields its port and its process."""
     folder.mkdir(parents=True, exist_ok=True)
     port = free_port()
     with started([*command, "--port", str(port)], clean(folder), port, folder / "log") as pid:
@@ -249,7 +250,7 @@ def listening(command: Sequence[str], folder: Path) -> Iterator[tuple[int, int]]
 
 @contextmanager
 def started(command: Sequence[str], env: object, port: int, log: Path) -> Iterator[int]:
-    """A process that listens on the port; the end removes all of it."""
+    """Start a process that listens on the port, and end it with all of its children."""
     with log.open("ab") as errors:
         running = subprocess.Popen(
             command,
@@ -275,10 +276,10 @@ def started(command: Sequence[str], env: object, port: int, log: Path) -> Iterat
                 continue
 
 
-def endurance(one: Contender, folder: Path, calls: int) -> Figures:
+def endurance(contender: Contender, folder: Path, calls: int) -> Figures:
     """Memory after very many calls."""
-    tool = f"{one.prefix}say"
-    with connected(one, SERVER, folder, "say") as peer:
+    tool = f"{contender.prefix}say"
+    with connected(contender, SERVER, folder, "say") as peer:
         for _ in range(0, calls, 500):
             at_once(peer, tool, 500, 8)
             peer.lines.clear()
@@ -286,17 +287,17 @@ def endurance(one: Contender, folder: Path, calls: int) -> Figures:
         return {"rss_after_mb": rss_mb(peer.process.pid)}
 
 
-def flood(one: Contender, folder: Path) -> Figures:
+def flood(contender: Contender, folder: Path) -> Figures:
     """A result of 1 GB: the time to the error, and the peak memory."""
-    tool = f"{one.prefix}flood"
-    with connected(one, SERVER, folder, "flood") as peer:
-        said(peer, f"{one.prefix}say", "before")
+    tool = f"{contender.prefix}flood"
+    with connected(contender, SERVER, folder, "flood") as peer:
+        said(peer, f"{contender.prefix}say", "before")
         before, began = rss_mb(peer.process.pid, "VmHWM"), time.perf_counter()
         message = peer.ask("tools/call", {"name": tool, "arguments": {"bytes": GB}}, 120)
         seconds = time.perf_counter() - began
         result = message.get("result", {})
         if "error" not in message and not result.get("isError"):
             raise Silence(f"{tool} answered {json.dumps(message)[:200]}")
-        said(peer, f"{one.prefix}say", "after")
+        said(peer, f"{contender.prefix}say", "after")
         peak = rss_mb(peer.process.pid, "VmHWM")
         return {"flood_s": seconds, "flood_peak_mb": peak, "flood_before_mb": before}

@@ -22,7 +22,7 @@ def cpu_ms(pids: Sequence[int]) -> float:
 
 
 def rss_mb(pid: int, key: str = "VmRSS") -> float:
-    """Resident memory in MB; `VmHWM` is the most that it ever was."""
+    """Resident memory in MB; `VmHWM` is its peak."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith(f"{key}:"):
             return int(line.split()[1]) / 1024
@@ -30,13 +30,14 @@ def rss_mb(pid: int, key: str = "VmRSS") -> float:
 
 
 def clean(folder: Path, **extra: str) -> dict[str, str]:
-    """A home of its own, and nothing of the person who measures: PYTHONDONTWRITEBYTECODE alone
-    would make every start several times as long."""
+    """An environment with a home of its own and without the variables of the person who measures:
+    PYTHONDONTWRITEBYTECODE alone would make every start several times as long.
+    """
     return {"PATH": os.environ["PATH"], "HOME": str(folder), "LANG": "C.UTF-8", **extra}
 
 
 def run(command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
-    """Run to the end, or fail with the output."""
+    """Run a command to its end. Fails with the output of the command if the command fails."""
     done = subprocess.run(
         command,
         env=env,

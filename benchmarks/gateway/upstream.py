@@ -15,7 +15,7 @@ CHUNK = b"x" * (1 << 20)
 
 
 def words(call: Call) -> str:
-    """A log of about so many bytes."""
+    """A log of about this many bytes."""
     size_limit = int(call.args["bytes"])
     lines = (LINE.format(n % 60, n % 97, n * 7919 % 100_003, n % 1009) for n in range(size_limit))
     parts: list[str] = []
@@ -29,7 +29,7 @@ def words(call: Call) -> str:
 
 
 def flood(call: Call) -> None:
-    """One line of so many bytes, written as fast as the reader takes it."""
+    """One line of this many bytes, written as fast as the reader takes it."""
     head = f'{{"jsonrpc":"2.0","id":{json.dumps(call.id)},"result":{{"content":'
     head += '[{"type":"text","text":"'
     with call.server.lock:

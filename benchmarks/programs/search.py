@@ -2,12 +2,12 @@
 
 from importlib.metadata import distributions
 
-for found in sorted(distributions(), key=lambda one: one.metadata["Name"].lower()):
-    about = found.metadata
-    page = (about.get_all("Project-URL") or [about.get("Home-page") or "none"])[0]
-    print(f"Title: {about['Name']} {found.version}")
+for package in sorted(distributions(), key=lambda package: package.metadata["Name"].lower()):
+    metadata = package.metadata
+    page = (metadata.get_all("Project-URL") or [metadata.get("Home-page") or "none"])[0]
+    print(f"Title: {metadata['Name']} {package.version}")
     print(f"URL: {page}")
-    print(f"Summary: {about['Summary']}")
-    print(f"License: {about.get('License-Expression') or 'unknown'}")
-    print(f"Requires: {', '.join(found.requires or [])[:200]}")
+    print(f"Summary: {metadata['Summary']}")
+    print(f"License: {metadata.get('License-Expression') or 'unknown'}")
+    print(f"Requires: {', '.join(package.requires or [])[:200]}")
     print()

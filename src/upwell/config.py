@@ -1,7 +1,7 @@
 """Configuration: composed from each package's options, read once, and constant afterwards.
 
 `config.toml` in upwell's home, then `UPWELL_SECTION__KEY` from the environment, then flags: later
-sources win, and every value remembers its origin. No other module reads the environment, and no
+sources win, and every value has its origin recorded. No other module reads the environment, and no
 file of a working directory is read: a cloned repository configures nothing.
 """
 
@@ -76,8 +76,9 @@ class Value:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The whole configuration. `values` are the settings that differ from the defaults, by key;
-    `overrides` the tables per tool pattern, and per server under `server:NAME`."""
+    """The whole configuration. `values` are the settings that differ from the defaults, by key.
+    `overrides` are the tables for tool patterns, and those for servers under `server:NAME`.
+    """
 
     home: Home
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
@@ -116,7 +117,9 @@ class Config:
         )
 
     def shows_status(self) -> bool:
-        """Do the tools of `stm.json` report what they did? Only for exactly `TRUE` (seed 001)."""
+        """True if the tools of `stm.json` report their actions: only if the value is exactly `TRUE`
+        (seed 001).
+        """
         return self.environment.get("STM_SHOW_STATUS") == "TRUE"
 
     def compress_for(self, server: str, tool: str) -> CompressOptions:
@@ -129,8 +132,10 @@ class Config:
         return RESULT_TOKENS[size_of(window_in(self.agent))]
 
     def surface_of(self, tool: str | None, window: int | None = None) -> SurfaceOptions:
-        """`surface.*` beside one tool (`server__tool`, or the agent's own name for it); None: a
-        message. `window` is the agent's context window in tokens, if its cue states one."""
+        """`surface.*` beside one tool (`server__tool`, or the agent's own name for it), or for a
+        message if `tool` is None. `window` is the agent's context window in tokens, if its cue
+        states one.
+        """
         return self._surface_options(tool, window)
 
     @cached_property
@@ -201,7 +206,7 @@ def read(
     flags: Mapping[str, Any] | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[Config, list[ConfigError]]:
-    """As `load`, with every mistake; the configuration leaves the wrong settings out."""
+    """As `load`, but returns every mistake; the configuration leaves out the invalid settings."""
     environment = dict(os.environ if environment is None else environment)
     files = Home((home or default_home()).absolute())
     reader = _Reading(files.config_file)
@@ -246,7 +251,7 @@ class _Reading:
 
     @contextmanager
     def mistakes_noted(self) -> Iterator[None]:
-        """Note a mistake in the block, and go on after it."""
+        """Record a mistake that the block raises, and continue after the block."""
         try:
             yield
         except ConfigError as mistake:
@@ -311,7 +316,8 @@ class _Reading:
                 )
                 mistakes = len(self.mistakes)
                 server = self._server(key, name, entry)
-                # Without its wrong setting a server could be another one, or a disabled one run.
+                # A server is left out whole: without its invalid setting it could be another
+                # server, or run although it is disabled.
                 if len(self.mistakes) == mistakes:
                     self._servers.append(server)
                 self._flat.update(_flat(key, entry, self._origin))
@@ -379,7 +385,9 @@ class _Reading:
 
 
 def _with_line(error: ConfigError, path: Path) -> ConfigError:
-    """The same mistake with the line of its key in the file, or of the table around it."""
+    """The same mistake with a line number of the file: that of its key, or of the table around
+    it.
+    """
     if not error.key or error.origin != str(path):
         return error
     text = read_regular_file(path).decode("utf-8")

@@ -29,8 +29,10 @@ class ManualClock:
 
 
 class FakeEmbedder:
-    """An embedder for tests. Texts are as similar as the words that they share; `same` maps words
-    to synonyms. A given `error` is raised instead; `name` tells models apart."""
+    """An embedder for tests. The similarity of two texts depends on the words that they share;
+    `same` maps words to synonyms. If `error` is given, every call raises it. `name` tells models
+    apart.
+    """
 
     dim = 128
 
@@ -57,10 +59,9 @@ class FakeEmbedder:
 
 
 class FakeRecall:
-    """A `Recall`, and a `MemoryReader`, over the hits and rules that it was made with.
-
-    `asked` are the queries so far. `error` is raised by every search, when given. `memories` are
-    the newest of every scope; `version` is the token of changes.
+    """A `Recall` and a `MemoryReader` over the given hits and rules. `asked` lists the queries so
+    far. If `error` is given, every search raises it. `memories` are the newest of every scope;
+    `version` is the token of changes.
     """
 
     name = "fake"

@@ -171,6 +171,16 @@ def test_on_a_terminal_it_asks_and_takes_no_for_an_answer(user: User) -> None:
     before = user.state()
     out, err = user.answer("n", "setup", code=1)
     assert QUESTION in out + err
+    assert f"create {user.folder / '.codex/hooks.json'} (+" in out
+    assert "+capture = true" not in out
+    assert user.state() == before
+
+
+def test_d_shows_every_changed_line_before_the_answer(user: User) -> None:
+    before = user.state()
+    out, err = user.answer("d\nn", "setup", code=1)
+    assert (out + err).count(QUESTION) == 2
+    assert "+capture = true" in out
     assert user.state() == before
 
 
@@ -219,9 +229,11 @@ def test_undo_restores_every_byte_and_keeps_what_was_learned(user: User) -> None
     assert not (user.home / "config.toml").exists()
     assert daemon_at(str(user.home)) is None
     assert RULE in proposals(user)
+    assert user.run("recall", "--sessions", "clients")[0], "the past sessions stay, too"
 
     user.run("setup", "--undo", "--forget", "--yes")
     assert proposals(user) == []
+    assert not (user.home / "sessions.db").exists()
     assert not (user.home / "setup.json").exists()
     assert "nothing to undo" in user.run("setup", "--undo", "--yes")[0]
     user.run("setup", "--yes")

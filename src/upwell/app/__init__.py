@@ -1,6 +1,6 @@
 """The only package that wires objects together.
 
-`build` makes an app of a home, `serve` runs the gateway.
+`build` makes the app of a home, `serve` runs the gateway.
 """
 
 from upwell.app.running import (

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 CHORES_SECONDS = 3600.0
 WARM_AFTER_SECONDS = 1.0
-"""Imports for HTTP and shortening would hold up the first prompt, for which the daemon starts."""
+"""How long to wait before the imports for HTTP and shortening: the daemon starts for a first
+prompt, and they would hold it up.
+"""
 
 
 class Warm:
@@ -43,7 +45,7 @@ class Warm:
         self._http: asyncio.Task[None] | None = None
         self._port = 0
         self.on_request: Callable[[], None] = _do_nothing
-        """Called at every HTTP request, of which the daemon's socket knows nothing."""
+        """Called at every HTTP request; these do not pass through the daemon's socket."""
 
     @property
     def app(self) -> App:
@@ -163,7 +165,7 @@ async def opened() -> AsyncIterator[Warm]:
 
 
 async def run_daemon() -> bool:
-    """Run the daemon of the home until it has a reason to end. False where one runs already.
+    """Run the home's daemon until it has a reason to end. Returns False if one is running already.
 
     Raises:
         UpwellError: it cannot start.
@@ -185,7 +187,8 @@ async def run_daemon() -> bool:
 
 
 def run_or_replace() -> bool:
-    """Run the daemon, in place of one that no longer answers. False where one runs and answers.
+    """Run the daemon, and replace one that no longer answers. Returns False if one is running and
+    answers.
 
     Raises:
         UpwellError: it cannot start.
@@ -207,7 +210,7 @@ def main() -> int:
 
 
 def _end_hung() -> bool:
-    """End a daemon that holds its lock and does not answer. True where there was one."""
+    """End a daemon that holds its lock and does not answer. Returns True if there was one."""
     from upwell.config import load
 
     daemon = daemon_at(str(load().home.root))
@@ -215,7 +218,9 @@ def _end_hung() -> bool:
 
 
 async def _serve_hooks(warm: Warm, port: int) -> None:
-    """Serve hooks over HTTP on loopback. A port in use disables only these."""
+    """Serve hooks over HTTP on loopback. If the port is in use, only these hooks are
+    unavailable.
+    """
     from upwell.web.routes import http_app
     from upwell.web.server import http_server, listen
 
@@ -256,7 +261,7 @@ def _tokens(warm: Warm) -> "Tokens":
 
 
 def _rss_bytes() -> int:
-    """Resident memory now; 0 where /proc does not have it."""
+    """Resident memory now; 0 if /proc does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     except OSError:

@@ -20,7 +20,7 @@ Servers = Callable[[], list[dict[str, str]]]
 
 
 def shown_of(app: App, servers: Servers = list) -> PageData:
-    """The sources of the page's data."""
+    """The sources of the data on the page."""
 
     async def lately(number: int) -> Mapping[str, Any]:
         accounts = await overview.accounts(app, await overview.decisions(app, number))

@@ -1,4 +1,6 @@
-"""The files of a home, opened: memory, TTL store, originals, the secret, and their chores."""
+"""Opens the files of a home (memory, TTL store, originals, the secret) and runs their periodic
+chores.
+"""
 
 import secrets
 from collections.abc import Awaitable, Callable
@@ -145,13 +147,13 @@ def open_memory(
         places=places,
         clock=clock,
     )
-    imports = Imports(library, documents, sources)
+    imports = Imports(library, documents, sources, notes)
     return Memories(library, notes, documents, imports, places, qmd, ltm, recalls, ratings)
 
 
 def _open_ltm(config: Config, *, tolerant: bool) -> "LtmRecall | None":
-    """The memory server of `ltm.*`; without any of these keys, none, and nothing is imported. A
-    tolerant app does without a server whose keys are incomplete.
+    """The memory server of `ltm.*`. If none of these keys is set, there is no server and nothing is
+    imported. A tolerant app does without a server whose keys are incomplete.
 
     Raises:
         ConfigError: a key that another one needs is missing.
@@ -176,8 +178,10 @@ def open_qmd(config: Config) -> QmdRecall | None:
 
 
 def open_notes(config: Config, cwd: str | None) -> ShortTerm:
-    """The notes of the folder's project (`.upwell/stm.json`), if it has some, else the home's. A
-    file that came with a repository or an archive is not used: its notes are not this user's."""
+    """The notes of the folder's project (`.upwell/stm.json`), if it has any, else the home's. A
+    file that came with a repository or an archive is not used, because this user did not write its
+    notes.
+    """
     open_at = partial(ShortTerm, options=config.stm, origins=Origins(config.home.origins_file))
     notes, project = open_at(config.home.notes_file), project_of(cwd)
     folder = Path(project, PROJECT_FOLDER) if project else None

@@ -25,7 +25,7 @@ from upwell.web.tokens import Tokens, token_of
 
 async def serve_http(address: str, cwd: str, say: Callable[[str], None]) -> None:
     """Serve `/mcp`, `/hook`, `/dashboard`, `/healthz` and `/metrics` at `HOST:PORT` until a signal
-    ends the process. `say` first receives the address and the place of the token.
+    ends the process. `say` first receives the address and the path of the token.
 
     Raises:
         UsageError: the address is invalid or in use.

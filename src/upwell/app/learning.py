@@ -1,4 +1,4 @@
-"""The learning side of a home, wired, and its chores."""
+"""Wires the learning side of a home and runs its chores."""
 
 import asyncio
 from collections import OrderedDict
@@ -35,7 +35,7 @@ def open_learning(
     memory: Memories,
     clock: Clock = SYSTEM_CLOCK,
 ) -> Learning:
-    """The learning of a home. `of_cue` returns the options beside a tool."""
+    """The learning side of a home. `of_cue` returns the surfacing options that apply to a tool."""
     surface = config.surface
     limits = Limits(
         min_score=surface.min_score,
@@ -62,7 +62,7 @@ async def tidy(config: Config, ttl_store: TtlStore, journal: Journal, learned: L
 
 
 async def _is_due(ttl_store: TtlStore, chore: str, seconds: float) -> bool:
-    """Has no process done this chore within the last `seconds`? If so, the caller does it."""
+    """True if no process has done this chore within the last `seconds`; then the caller does it."""
     if await ttl_store.get(Kind.CHORE, [chore]):
         return False
     await ttl_store.put(Kind.CHORE, {chore: b""}, ttl_seconds=seconds)
@@ -73,15 +73,17 @@ def _viewed(notes: ShortTerm, ids: Sequence[str]) -> None:
     if not ids:
         return
     try:
-        ours = {note.id for note in notes.entries()}.intersection(ids)
-        if ours:
-            notes.viewed(ours)
+        viewed_ids = {note.id for note in notes.entries()}.intersection(ids)
+        if viewed_ids:
+            notes.viewed(viewed_ids)
     except StoreError as error:
         LOG.warning("the use of notes was not recorded: %s", error)
 
 
 class Traces:
-    """The traces of shortened results, so that a later `read_more` joins that of its call."""
+    """The trace of each shortened result, so that a later `read_more` joins the trace of its
+    call.
+    """
 
     def __init__(self) -> None:
         self._by_key: OrderedDict[str, str] = OrderedDict()
@@ -95,14 +97,15 @@ class Traces:
             self._by_key.popitem(last=False)
 
     def read_on(self, key: str) -> None:
-        """Record a span for reading on, with the trace id of the shortened call."""
+        """Record a span for the `read_more` call, with the trace id of the shortened call."""
         with span("upwell.read_on", key=key, trace_id=self._by_key.get(key, "")):
             LOG.debug("read on %s", key)
 
 
 class FollowUp:
-    """Learns from shortened results: how many were delivered, and for which of them an agent came
-    back to read on."""
+    """Learns from shortened results: how many were delivered, and which of them an agent came back
+    to read further.
+    """
 
     def __init__(self, budgets: Budgets, learning: Learning) -> None:
         self._budgets = budgets

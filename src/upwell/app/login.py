@@ -18,15 +18,15 @@ async def log_in(
     secret_variable: str = "",
     issuer: str = "",
 ) -> Login:
-    """Log in to a server in the user's browser (`show` receives the address), or as a machine, with
-    the secret in `secret_variable`, at `issuer`. Every upwell of this home uses the login, and the
-    server's entry gets `auth = "oauth"`. Cached answers are removed: they may be another user's.
+    """Log in to a server in the user's browser (`show` receives the address), or as a machine
+    client, with the secret in `secret_variable`, at `issuer`. Every upwell of this home uses the
+    login, and the server's entry gets `auth = "oauth"`. Cached answers are removed: they may be
+    another user's.
 
     Raises:
         ConfigError: there is no such server.
-        UsageError: the server has no URL, or the login as a machine lacks an option.
-        UpstreamUnavailable: the login failed.
-        StoreError: the login cannot be stored.
+        UsageError: the server has no URL, or an option of the machine login is missing.
+        UpstreamUnavailable: the login failed. StoreError: the login cannot be stored.
     """
     from upwell.setup.login import LoginRequest
     from upwell.setup.login import log_in as with_sdk
@@ -42,7 +42,7 @@ async def log_in(
     secret = config.environment.get(secret_variable, "") if secret_variable else ""
     if secret_variable and not (secret and client_id and issuer):
         raise UsageError(
-            f"login as a machine needs --client-id, --issuer, and a secret in {secret_variable}",
+            f"a machine login needs --client-id, --issuer, and a secret in {secret_variable}",
             hint="--issuer is the only authorization server that receives the secret",
         )
     request = LoginRequest(

@@ -30,7 +30,7 @@ class Toolboxes:
 
 
 class SeenResources:
-    """The same addresses for all principals; their contents are what the reader may see."""
+    """The same URIs for all principals; each read returns the content that its reader may see."""
 
     def __init__(self, make: Callable[[Principal], Resources]) -> None:
         self._make = make

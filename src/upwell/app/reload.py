@@ -1,6 +1,7 @@
 """Hot reload of the configuration while the gateway runs: servers, limits, tools and budgets. Other
-changed keys are reported, and take effect after a restart. A file with a mistake, or still being
-written, changes nothing."""
+changed keys are reported, and take effect after a restart. A file with a mistake, or one that is
+still being written, changes nothing.
+"""
 
 import asyncio
 
@@ -35,8 +36,7 @@ async def follow_config(app: App, gateway: Gateway) -> None:
 
 
 async def _take_up(app: App, gateway: Gateway) -> None:
-    """Use the changed configuration from now on. The worker processes restart with the next large
-    result."""
+    """Apply the changed configuration. The worker processes restart with the next large result."""
     try:
         before, fresh = app.config, _fresh(app)
         app.config = fresh
@@ -49,8 +49,10 @@ async def _take_up(app: App, gateway: Gateway) -> None:
         message = f"the changed configuration has a mistake; the old one stays in effect: {error}"
         await _tell(gateway, "error", message)
         return
-    if waiting := waits_for_restart(before, fresh):
-        message = f"the configuration was changed; restart upwell to apply {', '.join(waiting)}"
+    if changed_keys := waits_for_restart(before, fresh):
+        message = (
+            f"the configuration was changed; restart upwell to apply {', '.join(changed_keys)}"
+        )
         await _tell(gateway, "warning", message)
 
 
@@ -78,7 +80,7 @@ async def _tell(gateway: Gateway, level: str, message: str) -> None:
 
 
 def _fresh(app: App) -> Config:
-    """The configuration as it is now.
+    """The present configuration, read again.
 
     Raises:
         ConfigError: it has a mistake.

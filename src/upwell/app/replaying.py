@@ -31,15 +31,15 @@ from upwell.replay.run import Replay, SimulatedClock
 from upwell.replay.timeline import Timeline
 
 COMMITS = 5_000
-"""The number of latest commits of a repository that are read."""
+"""How many of a repository's latest commits are read."""
 COPY_TRIES = 5
 _LEFT_OUT = ("ltm", "llm", "memory", "server")
-"""Sections of the configuration that name other programs, which know what happened later."""
+"""Sections of the configuration that name other programs, which would know about later events."""
 _FLAGS: Mapping[str, object] = {"surface.timeout_seconds": 60.0}
 _MAX_SCRATCH = 100
 
 Verdicts = Callable[[], Mapping[str, int]]
-"""What the judge did and cost so far."""
+"""The judge's work and cost so far."""
 
 
 @asynccontextmanager
@@ -51,8 +51,8 @@ async def replaying(
     judged: bool = False,
 ) -> AsyncIterator[tuple[Replay, Projects, Verdicts]]:
     """A replay of these sessions with the kinds of memory in `choices`, in a scratch folder that is
-    removed at the end. With `repository` every session belongs to that one. `judged`: the user's
-    model judges every event, and the replay waits for each verdict.
+    removed at the end. With `repository`, every session counts as a session in that repository.
+    With `judged`, the user's model judges every event, and the replay waits for each verdict.
 
     Raises:
         UsageError: `repository` is not a repository; or there is no model.
@@ -132,8 +132,9 @@ def _accepted(proposals: Iterable[Proposal]) -> list[Memory]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A private folder that is removed at the end. Searches see its path, so its name is short and
-    has no meaning; ids of memories depend on it, so it is the same in every run."""
+    """A private folder that is removed at the end. Its path takes part in searches, so its name is
+    short and meaningless; memory ids depend on the path, so it is the same in every run.
+    """
     base = Path(tempfile.gettempdir()).resolve()
     for number in range(_MAX_SCRATCH):
         folder = base / f"uw-{os.getuid()}-{number}"
@@ -150,10 +151,10 @@ def _scratch() -> Iterator[Path]:
 
 
 def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
-    """Make a home with the user's settings, except for these sections."""
-    made = Home(folder).prepare()
+    """Make a home that has the user's settings except for these sections."""
+    scratch_home = Home(folder).prepare()
     if home.lexicon_file.exists():
-        shutil.copyfile(home.lexicon_file, made.lexicon_file)
+        shutil.copyfile(home.lexicon_file, scratch_home.lexicon_file)
     if home.config_file.exists():
         try:
             document = tomlkit.parse(home.config_file.read_text(encoding="utf-8"))
@@ -161,7 +162,7 @@ def _home_like(home: Home, folder: Path, left_out: Sequence[str]) -> Path:
             raise UsageError(f"{home.config_file} is not TOML: {error}") from error
         for section in left_out:
             document.pop(section, None)
-        made.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
+        scratch_home.config_file.write_text(tomlkit.dumps(document), encoding="utf-8")
     return folder
 
 
@@ -173,11 +174,11 @@ def _environment_like(environment: Mapping[str, str], left_out: Sequence[str]) -
 
 async def _memories_of(home: Home, copy: Path) -> list[Memory]:
     """The user's memories and notes, read from a copy of the home's files."""
-    made = Home(copy).prepare()
+    home_copy = Home(copy).prepare()
     for source, target in (
-        (home.memory_db, made.memory_db),
-        (home.notes_file, made.notes_file),
-        (home.origins_file, made.origins_file),
+        (home.memory_db, home_copy.memory_db),
+        (home.notes_file, home_copy.notes_file),
+        (home.origins_file, home_copy.origins_file),
     ):
         _copy(source, target)
     app = await build(Settings(home=copy, environment={}))
@@ -191,8 +192,7 @@ async def _memories_of(home: Home, copy: Path) -> list[Memory]:
 def _copy(source: Path, target: Path) -> None:
     """Copy a file, a database with its write-ahead log, as of one point in time.
 
-    Raises:
-        StoreError: other processes write to it all the time.
+    Raises: StoreError: other processes never stop writing to it.
     """
     if not source.exists():
         return
@@ -205,7 +205,7 @@ def _copy(source: Path, target: Path) -> None:
         if _stamps(source, log) == before:
             return
         time.sleep(0.1 * attempt)
-    raise StoreError(f"{source} changes all the time", hint="try again when no agent runs")
+    raise StoreError(f"{source} keeps changing", hint="try again when no agent runs")
 
 
 def _stamps(*paths: Path) -> list[tuple[int, int] | None]:

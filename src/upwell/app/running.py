@@ -69,7 +69,7 @@ async def housekeeping(app: App, gateway: Gateway) -> AsyncIterator[None]:
     """Run housekeeping and apply configuration changes while a gateway runs; then close the app."""
     await app.budgets.load_learned()
     await app.forget_notes()
-    # Not a TaskGroup: a failing task must not end the gateway.
+    # Not a TaskGroup: a task that fails must not end the gateway.
     tasks = [
         asyncio.create_task(run_housekeeping(app)),
         asyncio.create_task(follow_config(app, gateway)),
@@ -121,7 +121,7 @@ async def run_worker(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -
 
 
 async def back_up() -> list[Path]:
-    """`upwell backup`: make today's copy of the memory again. Returns all copies, newest first.
+    """`upwell backup`: make today's backup of the memory again. Returns all copies, newest first.
 
     Raises:
         StoreError: the copy cannot be written.
@@ -176,8 +176,9 @@ async def decisions(home: Path) -> list[dict[str, Any]]:
 
 
 async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
-    """`upwell doctor`: the health of each part as soon as it is known, even when one keeps the
-    others from starting."""
+    """`upwell doctor`: the health of each part as soon as it is known, even if one of them keeps
+    the others from starting.
+    """
     try:
         config, mistakes = config_mistakes()
         config.home.prepare()
@@ -191,7 +192,7 @@ async def examine(cwd: str | None = None) -> AsyncIterator[tuple[str, Ping]]:
     try:
         app = await build(Settings(tolerant=True, cwd=cwd))
     except ConfigError:
-        return  # The file cannot be read at all, as the first row says.
+        return  # The file cannot be read at all; the first row reports that.
     try:
         for part, ping in (await app.pings()).items():
             if part != "documents":
@@ -219,7 +220,7 @@ async def _servers(config: Config) -> AsyncIterator[tuple[str, Ping]]:
 
 
 def _with_login(config: Config, server: ServerOptions, state: Ping) -> Ping:
-    """The health of a server, with the validity of its login."""
+    """The health of a server, and whether its login is still valid."""
     if not state.ok or server.auth is not Auth.OAUTH:
         return state
     login = Logins(config.home.logins_file).described(server.name, server.url)

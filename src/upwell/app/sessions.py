@@ -14,17 +14,19 @@ from upwell.capture.sessions import MEASURED, Findings, findings_in
 from upwell.episodes.events import Event
 from upwell.ground.errors import UsageError
 from upwell.ground.project import project_of
-from upwell.ground.secrets.redact import redact
+from upwell.ground.secrets.redact import has_secret
 from upwell.ground.ttl_store import Kind, TtlStore
 from upwell.ground.types.memory import Memory, Trust
-from upwell.memory.library import Library
+from upwell.memory.library import Library, masked
 from upwell.memory.places import Places
 from upwell.replay.transcripts import Transcript, transcripts_at
 
 MAX_TURN_BYTES = 2_000_000
-"""How much of a transcript's end is read after a turn."""
+"""How many bytes from the end of a transcript are read after a turn."""
 Accepts = Callable[[Proposal], Trust | None]
-"""The trust of a proposal that becomes a memory without asking; None for one that waits."""
+"""The trust of a proposal that becomes a memory without a person's decision; None if it has to wait
+for one.
+"""
 MAX_DELETED = 500
 MAX_HELD = 10_000_000
 READ_TTL_SECONDS = 400 * 86_400.0
@@ -32,26 +34,32 @@ READ_TTL_SECONDS = 400 * 86_400.0
 
 @dataclass(slots=True)
 class Gain:
-    """The results of sessions: new proposals, memories that were stored or found again, and
-    places."""
+    """The yield of sessions: new proposals, older ones that made room for them, memories that were
+    stored or found again, and places. `redacted` names the rules that masked a secret.
+    """
 
     proposed: int = 0
+    displaced: int = 0
     stored: int = 0
     strengthened: int = 0
     places: int = 0
+    redacted: tuple[str, ...] = ()
 
     def add(self, other: "Gain") -> None:
         """Add the figures of another session."""
         self.proposed += other.proposed
+        self.displaced += other.displaced
         self.stored += other.stored
         self.strengthened += other.strengthened
         self.places += other.places
+        self.redacted = tuple(dict.fromkeys([*self.redacted, *other.redacted]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holdings:
-    """Everything that sessions left in a home, by its keys: memories, open proposals, places, and
-    the transcripts that were read."""
+    """The keys of everything that sessions left in a home: memories, open proposals, places, and
+    transcripts that were read.
+    """
 
     memories: frozenset[str] = frozenset()
     proposals: frozenset[str] = frozenset()
@@ -59,7 +67,7 @@ class Holdings:
     transcripts: frozenset[str] = frozenset()
 
     def since(self, earlier: "Holdings") -> "Holdings":
-        """The part that is new since then."""
+        """The part that is new since `earlier`."""
         return Holdings(
             memories=self.memories - earlier.memories,
             proposals=self.proposals - earlier.proposals,
@@ -109,8 +117,8 @@ class SessionLearning:
         await self._record(transcript, size)
         return gain
 
-    async def read(self, transcript: Transcript) -> Gain:
-        """Learn from a transcript of the past, unless it was read before.
+    async def read(self, transcript: Transcript, *, again: bool = False) -> Gain:
+        """Learn from a transcript of the past, unless it was read before; `again` reads it anyway.
 
         Raises:
             UsageError, OSError: the file cannot be read.
@@ -118,7 +126,7 @@ class SessionLearning:
         """
         path = str(transcript.path)
         size = transcript.path.stat().st_size
-        if await self._bytes_read(path) >= size:
+        if not again and await self._bytes_read(path) >= size:
             return Gain()
         gain = Gain()
         for findings in await asyncio.to_thread(lambda: list(_findings_of(transcript.events()))):
@@ -134,23 +142,28 @@ class SessionLearning:
         """
         gain = Gain(places=len(findings.places))
         await self._places.keep(map(_masked, findings.places))
-        waiting: list[Proposal] = []
+        open_proposals: list[Proposal] = []
         for proposal in findings.proposals:
             known = await self._library.store.get(proposal.id)
             if known is not None:
-                await self._library.store.add([_strengthened(known, proposal)])
-                gain.strengthened += 1
+                # A transcript may be read again.
+                if known.provenance.session != proposal.session:
+                    await self._library.store.add([_strengthened(known, proposal)])
+                    gain.strengthened += 1
             elif (trust := self._accepts(proposal)) and not self._inbox.is_settled(proposal):
-                await self._library.add(proposal.memory(trust))
-                gain.stored += 1
+                added = await self._library.add(proposal.memory(trust))
+                gain.add(Gain(stored=1, redacted=added.redacted))
             else:
-                waiting.append(proposal)
-        if waiting:
-            gain.proposed = await asyncio.to_thread(self._inbox.propose, waiting)
+                open_proposals.append(proposal)
+        if open_proposals:
+            intake = await asyncio.to_thread(self._inbox.propose, open_proposals)
+            gain.add(
+                Gain(proposed=intake.new, displaced=intake.displaced, redacted=intake.redacted)
+            )
         return gain
 
     async def holdings(self) -> Holdings:
-        """Everything that it has kept so far.
+        """Everything that has been learned from sessions so far.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -164,8 +177,8 @@ class SessionLearning:
         )
 
     async def forget(self, holdings: Holdings) -> None:
-        """Drop what is still there of these holdings, so that it can be learned again. A proposal
-        that a person has accepted since is a memory of that person's, and stays.
+        """Drop the rest of these holdings, so that it can be learned again. A proposal that a
+        person has accepted in the meantime is that person's memory and stays.
 
         Raises:
             StoreError: the store or the inbox failed.
@@ -178,7 +191,7 @@ class SessionLearning:
                 await self._ttl_store.delete(kind, batch)
 
     async def learned(self, holdings: Holdings) -> list[Memory]:
-        """The memories of these holdings that sessions left and that are still there."""
+        """The memories of these holdings that still exist."""
         memories = [await self._library.store.get(memory_id) for memory_id in holdings.memories]
         return [known for known in memories if known and known.provenance.door == "capture"]
 
@@ -197,7 +210,9 @@ def no_proposal(proposal: Proposal) -> None:
 
 
 def measured_episodes(proposal: Proposal) -> Trust | None:
-    """Episodes of a kind whose precision was measured need no decision. Nobody vouches for them."""
+    """Accept episodes of a kind whose precision was measured, with the trust of a memory that
+    nobody has vouched for.
+    """
     return Trust.AGENT if proposal.triggers and proposal.why in MEASURED else None
 
 
@@ -209,7 +224,7 @@ def every_proposal(proposal: Proposal) -> Trust:
 def _findings_from(
     transcript: str, start: int, project: str, cwd: str | None, source: str
 ) -> Findings:
-    """The findings of a transcript's part from the byte `start` on."""
+    """The findings of a transcript from the byte `start` on."""
     try:
         (known,) = transcripts_at([Path(transcript)])
     except UsageError:
@@ -219,8 +234,9 @@ def _findings_from(
 
 
 def _findings_of(events: Iterable[Event]) -> Iterator[Findings]:
-    """The findings of each session in a transcript. Sessions in folders that are gone have none:
-    nothing that they found could be checked."""
+    """The findings of each session in a transcript. A session whose folder is gone has none,
+    because its findings could not be checked.
+    """
     for session in _by_session(events):
         cwd = next((event.cwd for event in session if event.cwd), None)
         project = project_of(cwd)
@@ -236,7 +252,8 @@ def _by_session(events: Iterable[Event]) -> Sequence[Sequence[Event]]:
 
 
 def _masked(place: Memory) -> Memory:
-    return replace(place, text=redact(place.text)[0])
+    fields = (place.text, *place.paths, *place.symbols, *place.triggers)
+    return masked(place)[0] if has_secret("\n".join(fields)) else place
 
 
 def _strengthened(known: Memory, proposal: Proposal) -> Memory:

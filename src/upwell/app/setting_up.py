@@ -1,8 +1,7 @@
-"""`upwell setup`: everything for the agents of this machine in one plan, and the way back.
-
-It uses what `hook install`, `init`, `hook capture` and `learn sessions` use, in this order, and
-keeps a record of its changes in `setup.json`. Undoing goes the other way round, so that a file with
-both hooks and servers gets its first bytes back.
+"""`upwell setup`: sets up every agent on this machine by one plan, and undoes it. It runs the code
+of `hook install`, `init`, `hook capture` and `learn sessions`, in this order, and records its
+changes in `setup.json`. Undoing runs in the reverse order, so that a file with both hooks and
+servers gets its original bytes back.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -30,13 +29,16 @@ from upwell.setup.record import (
 from upwell.setup.takeover import Clients, Takeover
 
 Report = Callable[[str, str], None]
-"""Receives the path of a file and why it could not be changed, "" if it was."""
+"""Receives the path of a file and the reason why it could not be changed, or "" if it was
+changed.
+"""
 
 
 @dataclass(slots=True)
 class SetupPlan:
-    """Everything that setup would change: `takeover` for the servers and `config.toml`, `hooks` for
-    the agents' hooks, and the reasons by file for what it cannot change."""
+    """Everything that setup would change: `takeover` holds the servers and `config.toml`, `hooks`
+    the agents' hooks. `refused` gives the reason for each file that cannot be changed.
+    """
 
     takeover: Takeover
     hooks: list[Plan] = field(default_factory=list)
@@ -50,8 +52,9 @@ class SetupPlan:
 
 @dataclass(slots=True)
 class UndoPlan:
-    """Everything that undoing would change: the agents' `hooks`, their `files` of servers and
-    `config.toml`, and the reasons by file for what it cannot change."""
+    """Everything that undoing would change: the agents' `hooks`, the `files` with their servers,
+    and `config.toml`. `refused` gives the reason for each file that cannot be changed.
+    """
 
     hooks: list[Plan] = field(default_factory=list)
     files: list[Plan] = field(default_factory=list)
@@ -59,13 +62,19 @@ class UndoPlan:
 
 
 class SettingUp:
-    """Plans, writes, proves and undoes. `clients` are the agents' servers, `installer` their
-    hooks."""
+    """Plans a setup, writes it, tries it out and undoes it. `clients` are the agents' servers,
+    `installer` their hooks.
+    """
 
     def __init__(self, clients: Clients, installer: Installer, home: Home) -> None:
         self._clients = clients
         self._installer = installer
         self._home = home
+
+    @property
+    def sessions_db(self) -> Path:
+        """The index of past sessions."""
+        return self._home.sessions_db
 
     def plan(self) -> SetupPlan:
         """The changes that are still to be made.
@@ -85,14 +94,14 @@ class SettingUp:
         return plan
 
     def write(self, plan: SetupPlan, report: Report) -> None:
-        """Carry the plan out, file by file. A file that cannot be written is reported, and the rest
-        go on.
+        """Carry out the plan, file by file. A file that cannot be written is reported, and the
+        others are written all the same.
 
         Raises:
             ConfigError, StoreUnwritable: `config.toml` or the record cannot be written; no agent's
                 file was changed.
         """
-        # Before the first change: an interrupted setup can be undone, too.
+        # Before the first change, so that an interrupted setup can be undone, too.
         add_to_record(self._home.setup_file, self._record_of(plan))
         if plan.takeover.config.changes:
             self._clients.take(plan.takeover)
@@ -116,14 +125,14 @@ class SettingUp:
         add_to_record(self._home.setup_file, SetupRecord(learned=learned))
 
     def proofs(self, folder: str, environment: Mapping[str, str]) -> Iterator[Proof]:
-        """Try the hooks of each agent that has them with a session's start in `folder`."""
+        """Try the hooks of each agent that has some, with the start of a session in `folder`."""
         for agent in self._installer.installed():
             text = self._installer.text_of(agent)
             yield prove(HOSTS[agent], text, folder, environment, self._events_answered)
 
     def undoing(self) -> UndoPlan:
-        """The changes that take back everything that setup wrote. Where an agent has hooks and
-        servers in one file, the plans for both begin with its present content.
+        """The changes that remove everything that setup wrote. If an agent has hooks and servers in
+        one file, both plans start from its present content.
 
         Raises:
             StoreUnwritable: the record is damaged.
@@ -142,8 +151,8 @@ class SettingUp:
         return plan
 
     def undo(self, report: Report) -> None:
-        """Take everything back that setup wrote. Its record stays as far as it says what was
-        learned.
+        """Remove everything that setup wrote. Only the part of the record about past sessions
+        stays.
 
         Raises:
             StoreUnwritable: the record is damaged, or cannot be written.
@@ -155,7 +164,8 @@ class SettingUp:
             faults.extend([why] if why else [])
             report(path, why)
 
-        # The other way round: the first of two agents in one folder created it, and removes it.
+        # In reverse order: the first of two agents in one folder created the folder, so it removes
+        # it.
         for agent in reversed(record.hooks):
             _reported(partial(self._uninstall, agent), self._installer.path_of(agent), reported)
         plans, refused = self._given_back(record)
@@ -172,7 +182,7 @@ class SettingUp:
             reduce_record(self._home.setup_file, undone=True)
 
     def learned(self) -> Holdings:
-        """What setup learned from past sessions, by its record.
+        """The holdings that setup learned from past sessions, according to its record.
 
         Raises:
             StoreUnwritable: the record is damaged.
@@ -182,15 +192,16 @@ class SettingUp:
         return Holdings(**{kind: frozenset(record.learned.get(kind, ())) for kind in kinds})
 
     def forgot_learned(self) -> None:
-        """What setup learned was dropped."""
+        """Note that the holdings of setup were dropped."""
         reduce_record(self._home.setup_file, forgotten=True)
 
     def _record(self) -> SetupRecord:
         return read_record(self._home.setup_file) or SetupRecord()
 
     def _given_back(self, record: SetupRecord) -> tuple[list[Plan], dict[str, str]]:
-        """The plans that give the agents of this record their servers back, and the reasons by
-        file for what cannot be given back."""
+        """The plans that give the agents of this record their servers back, and the reason for each
+        file where this is impossible.
+        """
         if not record.clients:
             return [], {}
         plans, refused = self._clients.giving_back()
@@ -212,7 +223,7 @@ class SettingUp:
         )
 
     def _install(self, agent: str) -> None:
-        # Planned anew: some agents have servers and hooks in one file.
+        # Planned again, because some agents have servers and hooks in one file.
         self._installer.apply(self._installer.installing(agent))
 
     def _uninstall(self, agent: str) -> None:
@@ -239,7 +250,7 @@ class SettingUp:
         return int(daemon.state.get("answered", 0)) if daemon else 0
 
     def _end_daemon(self) -> None:
-        """The next event starts one that has the present configuration."""
+        """End the daemon; the next event starts one with the present configuration."""
         if daemon := daemon_at(str(self._home.root)):
             end(daemon)
 

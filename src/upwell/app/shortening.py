@@ -1,5 +1,6 @@
-"""The answers of an agent's own tools, fitted to the budget where the user asked for that
-(`hook.compress`)."""
+"""Fits the results of an agent's own tools to the budget, if the user asked for that
+(`hook.compress`).
+"""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -16,15 +17,14 @@ from upwell.ground.types.rpc import ToolCall
 from upwell.hosts.events import Event
 
 Count = Callable[[str, int, int], None]
-"""Called with the tool whose answer was shortened, and its tokens before and after."""
+"""Called with the tool whose result was shortened, and the tokens before and after."""
 
 
 class Shortening:
-    """Fits the texts of an answer as the gateway does: by `compress.*`, also per pattern, where a
-    built-in tool is `HOST__Tool` (`[tool."claude__Bash"]`).
-
-    `paused` tells whether a session is paused. Nothing is learned here: hooks do not see what the
-    agent reads on with the command line.
+    """Fits the texts of a result as the gateway does: by `compress.*` and by the tables of tools,
+    where a built-in tool is named `HOST__Tool` (`[tool."claude__Bash"]`). `paused` tells whether a
+    session is paused. Nothing is learned here, because hooks do not see which originals the agent
+    reads with the command line.
     """
 
     def __init__(
@@ -65,16 +65,19 @@ class Shortening:
         return await self._fitter.fit_texts(call, texts, self._how_to_read, max_tokens)
 
     def _how_to_read(self, key: str) -> str:
-        return f'{self._command} {key}` in a shell, or read_more of upwell with key="{key}"'
+        in_shell = f"{self._command} {key}` in a shell (a part: --lines 12-44)"
+        return f'{in_shell}, or read_more of upwell with key="{key}"'
 
 
 def load() -> None:
-    """Load what shortening needs. The first long answer would otherwise miss its deadline."""
+    """Load the compressor and its rules now; otherwise the first long result would miss its
+    deadline.
+    """
     redact(compress("a line of a log\n" * 200, max_tokens=50).text)
 
 
 def _read_command(home: Home) -> str:
-    """The command that reads an original, up to its key."""
+    """The command that reads an original; the key is to be appended."""
     if home.root == usual_home():
         return "`upwell read"
     return f"`UPWELL_HOME={shlex.quote(str(home.root))} upwell read"

@@ -1,5 +1,6 @@
-"""The work at the end of a turn or session, and before a compaction. It runs after the event was
-answered and never delays an answer."""
+"""The work at the end of a turn or session, and before a compaction. It runs after the answer to
+the event and never delays one.
+"""
 
 import asyncio
 import time
@@ -26,8 +27,9 @@ async def end_turn(
     event: Event,
 ) -> None:
     """Before a compaction, let everything be surfaced again. At the end of a turn, let learning see
-    what the agent wrote, and keep what the turn found out where the user has agreed to that: with
-    `sessions`."""
+    the agent's text. With `sessions`, which means that the user has agreed to it, keep the findings
+    of the turn.
+    """
     if event.kind is EventKind.COMPACT:
         await surfacer.compacting(event.session)
         return
@@ -43,7 +45,7 @@ async def end_turn(
 
 
 async def _has_lost_memories(event: Event) -> bool:
-    """Did the host compact the history, so that our memories are no longer in it?"""
+    """True if the host compacted the history, so that our memories are no longer in it."""
     return await asyncio.to_thread(has_lost_marks, event.transcript, (HEADING, TAG))
 
 

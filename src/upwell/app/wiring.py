@@ -1,4 +1,4 @@
-"""The parts list: every part of upwell, and its connections."""
+"""Builds every part of upwell and connects them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from upwell.app.asking import has_noted, tool_name
 from upwell.app.files import (
     Chore,
     Files,
@@ -47,7 +48,9 @@ from upwell.ground.types.compression import Budget, Compressed
 from upwell.ground.types.memory import DEFAULT_NAMESPACE
 from upwell.ground.types.principal import OWNER, Principal
 from upwell.ground.types.rpc import Ping
-from upwell.hook.door import HookDoor
+from upwell.ground.uris import SESSION_LOCATOR
+from upwell.hook.asking import AgentAsking
+from upwell.hook.door import HookDoor, OptIns
 from upwell.learn.budgets import Budgets
 from upwell.memory.embedding.embeddings import Embeddings
 from upwell.memory.notes.stm import ping_of
@@ -65,17 +68,21 @@ from upwell.tools.recall import context_tool, get_tool, search_tool
 from upwell.tools.resources import Resources
 
 if TYPE_CHECKING:
+    from upwell.app.past_sessions import PastSessions, SeenSessions
+    from upwell.app.review import Review
     from upwell.app.sessions import Accepts, SessionLearning
+    from upwell.migration.moving import MovingIn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The input of `build`. `home` None: the user's. `flags` are dotted keys and win over the
-    home's file and the environment. `tolerant`: wrong settings, and a memory that cannot be opened,
-    are left out instead of failing, as gateway and hooks need it. `cwd` decides the project of cues
-    that have none. `clock` is a simulated one where the past is replayed; `watches` False leaves
-    imported files alone until `documents.refresh`. `waits_for_judge`: no event goes on without its
-    verdict."""
+    """The input of `build`. `home` is by default the user's home. `flags` are dotted keys, which
+    win over the home's file and the environment. A `tolerant` app, as the gateway and hooks need
+    it, leaves out invalid settings and a memory that cannot be opened, instead of failing. `cwd`
+    decides the project of cues without one. A replay of the past passes a simulated `clock`. With
+    `watches` False, imported files are read again only by `documents.refresh`. With
+    `waits_for_judge`, no event goes on before its verdict.
+    """
 
     home: Path | None = None
     flags: Mapping[str, Any] = field(default_factory=dict)
@@ -123,10 +130,12 @@ class App:
         self._places = memory.places
         self._qmd = memory.qmd
         self._ltm = memory.ltm
+        self._past_sessions: PastSessions | None = None
 
     def _add_surfacing(self, memory: Memories, settings: Settings) -> None:
         config, clock, options = self.config, settings.clock, self.config.surfacing()
-        # One for surfacing, pending calls and HTTP sessions, so that replicas may share it.
+        # Surfacing, pending calls and HTTP sessions use the same state, so that replicas can share
+        # it.
         self._session_state = LocalSessionState(clock=clock)
         self.learning = open_learning(
             config, self._surface_of, self._ttl_store, self._files, memory, clock
@@ -169,7 +178,7 @@ class App:
         )
         self._cache = open_cache(config, self._ttl_store)
 
-    # The three below read `config` at each call, because a hot reload replaces it.
+    # The next three read `config` at each call, because a hot reload replaces it.
 
     def _surface_of(self, tool: str | None, window: int | None) -> SurfaceOptions:
         return self.config.surface_of(tool, window)
@@ -199,24 +208,35 @@ class App:
             budget = Budget(hard_tokens=max_tokens, hard_chars=max_chars)
         return await self.fitter.compress(text, budget, options, query=query, name=name)
 
-    async def original(self, key: str) -> str:
-        """The original with this key.
+    async def original(self, key: str, lines: str = "") -> str:
+        """The original with this key, or some lines of it, such as `120-180`.
 
         Raises:
             KeyUnknown: it expired, was evicted, or never existed.
+            UsageError: `lines` is not a range.
         """
-        return await self._originals.get(key)
+        from upwell.compress.normalise.numbered import line_range, lines_of
+
+        text = await self._originals.get(key)
+        return f"{lines_of(text, *line_range(lines))}\n" if lines else text
 
     def toolbox(
         self, principal: Principal = OWNER, definitions: Definitions | None = None
     ) -> Toolbox:
-        """upwell's own MCP tools for a principal; short notes only if it sees the default
-        namespace. `definitions` holds the tools of all servers, for lists that are abridged."""
+        """upwell's own MCP tools for a principal. It gets the tools for short notes only if it sees
+        the default namespace. `definitions` holds the full definitions of all servers' tools, for
+        clients that receive an abridged list.
+        """
         context = self.config.memory_context
         project, status = project_of(self._cwd), self.config.shows_status()
         originals = self._originals.of(principal.name)
-        makers = (note_tools.add_tool, note_tools.search_tool, note_tools.delete_tool)
-        shown = makers if principal.sees(DEFAULT_NAMESPACE) else ()
+        own = (self.notes, project, principal)
+        alike = partial(note_tools.alike, self.memory, project, principal)
+        noting = (
+            note_tools.add_tool(*own, status=status, alike=alike),
+            note_tools.search_tool(*own, status=status),
+            note_tools.delete_tool(*own, status=status),
+        )
         return Toolbox(
             [
                 read_more_tool(originals, self._follow_up.on_follow_up),
@@ -227,11 +247,20 @@ class App:
                 context_tool(
                     self.surfacer.surface, self._cwd, enabled=context.enabled, principal=principal
                 ),
-                search_tool(self.memory, project, principal),
-                get_tool(
-                    self.memory, self.documents.lines, project, self.learning.opened, principal
+                search_tool(
+                    self.memory,
+                    project,
+                    principal,
+                    self._search_sessions if principal == OWNER else None,
                 ),
-                *(make(self.notes, project, status=status) for make in shown),
+                get_tool(
+                    self.memory,
+                    self._cited_lines if principal == OWNER else self.documents.lines,
+                    project,
+                    self.learning.opened,
+                    principal,
+                ),
+                *(noting if principal.sees(DEFAULT_NAMESPACE) else ()),
                 *([describe_tool(definitions)] if definitions else []),
             ]
         )
@@ -285,15 +314,28 @@ class App:
             self.config.hook,
             turn_end=partial(end_turn, self.surfacer, self.learning, learns),
             answered_elsewhere=self._answered_elsewhere,
-            shorten=Shortening(
-                self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
-            ),
+            opt_ins=OptIns(shorten=self._shortening(), ask=self._asking()),
+        )
+
+    def _shortening(self) -> Shortening:
+        return Shortening(
+            self.config, self._originals, self._tools, self.pause.holds, self.learning.shortened
+        )
+
+    def _asking(self) -> AgentAsking | None:
+        """Asks the agent to keep what a turn found out, where the user wants that."""
+        if not self.config.capture.ask_agent:
+            return None
+        return AgentAsking(
+            partial(tool_name, self.config),
+            partial(has_noted, self.memory, self.notes),
+            self.pause.holds,
         )
 
     def session_learning(self, accepts: "Accepts | None" = None) -> "SessionLearning":
         """Keeps what sessions found out; by default the configuration decides which proposals it
         accepts."""
-        # The readers of transcripts take a while to load, and most processes need none.
+        # The readers of transcripts take a while to load, and most processes do not need them.
         from upwell.app.sessions import SessionLearning, measured_episodes, no_proposal
         from upwell.capture.inbox import inbox_at
 
@@ -306,8 +348,49 @@ class App:
             accepts=accepts or (no_proposal if asks else measured_episodes),
         )
 
+    def past_sessions(self) -> "PastSessions":
+        """The sessions of every agent on this machine."""
+        # Loaded only now, like the readers of transcripts that it uses.
+        from upwell.app.past_sessions import PastSessions
+
+        if self._past_sessions is None:
+            self._past_sessions = PastSessions(self.config.home, self.config.environment, self._cwd)
+        return self._past_sessions
+
+    def _seen_sessions(self) -> "SeenSessions":
+        from upwell.app.past_sessions import SeenSessions
+
+        return SeenSessions(self.past_sessions(), project_of(self._cwd))
+
+    async def _search_sessions(self, question: str, limit: int) -> Sequence[str]:
+        return await self._seen_sessions().search(question, limit)
+
+    async def _cited_lines(
+        self, cited: str, project: str | None, namespaces: Sequence[str]
+    ) -> Sequence[str]:
+        """The lines of an imported document or of a turn of a past session."""
+        if cited.startswith(SESSION_LOCATOR):
+            return (await self._seen_sessions().page(cited)).split("\n")
+        return await self.documents.lines(cited, project, namespaces)
+
+    def moving_in(self) -> "MovingIn":
+        """Takes over what other programs have."""
+        from upwell.app.moving_in import moving_in
+
+        return moving_in(self.config, self.memory, self.notes)
+
+    def review(self) -> "Review":
+        """Offers memories for removal."""
+        from upwell.app.review import Review
+        from upwell.capture.inbox import inbox_at
+
+        inbox = inbox_at(self.config.home.inbox_file)
+        return Review(self.memory, self.learning, self._ttl_store, inbox)
+
     def _answered_elsewhere(self, host: str, payload: Mapping[str, Any]) -> bool:
-        """Cursor also runs Claude Code's hooks; if it has hooks of its own, only those answer."""
+        """Cursor also runs Claude Code's hooks; if Cursor has hooks of its own, only those
+        answer.
+        """
         if host != "claude" or "cursor_version" not in payload:
             return False
         from upwell.hosts.install import installed_entries
@@ -351,7 +434,7 @@ class App:
                 LOG.warning("housekeeping: %s", error)
 
     async def forget_notes(self) -> None:
-        """Move notes to the trash that nobody has read for `stm.retention_days`."""
+        """Move notes that nobody has read for `stm.retention_days` to the trash."""
         try:
             if removed := await asyncio.to_thread(self.notes.clear):
                 LOG.info("%d notes expired", removed)
@@ -359,7 +442,9 @@ class App:
             LOG.warning("expired notes cannot be cleared: %s", error)
 
     async def warm(self) -> None:
-        """Prepare the workers and indexes that a first large result or search would wait for."""
+        """Prepare the workers and indexes; otherwise the first large result or search would wait
+        for them.
+        """
         if self._ltm:
             self._ltm.warm()
         await self.worker_pool.warm()
@@ -381,6 +466,8 @@ class App:
             await self._ltm.aclose()
         await self.memory.aclose()
         await self.documents.aclose()
+        if self._past_sessions:
+            await self._past_sessions.aclose()
         for database in self._files.databases:
             await database.aclose()
 
@@ -389,8 +476,8 @@ async def build(settings: Settings | None = None) -> App:
     """Build the app of a home.
 
     Raises:
-        ConfigError: the configuration has a mistake; in a tolerant app, it cannot be read at all.
-        StoreError: a file cannot be used (a disposable one is replaced by memory instead).
+        ConfigError: the configuration has a mistake; for a tolerant app, only if it cannot be read
+        at all. StoreError: a file cannot be used (a disposable file is replaced by memory instead).
     """
     settings = settings or Settings()
     sources = (settings.home, settings.flags, settings.environment)

@@ -1,1 +1,3 @@
-"""Proposals of memories: from commits and, with consent, from sessions. People keep them."""
+"""Proposals of memories: from commits and, with consent, from sessions. People decide which ones
+become memories.
+"""

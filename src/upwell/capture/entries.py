@@ -16,14 +16,14 @@ ROLES = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry. `at` is in epoch seconds, 0 where the transcript has no time."""
+    """One entry. `at` is in epoch seconds, 0 if the transcript has no time."""
 
     at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message(Entry):
-    """A text by the `role` `user` or `assistant`."""
+    """A text by the user or the agent (`role` is `user` or `assistant`)."""
 
     role: str
     text: str
@@ -72,7 +72,9 @@ def tail_of(path: str, max_bytes: int) -> bytes:
 
 
 def _read(message: Mapping[str, Any], at: float) -> Iterator[Entry]:
-    """The entries of a message, or of one of Codex's calls, which are records of their own."""
+    """The entries in one record: those of a message, or one of Codex's calls, which have records of
+    their own.
+    """
     kind, role = message.get("type"), message.get("role")
     if kind in ("function_call", "custom_tool_call"):
         args = message.get("arguments", message.get("input"))

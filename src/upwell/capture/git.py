@@ -1,14 +1,20 @@
 """Proposals from a repository's history: commits that give a reason, with the files that they
-touch, so that an agent that reads a file learns the reason for its present form."""
+touch. An agent that reads such a file learns why it looks as it does.
+"""
 
 import re
 import secrets
 import subprocess
-from collections.abc import Iterator, Mapping
+import tempfile
+from codecs import iterdecode
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from threading import Timer
 
-from upwell.capture.inbox import Proposal
-from upwell.capture.rules import gives_reasons
+from upwell.capture.inbox import WHY_COMMIT, Proposal
+from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import UsageError
 from upwell.ground.project import repository_of
 from upwell.ground.secrets.redact import redact
@@ -17,7 +23,11 @@ MAX_TEXT_CHARS = 600
 MAX_PATHS = 8
 MAX_TOUCHED = 25
 MIN_MESSAGE_CHARS = 40
-TIMEOUT_SECONDS = 60
+MAX_SINCE = 50
+TIMEOUT_SECONDS = 600
+CHUNK_BYTES = 65_536
+MAX_ERROR_BYTES = 500
+SHOWN_EVERY = 200
 _SAFE_OPTIONS = (
     *("-c", "core.fsmonitor=false", "-c", "core.pager=cat", "-c", "log.showSignature=false"),
     *("-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never", "--no-pager"),
@@ -27,7 +37,7 @@ _SAFE_ENVIRONMENT = {"GIT_ALLOW_PROTOCOL": "", "GIT_NO_LAZY_FETCH": "1", "GIT_TE
 """Missing objects are not fetched, since that runs programs of the configuration. Unlike
 `protocol.allow`, the variables override the repository's own settings."""
 _LATEST = 4e9
-"""In 2096. A commit's time is whatever its author wrote."""
+"""The cap on commit times, in 2096, because an author can write any time."""
 _PLAIN = (
     *("--no-merges", "--no-ext-diff", "--no-textconv", "--no-show-signature"),
     *("--no-notes", "--no-color", "--encoding=UTF-8"),
@@ -41,8 +51,31 @@ _DULL = re.compile(
 _LABEL = re.compile(r"^(?:fix|bug|hotfix|revert)\b", re.IGNORECASE)
 
 
-def proposals_from(folder: Path, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
-    """Proposals from the last `commits` commits, oldest first; `environment` is the user's.
+type Commit = tuple[str, float, str, tuple[str, ...]]
+"""Hash, time, message and touched files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The proposals of a history, oldest first, from the latest `read` of its `total` commits
+    (merges are not counted). `redacted` names the rules that masked a secret."""
+
+    proposals: list[Proposal]
+    read: int
+    total: int
+    redacted: tuple[str, ...] = ()
+
+
+def proposals_from(
+    folder: Path,
+    commits: int | None,
+    environment: Mapping[str, str],
+    *,
+    since: float = 0.0,
+    show: Callable[[int, int], None] = lambda done, total: None,
+) -> Reading:
+    """Proposals from the last `commits` commits (None: from all) that are not older than `since`,
+    in epoch seconds. `environment` is the user's; `show` is told how many were read, of how many.
 
     Raises:
         UsageError: the folder is in no repository, or git cannot read it.
@@ -50,67 +83,139 @@ def proposals_from(folder: Path, commits: int, environment: Mapping[str, str]) -
     root = repository_of(str(folder))
     if root is None:
         raise UsageError(f"{folder} is in no git repository", hint="upwell learn git PATH")
-    return proposals_of(root, commits, environment)
+    total = _count(root, environment)
+    wanted = total if commits is None else min(commits, total)
+    proposals, read = [], 0
+    redacted: dict[str, None] = {}
+    for entry in _log(root, wanted, since, environment):
+        read += 1
+        if read % SHOWN_EVERY == 0:
+            show(read, wanted)
+        masked, rules = _masked(entry)
+        if proposal := _proposal(masked, root):
+            proposals.append(proposal)
+            redacted |= dict.fromkeys(rules)
+    return Reading(proposals=proposals[::-1], read=read, total=total, redacted=tuple(redacted))
 
 
 def proposals_of(root: str, commits: int, environment: Mapping[str, str]) -> list[Proposal]:
-    """The same for the repository at `root`, which may be bare.
+    """The proposals of the last commits of the repository at `root`, which may be bare.
 
     Raises:
         UsageError: git cannot read it.
     """
-    log = _log(root, commits, environment)
-    return [proposal for entry in log if (proposal := _proposal(entry, root))][::-1]
+    log = _log(root, commits, 0.0, environment)
+    return [proposal for entry in log if (proposal := _proposal(_masked(entry)[0], root))][::-1]
+
+
+def commits_since(
+    root: str, paths: Sequence[str], at: float, environment: Mapping[str, str]
+) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Hash, subject and files of the last commits that touched one of `paths` after the time `at`,
+    newest first; none where git cannot tell."""
+    try:
+        log = list(_log(root, MAX_SINCE, at, environment, paths))
+    except UsageError:
+        return []
+    return [(sha, message.strip().partition("\n")[0], files) for sha, _, message, files in log]
+
+
+def _count(root: str, environment: Mapping[str, str]) -> int:
+    command = ["git", *_SAFE_OPTIONS, "-C", root, "rev-list", "--count", "--no-merges", "HEAD"]
+    counted = "".join(_output(command, root, environment)).strip()
+    return int(counted) if counted.isdecimal() else 0
 
 
 def _log(
-    root: str, commits: int, environment: Mapping[str, str]
-) -> Iterator[tuple[str, float, str, tuple[str, ...]]]:
-    """Hash, time, message and touched files of each commit, newest first."""
+    root: str,
+    commits: int,
+    since: float,
+    environment: Mapping[str, str],
+    paths: Sequence[str] = (),
+) -> Iterator[Commit]:
+    """The commits, newest first."""
     mark = secrets.token_hex(16)
     command = [
         *("git", *_SAFE_OPTIONS, "-C", root, "log", f"-{commits}", *_PLAIN),
-        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--"),
+        *([f"--max-age={since:.0f}"] if since else []),
+        *("--name-only", "-z", f"--format={mark}%H %ct %B{mark}", "--", *paths),
     ]
-    parts = _output(command, root, environment).split(mark)
-    for head, names in zip(parts[1::2], parts[2::2], strict=False):
+    parts = _parts(_output(command, root, environment), mark)
+    next(parts, "")
+    for head, names in zip(parts, parts, strict=False):
         sha, seconds, message = head.split(" ", 2)
         files = tuple(name.strip("\n") for name in names.split("\0") if name.strip("\n"))
         yield sha, min(float(seconds), _LATEST) if seconds.isdecimal() else 0.0, message, files
 
 
-def _output(command: list[str], root: str, environment: Mapping[str, str]) -> str:
-    """The output of git, which runs with nothing but the repository's files.
+def _parts(chunks: Iterable[str], mark: str) -> Iterator[str]:
+    """The parts of a text that arrives in chunks, between the marks."""
+    rest = ""
+    for chunk in chunks:
+        *parts, rest = (rest + chunk).split(mark)
+        yield from parts
+    yield rest
+
+
+def _output(command: list[str], root: str, environment: Mapping[str, str]) -> Iterator[str]:
+    """The output of git, which runs with nothing but the repository's files, as it comes.
 
     Raises:
-        UsageError: git is not installed, or failed.
+        UsageError: git is not installed, failed, or took too long.
     """
     inherited = {name: value for name, value in environment.items() if not _redirects_git(name)}
-    try:
-        process = subprocess.run(
-            command,
-            env={**inherited, **_SAFE_ENVIRONMENT},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT_SECONDS,
-            check=True,
-        )
-    except FileNotFoundError as error:
-        raise UsageError("git is not installed", hint="install it to learn from history") from error
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        raise UsageError(f"git cannot read {root}: {error}", hint="try `git log` there") from error
-    return process.stdout.decode("utf-8", "replace")
+    with tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(
+                command,
+                env={**inherited, **_SAFE_ENVIRONMENT},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+            )
+        except FileNotFoundError as error:
+            raise UsageError(
+                "git is not installed", hint="install it to learn from history"
+            ) from error
+        assert process.stdout is not None
+        timer = Timer(TIMEOUT_SECONDS, process.kill)
+        timer.start()
+        try:
+            chunks = iter(partial(process.stdout.read, CHUNK_BYTES), b"")
+            yield from iterdecode(chunks, "utf-8", "replace")
+            if status := process.wait():
+                errors.seek(0)
+                fault = errors.read(MAX_ERROR_BYTES).decode("utf-8", "replace")
+                raise UsageError(
+                    f"git cannot read {root}: {' '.join(fault.split()) or f'status {status}'}",
+                    hint="try `git log` there",
+                )
+        finally:
+            timer.cancel()
+            process.kill()
+            process.wait()
+            process.stdout.close()
 
 
 def _redirects_git(name: str) -> bool:
-    """Does the variable make git read another repository (as in a git hook) or run a program?"""
+    """True if the variable makes git read another repository (as in a git hook) or run a
+    program.
+    """
     return name.startswith("GIT_") and not name.startswith("GIT_CONFIG")
 
 
-def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Proposal | None:
+def _masked(entry: Commit) -> tuple[Commit, tuple[str, ...]]:
+    """The commit without the secrets in its message, and the rules that found some. A secret that
+    is cut off later would not be recognised."""
+    sha, seconds, message, files = entry
+    masked, rules = redact(message.strip())
+    return (sha, seconds, masked, files), rules
+
+
+def _proposal(entry: Commit, root: str) -> Proposal | None:
     """The proposal of a commit that gives a reason, None for any other."""
     sha, seconds, message, files = entry
-    subject, _, body = redact(message.strip())[0].partition("\n")
+    subject, _, body = message.partition("\n")
     details = " ".join(_TRAILER.sub("", body).split())
     text = f"{subject.strip()}. {details}" if details else subject.strip()
     if _DULL.match(subject) or len(text) < MIN_MESSAGE_CHARS or not gives_reasons(text):
@@ -120,7 +225,7 @@ def _proposal(entry: tuple[str, float, str, tuple[str, ...]], root: str) -> Prop
     return Proposal(
         text=text if len(text) <= MAX_TEXT_CHARS else text[: MAX_TEXT_CHARS - 1] + "…",
         source=f"git:{sha[:12]}",
-        why="a commit that says why",
+        why=WHY_COMMIT,
         namespace="learnings" if _LABEL.match(subject) else "decisions",
         paths=files[:MAX_PATHS],
         project=root,

@@ -1,7 +1,9 @@
 """The inbox: memories that were proposed and not yet accepted or refused. None is ever surfaced."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,15 +15,32 @@ from upwell.ground.files import exclusively, read_regular_file, write_atomically
 from upwell.ground.secrets.redact import redact
 from upwell.ground.types.memory import Memory, Provenance, Trust
 
-MAX_WAITING = 500
-MAX_SETTLED = 5_000
+MAX_WAITING = 1_000
+"""Of one project. The oldest proposals make room for later ones, and are counted."""
+MAX_SETTLED = 20_000
+WHY_COMMIT = "a commit that says why"
+WHY_RULE = "standing rule"
+WHY_COMMAND = "command that worked"
+_WORDS = re.compile(r"\w+")
+KINDS: Mapping[str, str] = {"commit": WHY_COMMIT, "rule": WHY_RULE, "command": WHY_COMMAND}
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """The result of a proposal: how many are `new`, how many older ones made room for them, and the
+    names of the rules that masked a secret."""
+
+    new: int = 0
+    displaced: int = 0
+    redacted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
     """A possible memory. `source` is its origin (`git:3f2a1c0`, `session:…`), `why` the rule that
-    found it. `triggers`: the situations of an episode, which holds while its `paths` exist and hold
-    its `symbols`. `occurrences`: how often sessions found it."""
+    found it. `triggers` are the situations of an episode; the episode holds while its `paths` exist
+    and contain its `symbols`. `occurrences` counts the sessions that found it.
+    """
 
     text: str
     source: str
@@ -37,9 +56,21 @@ class Proposal:
 
     @property
     def id(self) -> str:
-        """Equal for equal texts of one project."""
-        identity = f"{self.project or ''}\0{' '.join(self.text.lower().split())}"
-        return "p" + hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:11]
+        """The same for equal texts of one project."""
+        return _key("p", self.project or "", " ".join(self.text.lower().split()))
+
+    @property
+    def kind(self) -> str:
+        """The name of its kind, as `upwell inbox --kind` takes it."""
+        return next((kind for kind, why in KINDS.items() if why == self.why), self.why)
+
+    @property
+    def duplicates(self) -> Iterator[str]:
+        """Keys that its duplicates share: the same words in any project, and the same situation
+        in this one."""
+        yield _key("w", *_WORDS.findall(self.text.lower()))
+        if self.triggers:
+            yield _key("t", self.project or "", self.why, *self.triggers)
 
     def memory(self, trust: Trust = Trust.USER) -> Memory:
         """The memory that an accepted proposal becomes. The user vouches for it, unless upwell
@@ -61,11 +92,15 @@ class Proposal:
         )
 
 
+Mask = Callable[[str], tuple[str, tuple[str, ...]]]
+"""Returns a text without its secrets, and the names of the rules that found some."""
+
+
 class Inbox:
     """Proposals in a file that every process shares, 0600 in the home. `mask` removes secrets from
     a text before it is written."""
 
-    def __init__(self, path: Path, mask: Callable[[str], str]) -> None:
+    def __init__(self, path: Path, mask: Mask) -> None:
         self._path = path
         self._mask = mask
 
@@ -73,49 +108,87 @@ class Inbox:
         """The open proposals, oldest first."""
         return [_proposal(entry) for entry in self._read()["waiting"]]
 
-    def propose(self, proposals: Iterable[Proposal]) -> int:
-        """Add the proposals that are neither open nor settled already, and count those that are
-        open once more. The later of two episodes for the same situation replaces the earlier one.
-        Returns how many are new."""
-        new = 0
+    def displaced(self) -> Mapping[str, int]:
+        """How many open proposals of each project made room for later ones."""
+        displaced: dict[str, int] = self._read()["displaced"]
+        return displaced
+
+    def forget_displaced(self, project: str | None) -> int:
+        """Set the count of a project (None: of all) back, since the user knows now. Returns it."""
         with exclusively(self._path):
             content = self._read()
-            waiting = {entry["id"]: entry for entry in content["waiting"]}
+            counts = content["displaced"]
+            known = [name for name in counts if project in (None, name)]
+            number = sum(counts.pop(name) for name in known)
+            self._write(content)
+        return int(number)
+
+    def propose(self, proposals: Iterable[Proposal]) -> Intake:
+        """Add the proposals that are neither open nor settled, and increment the count of those
+        that are open. The later of two episodes for the same situation replaces the earlier one.
+        """
+        new = 0
+        redacted: dict[str, None] = {}
+        with exclusively(self._path):
+            content = self._read()
+            open_entries = {entry["id"]: entry for entry in content["waiting"]}
             settled = set(content["settled"])
             for proposal in proposals:
                 entry = self._entry(proposal)
-                if entry["id"] in settled:
+                if _is_settled(entry, settled):
                     continue
-                earlier = _same_situation(entry, waiting)
+                redacted |= dict.fromkeys(self._mask(proposal.text)[1])
+                earlier = _same_situation(entry, open_entries)
                 new += earlier is None
                 if earlier is not None:
-                    entry = _later(waiting.pop(earlier["id"]), entry)
-                waiting[entry["id"]] = entry
-            content["waiting"] = list(waiting.values())[-MAX_WAITING:]
+                    entry = _later(open_entries.pop(earlier["id"]), entry)
+                open_entries[entry["id"]] = entry
+            content["waiting"], displaced = _latest_of_projects(list(open_entries.values()))
+            content["displaced"] = dict(Counter(content["displaced"]) + displaced)
             self._write(content)
-        return new
+        return Intake(new, displaced.total(), tuple(redacted))
 
     def is_settled(self, proposal: Proposal) -> bool:
         """Has a person decided about this proposal?"""
-        return self._entry(proposal)["id"] in self._read()["settled"]
+        return _is_settled(self._entry(proposal), set(self._read()["settled"]))
 
     def chosen(self, ids: Sequence[str]) -> list[Proposal]:
-        """The proposals with these ids; all of them where no id is given.
+        """The proposals with these ids; all of them if no id is given.
 
         Raises:
             UsageError: an id is unknown.
         """
-        waiting = {proposal.id: proposal for proposal in self.waiting()}
-        if unknown := [id for id in ids if id not in waiting]:
+        open_proposals = {proposal.id: proposal for proposal in self.waiting()}
+        if unknown := [id for id in ids if id not in open_proposals]:
             raise UsageError(
                 f"proposal {unknown[0]!r} does not exist", hint="`upwell inbox` lists them"
             )
-        return [waiting[id] for id in ids or waiting]
+        return [open_proposals[id] for id in ids or open_proposals]
 
     def take(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals for good: they are not proposed again. Returns those that were
         still open."""
         return self._remove(ids, settles=True)
+
+    def ban(self, proposals: Iterable[Proposal]) -> int:
+        """Remove these proposals and their duplicates for good, and keep all duplicates from being
+        proposed. Returns how many were still open."""
+        banned = {key for proposal in proposals for key in _keys(self._entry(proposal))}
+        with exclusively(self._path):
+            content = self._read()
+            removed = [entry for entry in content["waiting"] if banned & set(_keys(entry))]
+            ids = {entry["id"] for entry in removed}
+            content["waiting"] = [item for item in content["waiting"] if item["id"] not in ids]
+            _settle(content, [*ids, *sorted(banned)])
+            self._write(content)
+        return len(removed)
+
+    def settle(self, ids: Iterable[str]) -> None:
+        """Keep proposals with these ids from being made again."""
+        with exclusively(self._path):
+            content = self._read()
+            _settle(content, ids)
+            self._write(content)
 
     def withdraw(self, ids: Sequence[str]) -> list[Proposal]:
         """Remove these proposals as if they had never been made. Returns those that were still
@@ -125,25 +198,28 @@ class Inbox:
     def _remove(self, ids: Sequence[str], *, settles: bool) -> list[Proposal]:
         with exclusively(self._path):
             content = self._read()
-            waiting = {entry["id"]: entry for entry in content["waiting"]}
-            removed = [waiting.pop(id) for id in ids if id in waiting]
-            content["waiting"] = list(waiting.values())
+            open_entries = {entry["id"]: entry for entry in content["waiting"]}
+            removed = [open_entries.pop(id) for id in ids if id in open_entries]
+            content["waiting"] = list(open_entries.values())
             if settles:
-                settled = [*content["settled"], *(entry["id"] for entry in removed)]
-                content["settled"] = list(dict.fromkeys(settled))[-MAX_SETTLED:]
+                _settle(content, (entry["id"] for entry in removed))
             self._write(content)
         return [_proposal(entry) for entry in removed]
 
     def _entry(self, proposal: Proposal) -> dict[str, Any]:
-        entry = asdict(proposal) | {"text": self._mask(proposal.text)}
+        entry = asdict(proposal) | {"text": self._mask(proposal.text)[0]}
         return entry | {"id": _proposal(entry).id}
 
     def _read(self) -> dict[str, Any]:
         try:
             content = orjson.loads(read_regular_file(self._path))
-            return {"waiting": list(content["waiting"]), "settled": list(content["settled"])}
+            return {
+                "waiting": list(content["waiting"]),
+                "settled": list(content["settled"]),
+                "displaced": dict(content.get("displaced", {})),
+            }
         except FileNotFoundError:
-            return {"waiting": [], "settled": []}
+            return {"waiting": [], "settled": [], "displaced": {}}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StoreUnwritable(
                 f"{self._path} cannot be read: {error}",
@@ -157,7 +233,59 @@ class Inbox:
 
 def inbox_at(path: Path) -> Inbox:
     """The inbox in this file, which masks secrets."""
-    return Inbox(path, lambda text: redact(text)[0])
+    return Inbox(path, redact)
+
+
+def of_project(
+    proposals: Iterable[Proposal], project: str | None, kind: str | None
+) -> list[Proposal]:
+    """The proposals of a project (None: of all) and a kind (None: of any).
+
+    Raises:
+        UsageError: there is no such kind.
+    """
+    if kind is not None and kind not in KINDS:
+        raise UsageError(f"--kind {kind!r} does not exist", hint=", ".join(KINDS))
+    return [
+        proposal
+        for proposal in proposals
+        if (project is None or proposal.project == project) and kind in (None, proposal.kind)
+    ]
+
+
+def _key(mark: str, *parts: str) -> str:
+    identity = "\0".join(parts).encode("utf-8", "replace")
+    return mark + hashlib.sha256(identity).hexdigest()[:11]
+
+
+def _keys(entry: Mapping[str, Any]) -> Iterator[str]:
+    yield entry["id"]
+    yield from _proposal(entry).duplicates
+
+
+def _is_settled(entry: Mapping[str, Any], settled: Collection[str]) -> bool:
+    return any(key in settled for key in _keys(entry))
+
+
+def _settle(content: dict[str, Any], keys: Iterable[str]) -> None:
+    content["settled"] = list(dict.fromkeys([*content["settled"], *keys]))[-MAX_SETTLED:]
+
+
+def _latest_of_projects(
+    waiting: Sequence[dict[str, Any]],
+) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """The latest entries of each project, in order, and how many of each have no room."""
+    counts: Counter[str] = Counter()
+    displaced: Counter[str] = Counter()
+    latest = []
+    for entry in reversed(waiting):
+        project = entry["project"] or ""
+        counts[project] += 1
+        if counts[project] > MAX_WAITING:
+            displaced[project] += 1
+        else:
+            latest.append(entry)
+    return latest[::-1], displaced
 
 
 def _proposal(entry: Mapping[str, Any]) -> Proposal:
@@ -168,19 +296,19 @@ def _proposal(entry: Mapping[str, Any]) -> Proposal:
 
 
 def _same_situation(
-    entry: Mapping[str, Any], waiting: Mapping[str, dict[str, Any]]
+    entry: Mapping[str, Any], open_entries: Mapping[str, dict[str, Any]]
 ) -> dict[str, Any] | None:
     """The open proposal with the same text, or the episode for the same situation."""
-    if entry["id"] in waiting:
-        return waiting[entry["id"]]
+    if entry["id"] in open_entries:
+        return open_entries[entry["id"]]
     if not entry["triggers"]:
         return None
-    wanted = (entry["project"], entry["why"], tuple(entry["triggers"]))
+    situation = (entry["project"], entry["why"], tuple(entry["triggers"]))
     return next(
         (
             other
-            for other in waiting.values()
-            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == wanted
+            for other in open_entries.values()
+            if (other["project"], other["why"], tuple(other.get("triggers") or ())) == situation
         ),
         None,
     )

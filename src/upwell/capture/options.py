@@ -6,7 +6,10 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """`capture.*`. `accept`: the proposals that need no decision: none of them, or the episodes of
-    a kind whose precision was measured."""
+    """`capture.*`. `accept` selects the proposals that need no decision: none of them, or episodes
+    of the kinds whose precision was measured. `ask_agent`: at the end of a turn that taught
+    something, the agent is asked to keep it.
+    """
 
     accept: Literal["nothing", "episodes"] = "nothing"
+    ask_agent: bool = False

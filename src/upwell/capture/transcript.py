@@ -1,5 +1,6 @@
-"""A session's transcript: the texts that the agent wrote, and whether a compression has removed our
-memories from it."""
+"""A session's transcript: the texts that the agent wrote, and whether a compaction has removed our
+memories from it.
+"""
 
 from collections.abc import Sequence
 
@@ -8,8 +9,9 @@ from upwell.capture.entries import Call, Message, entries_of, tail_of
 WRITTEN_BYTES = 500_000
 HISTORY_BYTES = 20_000_000
 _REWRITTEN = b'\n{"$set":{"messages":'
-"""How Gemini CLI records a compression: its transcript then holds the whole history again in one
-line, and continues from there (`chatCompressionService` and recorded chats of 0.61.0)."""
+"""The mark of a compaction by Gemini CLI: its transcript then holds the whole history again in one
+line, and continues from there (`chatCompressionService` and recorded chats of 0.61.0).
+"""
 
 
 def written_in(path: str, since: float) -> list[tuple[float, str]]:
@@ -28,8 +30,9 @@ def written_in(path: str, since: float) -> list[tuple[float, str]]:
 
 
 def has_lost_marks(path: str, marks: Sequence[str]) -> bool:
-    """Has a compression removed one of `marks` from the history? False where the file does not
-    belong to the user."""
+    """True if a compaction has removed one of `marks` from the history. False if the file does not
+    belong to the user.
+    """
     history = tail_of(path, HISTORY_BYTES)
     rewritten = history.rfind(_REWRITTEN)
     if rewritten < 0:

@@ -1,4 +1,4 @@
-"""inbox · learn git · learn sessions · hook capture"""
+"""learn git · learn sessions · hook capture"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -8,70 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from upwell.cli.hooks import hook
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.inbox import open_inbox, say_displaced
+from upwell.cli.output import Json, note, note_masked, say, say_json
+from upwell.cli.progress import progress
 from upwell.cli.session import with_app
+from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
     from upwell.app import App
     from upwell.app.sessions import Gain
-    from upwell.capture.inbox import Inbox, Proposal
     from upwell.replay.transcripts import Transcript
 
-inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
 learn = typer.Typer(help="Propose memories from existing history.", no_args_is_help=True)
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
-All = Annotated[bool, typer.Option("--all", help="All proposals.")]
 
 
 def register(app: typer.Typer) -> None:
-    app.add_typer(inbox, name="inbox")
     app.add_typer(learn, name="learn")
-
-
-@inbox.callback(invoke_without_command=True)
-def waiting(context: typer.Context, as_json: Json = False) -> None:
-    """List the proposals."""
-    if context.invoked_subcommand:
-        return
-    proposals = _inbox().waiting()
-    if as_json:
-        say_json({"proposals": [{"id": item.id, **asdict(item)} for item in proposals]})
-        return
-    rows = [
-        {"id": item.id, "from": item.source, "why": _why(item), "text": item.text}
-        for item in proposals
-    ]
-    table(("id", "from", "why", "text"), rows, "The inbox is empty.")
-
-
-def _why(proposal: "Proposal") -> str:
-    count = proposal.occurrences
-    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
-
-
-@inbox.command("accept")
-def accept(ids: Ids = None, everything: All = False) -> None:
-    """Store proposals as memories."""
-    box = _inbox()
-    chosen = box.chosen(_ids(ids, everything))
-
-    async def work(app: "App") -> int:
-        return len(await app.memory.add_many([item.memory() for item in chosen]))
-
-    stored = with_app(work) if chosen else 0
-    box.take([item.id for item in chosen])
-    say(f"{counted(stored, 'memory', 'memories')} stored")
-
-
-@inbox.command("refuse")
-def refuse(ids: Ids = None, everything: All = False) -> None:
-    """Drop proposals. They are not proposed again."""
-    box = _inbox()
-    chosen = box.chosen(_ids(ids, everything))
-    dropped = box.take([item.id for item in chosen])
-    say(f"{counted(len(dropped), 'proposal')} dropped")
 
 
 @learn.command("git")
@@ -82,17 +36,31 @@ def git(
     commits: Annotated[
         int, typer.Option("-n", min=1, help="Number of commits to read, newest first.")
     ] = 1000,
+    everything: Annotated[bool, typer.Option("--all", help="Read every commit.")] = False,
+    since: Annotated[
+        str | None, typer.Option(metavar="T", help="Only commits since then: 90d, or 2026-01-31.")
+    ] = None,
 ) -> None:
     """Propose memories from commits that give a reason. Each proposal names the files that its
-    commit touches."""
+    commit touches. What you decided about before is not proposed again."""
     from upwell.capture.git import proposals_from
     from upwell.config import load
 
-    proposals = proposals_from(path, commits, load().environment)
-    new = _inbox().propose(proposals)
-    say(f"{counted(new, 'new proposal')} from {counted(len(proposals), 'commit')} with a reason")
-    if new:
-        note("upwell: `upwell inbox` lists them, `upwell inbox accept --all` stores them")
+    limit, begins = None if everything or since else commits, epoch_of(since)
+    with progress("reading commits") as show:
+        reading = proposals_from(path, limit, load().environment, since=begins, show=show)
+    intake = open_inbox().propose(reading.proposals)
+    found = counted(len(reading.proposals), "commit")
+    say(f"{counted(intake.new, 'new proposal')} from {found} with a reason")
+    if reading.read < reading.total and not since:
+        note(
+            f"upwell: read {reading.read:,} of {reading.total:,} commits; --all reads the others, "
+            "--since T those since then"
+        )
+    note_masked(reading.redacted)
+    say_displaced(intake.displaced)
+    if intake.new:
+        note("upwell: `upwell inbox` asks about them, `upwell inbox accept --all` stores them")
 
 
 @learn.command("sessions")
@@ -105,6 +73,9 @@ def sessions(
         str | None,
         typer.Option(help="claude, codex, copilot, gemini, opencode, specstory or events."),
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="Read transcripts again that were read before.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Learn from the sessions that you already had.
@@ -112,7 +83,6 @@ def sessions(
     upwell notes where files and names of the code are, and proposes commands that worked after
     others had failed, and your standing rules. Without PATH it reads the sessions of every agent on
     this machine. A transcript that was read before is not read again."""
-    from upwell.cli.progress import progress
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
     format = format_named(host) if host else None
@@ -121,17 +91,19 @@ def sessions(
     else:
         transcripts = transcripts_of_user(Path.home(), Path.cwd(), format)
     with progress("learning") as show:
-        gain = with_app(lambda app: learned_from(app, transcripts, show))
+        gain = with_app(lambda app: learned_from(app, transcripts, show, again=again))
     if as_json:
         say_json({"transcripts": len(transcripts), **asdict(gain)})
         return
     say_gain(len(transcripts), gain)
+    note_masked(gain.redacted)
+    say_displaced(gain.displaced)
     if gain.proposed:
-        note("upwell: `upwell inbox` lists the proposals")
+        note("upwell: `upwell inbox` asks about the proposals")
 
 
 def say_gain(transcripts: int, gain: "Gain") -> None:
-    """Print what these transcripts brought."""
+    """Print the gain from these transcripts."""
     say(
         f"{counted(transcripts, 'transcript')}: {counted(gain.proposed, 'new proposal')}, "
         f"{counted(gain.stored, 'new memory', 'new memories')}, {gain.strengthened} found again, "
@@ -140,15 +112,19 @@ def say_gain(transcripts: int, gain: "Gain") -> None:
 
 
 async def learned_from(
-    app: "App", transcripts: "Sequence[Transcript]", show: Callable[[int, int], None]
+    app: "App",
+    transcripts: "Sequence[Transcript]",
+    show: Callable[[int, int], None],
+    *,
+    again: bool = False,
 ) -> "Gain":
-    """Learn from these transcripts. One that cannot be read is left out, with a remark."""
+    """Learn from these transcripts. A transcript that cannot be read is skipped with a remark."""
     from upwell.app.sessions import Gain
 
     learning, total = app.session_learning(), Gain()
     for done, transcript in enumerate(transcripts, 1):
         try:
-            total.add(await learning.read(transcript))
+            total.add(await learning.read(transcript, again=again))
         except (UsageError, OSError) as error:
             note(f"upwell: {transcript.path} is left out: {error}")
         show(done, len(transcripts))
@@ -167,16 +143,3 @@ def capture(state: Annotated[str, typer.Argument(metavar="on|off")]) -> None:
         raise UsageError(f"{state[:20]!r} is not a state; give on or off")
     path = set_setting("hook", "capture", state == "on")
     say(f"capture is {state} ({path}); `upwell inbox` lists the proposals")
-
-
-def _ids(ids: list[str] | None, everything: bool) -> list[str]:
-    if bool(ids) == everything:
-        raise UsageError("give proposal ids, or --all", hint="`upwell inbox` lists them")
-    return ids or []
-
-
-def _inbox() -> "Inbox":
-    from upwell.capture.inbox import inbox_at
-    from upwell.config import load
-
-    return inbox_at(load().home.prepare().inbox_file)

@@ -53,8 +53,10 @@ def init(apply: Apply = False, project: Project = False, as_json: Json = False) 
 
 
 def eject(apply: Apply = False, project: Project = False, as_json: Json = False) -> None:
-    """Give the agents their servers back. A file that has not changed since gets its old bytes; in
-    any other, only upwell's entry is replaced. Shows the change; --apply writes it."""
+    """Give the agents their servers back. A file that has not changed since `init` gets its old
+    bytes back; in any other file, only upwell's entry is replaced. Shows the change; --apply writes
+    it.
+    """
     clients = clients_of_user(project)
     plans, refused = clients.giving_back()
     if as_json:
@@ -88,6 +90,8 @@ def add_from_clients(project: bool) -> None:
 
 def say_servers(plan: "Takeover") -> None:
     """Print where each server goes."""
+    if any(server.proxy for server in plan.servers):
+        note("upwell: first, `upwell import --from memtomem-stm` takes over the proxy's settings")
     for server in plan.servers:
         if server.left:
             say(f"{server.client}: {server.original} stays: {server.left}")
@@ -112,7 +116,7 @@ def masked_diff(clients: "Clients", plan: "Plan") -> str:
 
 
 def _write(clients: "Clients", plans: "list[Plan]", refused: dict[str, str], quiet: bool) -> None:
-    """Write each plan. A plan that fails is reported, and the rest go on."""
+    """Write each plan. A plan that fails is reported, and the others are still written."""
     from upwell.ground.errors import UpwellError
 
     refused = dict(refused)
@@ -160,14 +164,14 @@ def _as_json(
 
 
 def clients_of_user(project: bool) -> "Clients":
-    """The agents on this machine, with `project` those of this folder, too."""
+    """The agents on this machine; with `project`, also those configured in this folder."""
     from upwell.config import load
     from upwell.hosts.installation import Installation
     from upwell.setup.takeover import Clients
 
     config = load()
-    beside = Path(sys.executable).with_name("upwell")
-    program = (str(beside),) if beside.is_file() else (sys.executable, "-m", "upwell")
+    script = Path(sys.executable).with_name("upwell")
+    program = (str(script),) if script.is_file() else (sys.executable, "-m", "upwell")
     installation = Installation(
         user_folder=Path.home(), environment=config.environment, command=(*program, "serve")
     )

@@ -8,7 +8,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo() -> None:
-    """See the main job done: a real server, real files, memories."""
+    """See upwell at work on a real server, real files and memories."""
     import asyncio
 
     from upwell.app import decisions

@@ -83,7 +83,7 @@ def check() -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check every part and say how to fix what is wrong."""
+    """Check every part and say how to fix each fault."""
 
     from upwell.app import examine
 
@@ -130,7 +130,7 @@ def _key(name: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A setting as JSON can hold it."""
+    """A setting as a value that JSON can represent."""
     if isinstance(value, dict):
         return {name: plain(entry) for name, entry in value.items()}
     if isinstance(value, tuple | list):

@@ -131,7 +131,7 @@ def installer_of(installation: "Installation") -> "Installer":
 
 
 def hook_installation(*, http: bool = False, host: str = "") -> "Installation":
-    """The installation; with `http`, HTTP requests for `host`.
+    """The installation; with `http`, the hooks of `host` are HTTP requests.
 
     Raises:
         UsageError: the host has no HTTP hooks, or no port is configured.

@@ -71,8 +71,8 @@ def tune(
     if memory and not reset:
         raise UsageError("--memory needs --reset", hint="upwell tune --reset --memory ID")
     if reset:
-        named = id_in(memory) if memory else None
-        removed = with_app(lambda app: _reset(app, named))
+        memory_id = id_in(memory) if memory else None
+        removed = with_app(lambda app: _reset(app, memory_id))
         say(f"forgot {removed} ratings, observations and counts")
         return
     learned = with_app(lambda app: _learned(app, apply=apply))

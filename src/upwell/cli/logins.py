@@ -40,7 +40,7 @@ def login(
         if not no_browser:
             await in_browser(address)
 
-    made = run(
+    new_login = run(
         log_in(
             name,
             show,
@@ -50,7 +50,7 @@ def login(
             issuer=issuer,
         )
     )
-    say(f"signed in to {name} ({made.described(time.time())})")
+    say(f"signed in to {name} ({new_login.described(time.time())})")
 
 
 def logout(name: Annotated[str, typer.Argument(metavar="NAME")]) -> None:

@@ -1,4 +1,4 @@
-"""The `upwell` command: its verbs, and errors as one line with an exit status."""
+"""The `upwell` command: its verbs, and errors reported as one line with an exit status."""
 
 import sys
 from collections.abc import Sequence
@@ -15,11 +15,13 @@ from upwell.cli import (
     demo,
     home,
     hooks,
+    inbox,
     learning,
     logins,
     memories,
     notes,
     replay,
+    review,
     rules,
     servers,
     setup,
@@ -62,6 +64,8 @@ for verbs in (
     dashboard,
     daemon,
     hooks,
+    inbox,
+    review,
     capturing,
     tokens,
     logins,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from upwell.cli.output import Json, note, say, say_json, table
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
 from upwell.cli.session import with_app
 from upwell.ground.errors import StoreError
 from upwell.ground.project import repository_of
@@ -39,8 +39,7 @@ def add(
 
     async def work(app: "App") -> None:
         entry, rules = app.notes.add(text, origin)
-        for rule in rules:
-            note(f"upwell: a secret was masked before storing ({rule})")
+        note_masked(rules)
         _report(app, ADDED)
         if as_json:
             say_json(described([entry])[0])
@@ -89,14 +88,14 @@ def delete(note_id: Annotated[str, typer.Argument(metavar="ID")]) -> None:
 
 @stm.command()
 def clear() -> None:
-    """Clear notes not viewed for 35 days. This runs once a day without being asked."""
+    """Clear notes not viewed for 35 days. upwell also does this by itself once a day."""
 
     async def work(app: "App") -> None:
         removed = app.notes.clear()
         _report(app, "")
         days = app.notes.options.retention_days
-        aside = f"; kept for 30 days in {app.notes.trash}" if removed else ""
-        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{aside}")
+        trash_note = f"; kept for 30 days in {app.notes.trash}" if removed else ""
+        say(f"cleared {counted(removed, 'note')} not viewed for {days} days{trash_note}")
 
     with_app(work, tolerant=True)
 

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +20,12 @@ def say(text: str = "") -> None:
 def note(text: str) -> None:
     """Print a remark on stderr, without control characters on a terminal."""
     typer.echo(_harmless(text) if sys.stderr.isatty() else _writable(text), err=True)
+
+
+def note_masked(rules: Iterable[str]) -> None:
+    """Tell which secrets were masked, by the names of the rules that found them."""
+    for rule in rules:
+        note(f"upwell: a secret was masked before storing ({rule})")
 
 
 def say_json(value: Any) -> None:
@@ -57,8 +63,9 @@ def table(columns: Sequence[str], rows: Sequence[Mapping[str, Any]], empty: str)
 
 
 def row(cells: Sequence[tuple[str, int]]) -> None:
-    """One row of a table that is printed as it comes: each text padded to a width on a terminal,
-    tab-separated in a pipe."""
+    """One row of a table that is printed row by row: each cell is padded to its width on a
+    terminal, and tab-separated in a pipe.
+    """
     if sys.stdout.isatty():
         say("  ".join(text.ljust(width) for text, width in cells))
     else:

@@ -39,7 +39,7 @@ def complaint(error: TyperException) -> str:
 
 
 def bounds(parameter: TyperOption | TyperArgument) -> str | None:
-    """The allowed range in words; None where any number will do."""
+    """The allowed range in words; None if any number is allowed."""
     least, most = parameter.min, parameter.max
     if least is None:
         return None if most is None else f"{most} at most"

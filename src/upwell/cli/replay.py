@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +11,7 @@ import typer
 from upwell.cli.output import Json, note, say, table
 from upwell.cli.progress import progress
 from upwell.cli.session import run
-from upwell.cli.times import seconds_of
+from upwell.cli.times import epoch_of
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
@@ -96,7 +95,7 @@ def _timeline(
     from upwell.replay.timeline import Timeline, selecting
     from upwell.replay.transcripts import format_named, transcripts_at, transcripts_of_user
 
-    format, begins = format_named(host) if host else None, _since(since)
+    format, begins = format_named(host) if host else None, epoch_of(since)
     if repo is not None and not repo.is_dir():
         raise UsageError(f"--repo {repo} is not a folder")
     if paths:
@@ -120,22 +119,6 @@ def _timeline(
             hint="an earlier --since, or --host",
         )
     return timeline
-
-
-def _since(since: str | None) -> float:
-    """The time that `--since` names, a span before now or a date, in seconds since the epoch."""
-    if since is None:
-        return 0.0
-    from upwell.replay.transcripts.base import moment
-
-    if at := moment(since):
-        return at
-    try:
-        return time.time() - seconds_of(since)
-    except UsageError as error:
-        raise UsageError(
-            f"--since {since!r:.40} is not a time", hint="like 30d, 12h or 2026-01-31"
-        ) from error
 
 
 def _print_events(timeline: "Timeline") -> None:
@@ -274,7 +257,7 @@ def _offer(fit: object, answers: int) -> None:
     from upwell.setup.settings import set_setting
 
     if not isinstance(fit, Fit):
-        reason = "useful memories outnumber the others above none"
+        reason = "above no threshold do useful memories outnumber the others"
         if answers < LEAST_LABELS:
             reason = f"it takes {LEAST_LABELS} answers"
         say(f"No threshold fits: {reason}.")

@@ -46,6 +46,6 @@ async def _serve(cwd: str) -> int:
 
 
 def _complain(text: str) -> None:
-    """Write one line on stderr. `cli/output.py` is not imported: the agent waits."""
+    """Write one line on stderr. `cli/output.py` is not imported, because the agent is waiting."""
     sys.stderr.write(" ".join(text.split()) + "\n")
     sys.stderr.flush()

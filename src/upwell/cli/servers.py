@@ -160,8 +160,12 @@ def off(session: Annotated[str | None, typer.Option(help="Only this session.")] 
     from upwell.app import pause
 
     pause(session)
-    again = f"upwell on --session {session}" if session else "upwell on"
-    say("upwell is off" + (f" in session {session}" if session else "") + f"; `{again}` resumes")
+    resume_command = f"upwell on --session {session}" if session else "upwell on"
+    say(
+        "upwell is off"
+        + (f" in session {session}" if session else "")
+        + f"; `{resume_command}` resumes"
+    )
 
 
 def _header(text: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""setup: everything for the agents on this machine, with one question, and the way back."""
+"""setup: sets up every agent on this machine after one question, and undoes it."""
 
 import os
 import shlex
@@ -13,12 +13,15 @@ from upwell.cli.capturing import learned_from, say_gain
 from upwell.cli.clients import NO_AGENT, clients_of_user, masked_diff, say_servers
 from upwell.cli.hooks import hook_installation, installer_of
 from upwell.cli.output import note, raw, say
+from upwell.cli.past import index_sessions
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from upwell.app import App
     from upwell.app.sessions import Gain, Holdings
     from upwell.app.setting_up import Report, SettingUp, SetupPlan
@@ -38,14 +41,15 @@ def register(app: typer.Typer) -> None:
 def setup(
     yes: Yes = False,
     dry_run: DryRun = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back all that setup did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Undo everything that setup did.")] = False,
     forget: Annotated[
         bool, typer.Option("--forget", help="With --undo: also drop what it learned.")
     ] = False,
 ) -> None:
-    """Set upwell up for every agent on this machine. Installs hooks, moves MCP servers behind the
-    gateway, and learns from past and future sessions. Shows every change, asks once, and tries each
-    agent's hook. --undo takes everything back."""
+    """Set up upwell for every agent on this machine. Installs hooks, moves MCP servers behind the
+    gateway, and learns from past and future sessions. Names every file that it would change, asks
+    once, and tries each agent's hook. --undo reverts all of it.
+    """
     if forget and not undo:
         raise UsageError("--forget needs --undo", hint="upwell setup --undo --forget")
     if not (yes or dry_run or sys.stdin.isatty()):
@@ -66,13 +70,18 @@ def _set_up(setting_up: "SettingUp", clients: "Clients", *, dry_run: bool, yes: 
     if not plan.hooks and not plan.takeover.files and not plan.refused:
         say(NO_AGENT)
         return
-    _show(clients, plan.files, plan.hooks)
+
+    def show() -> None:
+        _show(clients, plan.files, plan.hooks)
+
+    if dry_run:
+        show()
     _summarise(plan, transcripts)
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and does all of this")
         raise typer.Exit(1 if plan.refused else 0)
     if not yes:
-        typer.confirm("Do all of this?", abort=True)
+        _confirm("Do all of this?", show)
     faults = [*plan.refused]
     setting_up.write(plan, _reporting(faults))
     _learn(setting_up, transcripts)
@@ -87,31 +96,49 @@ def _undo(
 ) -> None:
     plans = setting_up.undoing()
     learned = setting_up.learned()
-    _show(clients, plans.files, plans.hooks)
+
+    def show() -> None:
+        _show(clients, plans.files, plans.hooks)
+
+    if dry_run:
+        show()
+    for plan in (*plans.files, *plans.hooks):
+        say(f"upwell would {_state(plan)}")
     _refuse(plans.refused)
     count = with_app(lambda app: _listed(app, learned))
-    if not (plans.files or plans.hooks or plans.refused or (forget and count)):
+    is_known = count > 0 or setting_up.sessions_db.exists()
+    if not (plans.files or plans.hooks or plans.refused or (forget and is_known)):
         say("there is nothing to undo")
         return
     if dry_run:
         note("upwell: nothing was changed; without --dry-run, setup asks and undoes all of this")
         return
     if not yes:
-        typer.confirm("Undo all of this?", abort=True)
+        _confirm("Undo all of this?", show)
     faults: list[str] = []
     setting_up.undo(_reporting(faults))
     if forget:
-        with_app(lambda app: app.session_learning().forget(learned))
-        setting_up.forgot_learned()
-        say(f"dropped {counted(count, 'finding')} of past sessions")
+        _forget(setting_up, learned, count)
     elif count:
         say("what setup learned stays; `upwell setup --undo --forget` drops it")
     if faults:
         raise typer.Exit(1)
 
 
+def _forget(setting_up: "SettingUp", learned: "Holdings", count: int) -> None:
+    """Drop what setup learned, and the index of past sessions."""
+    from upwell.ground.sqlite.file import delete_database
+
+    with_app(lambda app: app.session_learning().forget(learned))
+    setting_up.forgot_learned()
+    say(f"dropped {counted(count, 'finding')} of past sessions")
+    if setting_up.sessions_db.exists():
+        delete_database(setting_up.sessions_db)
+        say("deleted the index of past sessions")
+
+
 def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
-    """The plan in a few lines, below the changes: what the question is about."""
+    """The plan in a few lines, printed below the changes and above the question."""
     say_servers(plan.takeover)
     say("upwell would")
     for hooks in plan.hooks:
@@ -122,17 +149,37 @@ def _summarise(plan: "SetupPlan", transcripts: "list[Transcript]") -> None:
     say(f"  config   servers, and learning at the end of each turn: {_state(config)}")
     hosts = Counter(transcript.format.name for transcript in transcripts)
     megabytes = sum(_size(transcript.path) for transcript in transcripts) / 1_000_000
-    named = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items())) or "none"
-    say(f"  learn    from past sessions: {named} ({megabytes:,.1f} MB, read once, not copied)")
+    counts = ", ".join(f"{count} of {name}" for name, count in sorted(hosts.items()))
+    read = f"{counts} ({megabytes:,.1f} MB, read once, not copied)" if counts else "none found"
+    say(f"  learn    from past sessions: {read}")
+    say("  index    the same sessions, for `upwell recall --sessions`")
     say("  prove    run each agent's hook once, as the agent does")
-    say("`upwell setup --undo` takes all of it back.")
+    say("`upwell setup --undo` reverts all of it.")
     _refuse(plan.refused)
 
 
 def _state(plan: "Plan") -> str:
     if not plan.changes:
         return f"{plan.path} is already set up"
-    return f"{'create' if plan.before is None else 'change'} {plan.path}"
+    verb = "create" if plan.before is None else "remove" if plan.after is None else "change"
+    lines = plan.diff.splitlines()[2:]
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
+    return f"{verb} {plan.path} (+{added} -{removed})"
+
+
+def _confirm(question: str, show: "Callable[[], None]") -> None:
+    """Ask once; `d` shows every changed line and asks again. Anything but yes aborts."""
+    while True:
+        answer = typer.prompt(
+            f"{question} [y/N, d shows every changed line]", "n", show_default=False
+        )
+        match answer.strip().lower():
+            case "y" | "yes":
+                return
+            case "d":
+                show()
+            case _:
+                raise typer.Abort
 
 
 def _show(clients: "Clients", files: "list[Plan]", hooks: "list[Plan]") -> None:
@@ -168,12 +215,14 @@ def _learn(setting_up: "SettingUp", transcripts: "list[Transcript]") -> None:
         try:
             return await learned_from(app, transcripts, show)
         finally:
-            # Also after an interruption, so that it can be undone.
+            # Also after an interruption, so that the setup can be undone.
             setting_up.keep_learned((await learning.holdings()).since(before))
 
     with progress("learning") as show:
         gain = with_app(work)
     say_gain(len(transcripts), gain)
+    if transcripts:
+        index_sessions()
 
 
 def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
@@ -190,7 +239,7 @@ def _prove(setting_up: "SettingUp", faults: list[str]) -> None:
 
 def _say_next_steps(plan: "SetupPlan") -> None:
     changed = [change for change in (*plan.takeover.files, *plan.hooks) if change.changes]
-    # The step of an agent's hooks is the more exact one.
+    # The hint about an agent's hooks is the more precise one.
     for agent, step in {change.agent: change.next_step for change in changed}.items():
         say(f"next: {agent}: {step}")
     say("see:  `upwell replay --since 30d` shows what upwell would have said in past sessions")
@@ -198,12 +247,12 @@ def _say_next_steps(plan: "SetupPlan") -> None:
 
 
 async def _listed(app: "App", learned: "Holdings") -> int:
-    """List what setup learned and what is still there. Returns its number."""
+    """List the findings of setup that still exist. Returns how many there are."""
     from upwell.capture.inbox import inbox_at
 
     memories = await app.session_learning().learned(learned)
-    waiting = inbox_at(app.config.home.inbox_file).waiting()
-    proposals = [item for item in waiting if item.id in learned.proposals]
+    open_proposals = inbox_at(app.config.home.inbox_file).waiting()
+    proposals = [item for item in open_proposals if item.id in learned.proposals]
     lines = [f"memory {item.id}: {item.text}" for item in memories]
     lines += [f"proposal {item.id}: {item.text}" for item in proposals]
     for line in lines[:MAX_LISTED]:

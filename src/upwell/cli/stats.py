@@ -87,7 +87,7 @@ def _used_share(stats: "Stats") -> str:
 
 
 def judge_line(judge: "Mapping[str, float]") -> str:
-    """What the judge did, and what it cost where the prices are known."""
+    """The judge's verdicts, and their cost if the prices are known."""
     tokens = f"{judge['tokens_in']:,.0f} + {judge['tokens_out']:,.0f} tokens"
     cost = f", cost {judge['cost']:,.4f}" if judge["cost"] else ""
     return (

@@ -1,6 +1,7 @@
-"""Durations as people write them."""
+"""Durations and times as people write them."""
 
 import re
+import time
 
 from upwell.ground.errors import UsageError
 
@@ -18,3 +19,24 @@ def seconds_of(span: str) -> float:
     if match is None or not int(match[1]):
         raise UsageError(f"{span[:40]!r} is not a duration", hint="try 45m, 12h, 30d or 8w")
     return float(int(match[1]) * _UNITS[match[2]])
+
+
+def epoch_of(since: str | None) -> float:
+    """The time that `--since` names, a span before now or a date, in seconds since the epoch; 0 for
+    none.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if since is None:
+        return 0.0
+    from upwell.replay.transcripts.base import moment
+
+    if at := moment(since):
+        return at
+    try:
+        return time.time() - seconds_of(since)
+    except UsageError as error:
+        raise UsageError(
+            f"--since {since!r:.40} is not a time", hint="like 30d, 12h or 2026-01-31"
+        ) from error

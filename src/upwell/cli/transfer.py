@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from upwell.cli.moving import import_from
 from upwell.cli.output import Json, note, say, say_json, table
 from upwell.cli.progress import progress
 from upwell.cli.session import with_app
 from upwell.ground.errors import UsageError
 from upwell.ground.text.format import counted
+from upwell.migration.registry import PROGRAMS
 
 if TYPE_CHECKING:
     from upwell.app import App
@@ -38,24 +40,63 @@ def import_memories(
             "--format", help="auto, markdown, stm or jsonl; auto decides by the file name."
         ),
     ] = "auto",
+    program: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PROGRAM", help=f"Another program: {', '.join(PROGRAMS)}."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="With --from: count, and write nothing.")
+    ] = False,
+    project: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--project",
+            metavar="NAME=FOLDER",
+            help="With --from: the folder of a project that the program knows by name; repeatable.",
+        ),
+    ] = None,
+    everywhere: Annotated[
+        bool,
+        typer.Option(
+            "--everywhere", help="With --from: a project without a known folder is every project."
+        ),
+    ] = False,
     remove: Annotated[
         bool, typer.Option("--remove", help="Stop reading these files and folders.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Import memories. Markdown files and folders stay in place: upwell reads them from now on and
-    cites them relative to this folder. JSON lines and stm.json files are copied."""
-    named = paths or []
-    if remove:
-        with_app(lambda app: _remove(app, named))
+    cites them relative to this folder. JSON lines are copied, and the notes of an stm.json are
+    copied into the one in use. --from takes over what another program has."""
+    import_paths = paths or []
+    if program is not None:
+        if remove or form != "auto":
+            raise UsageError("--from takes neither --format nor --remove")
+        import_from(
+            program,
+            import_paths,
+            projects=project or [],
+            everywhere=everywhere,
+            dry_run=dry_run,
+            as_json=as_json,
+        )
         return
-    if not named:
+    if dry_run or project or everywhere:
+        raise UsageError(
+            "--dry-run, --project and --everywhere need --from",
+            hint="upwell import --from claude-mem --dry-run",
+        )
+    if remove:
+        with_app(lambda app: _remove(app, import_paths))
+        return
+    if not import_paths:
         _show(with_app(lambda app: app.imports.all()), as_json)
         return
     done: list[Imported] = []
     try:
-        with progress(f"importing {named[0]}") as show:
-            with_app(lambda app: _import(app, named, form, show, done))
+        with progress(f"importing {import_paths[0]}") as show:
+            with_app(lambda app: _import(app, import_paths, form, show, done))
     finally:
         if as_json:
             say_json({"imported": [_as_json(imported) for imported in done]})
@@ -72,12 +113,12 @@ def export(
 
     if form not in ("jsonl", "markdown"):
         raise UsageError(f"--format {form!r} is not a format", hint="jsonl or markdown")
-    written = to_line if form == "jsonl" else to_markdown
+    formatter = to_line if form == "jsonl" else to_markdown
 
     async def work(app: "App") -> int:
         count = 0
         async for memory in exported(app.memory):
-            say(written(memory))
+            say(formatter(memory))
             count += 1
         return count
 

@@ -5,31 +5,40 @@ Ranking does not depend on the budget, so a larger budget selects a superset of 
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 from upwell.compress.base import Fitted, RemainingBudget
 from upwell.compress.coverage import by_names
+from upwell.compress.normalise import logs
+from upwell.compress.normalise import places as paths
 from upwell.compress.priority import in_parallel, order
 from upwell.compress.relevance import Meaning, Question, lowered, places, rarity
 from upwell.compress.units.base import FIRST, Units
 from upwell.ground.text.safe import safe_cut
 from upwell.ground.text.tokens import weigh
-from upwell.ground.types.compression import Omission, Passage
+from upwell.ground.types.compression import Kind, Omission, Passage
 
 _GAP_CHARS, _CUT_CHARS, _GAP_TOKENS = 8, 17, 7.0
-"""The size of a mark between lines and inside a line, in characters, and its tokens."""
+"""The size in characters of a mark between lines and of one inside a line, and the tokens of a
+mark.
+"""
 _VAGUE_SHARE, _CLEAR_SHARE = 0.15, 0.9
-"""The share of the budget for the answers to a question of which no unit covers anything, and to
-one that a unit covers completely."""
+"""The share of the budget that the answers to a question get if no unit covers any of it, and if a
+unit covers it completely.
+"""
 _MARGIN = 1.5
-"""How much more than a budget is ordered: units that share what they need cost less than alone."""
+"""Units are ordered up to this multiple of the budget, since units that need the same other units
+cost less together than alone.
+"""
 _ROUNDS = 3
 """The cost of gaps is overestimated; further rounds spend the remainder."""
 _NEIGHBOUR = 0.45
 _UNDER = 0.35
-"""The share of a match's score that its neighbours get, and a heading's match gives its section."""
+"""The share of a match's score that its neighbours get, and that a matching heading passes on to
+its section.
+"""
 
 
 def assemble(
@@ -54,28 +63,29 @@ def assemble(
     notable = _notable(units, text, costs, limit)
     share = _VAGUE_SHARE + (_CLEAR_SHARE - _VAGUE_SHARE) * coverage
     ordered = order(relevances, notable, costs, share, limit)
-    note = _note(_everything(passage), passage.key)
+    everything = _omissions(passage, _lines_of(passage)(text), len(text))
+    note = _note(everything, passage.key)
     allowance = remaining.without(note)
-    bought = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
-    result = _write(passage, units, _all(bought))
+    batches = _buy(units, text, ordered, allowance, [], 0.0, 0.0)
+    result = _write(passage, units, _all(batches))
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(result.text):
             break
         chars = len(result.text) - len(note)
         tokens = weigh(result.text) - weigh(note) if remaining.tokens < math.inf else 0.0
-        more = _buy(units, text, ordered, allowance, bought, chars, tokens)
-        if len(more) == len(bought):
+        more_batches = _buy(units, text, ordered, allowance, batches, chars, tokens)
+        if len(more_batches) == len(batches):
             break
-        bought = more
-        result = _write(passage, units, _all(bought))
-    while bought and not remaining.holds(result.text):
-        del bought[-max(1, len(bought) // 20) :]
-        result = _write(passage, units, _all(bought))
-    return result if bought else _without_marks(units, text, ordered, remaining)
+        batches = more_batches
+        result = _write(passage, units, _all(batches))
+    while batches and not remaining.holds(result.text):
+        del batches[-max(1, len(batches) // 20) :]
+        result = _write(passage, units, _all(batches))
+    return result if batches else _without_marks(units, text, ordered, remaining)
 
 
 def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> list[int]:
-    """Order the units that matter without a question: by salience, or by the names they bring.
+    """Order the units that matter without a question: by salience, or by the names they contribute.
 
     With names, raised units (headings, errors) get their share of the budget first.
     """
@@ -83,12 +93,12 @@ def _notable(units: Units, text: str, costs: Sequence[float], limit: float) -> l
     if not units.by_names:
         return by_salience
     raised = list(takewhile(lambda unit: units.salience[unit] >= FIRST, by_salience))
-    named = by_names(units, text, limit / _MARGIN)
-    return in_parallel(raised, named, costs, units.raised_share, limit)
+    units_by_name = by_names(units, text, limit / _MARGIN)
+    return in_parallel(raised, units_by_name, costs, units.raised_share, limit)
 
 
-def _all(bought: list[list[int]]) -> set[int]:
-    return {unit for batch in bought for unit in batch}
+def _all(batches: list[list[int]]) -> set[int]:
+    return {unit for batch in batches for unit in batch}
 
 
 def relevance(units: Units, text: str, question: Question) -> tuple[dict[int, float], float]:
@@ -127,11 +137,11 @@ def _hits(units: Units, text: str, question: Question) -> dict[int, list[int]]:
     starts = units.starts
     units_by_term: dict[int, list[int]] = {}
     for number, term in enumerate(question.terms):
-        inside: dict[int, None] = {}
+        matching_units: dict[int, None] = {}
         for offset in places(term, lowercase, text):
-            inside[bisect_right(starts, offset) - 1] = None
-        if inside:
-            units_by_term[number] = list(inside)
+            matching_units[bisect_right(starts, offset) - 1] = None
+        if matching_units:
+            units_by_term[number] = list(matching_units)
     return units_by_term
 
 
@@ -172,8 +182,8 @@ def _buy(
     `before` are the batches selected so far, which cost `chars` and `tokens`. Stopping at the
     first unit that does not fit keeps the selection of a smaller budget a subset.
     """
-    bought = list(before)
-    selected = _all(bought)
+    batches = list(before)
+    selected = _all(batches)
     counts_tokens = remaining.tokens < math.inf
     starts, ends = units.starts, units.ends
     for unit in ordered:
@@ -188,16 +198,18 @@ def _buy(
             if counts_tokens:
                 tokens += weigh(text[start:end]) + gap_change * _GAP_TOKENS
             if chars > remaining.chars or tokens > remaining.tokens:
-                # What governs the unit still fits; a larger budget has it too.
-                return [*bought, batch[:index]] if index else bought
+                # The units that govern this one still fit; a larger budget contains them, too.
+                return [*batches, batch[:index]] if index else batches
             selected.add(member)
-        bought.append(batch)
-    return bought
+        batches.append(batch)
+    return batches
 
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """A gap as it is written (`mark`), and the whole lines and the other characters missing."""
+    """A gap in its written form (`mark`), with the counts of missing whole lines and of other
+    missing characters.
+    """
 
     mark: str
     lines: int = 0
@@ -229,28 +241,31 @@ class _Gaps:
     """Marks the gaps of a text in their order, and counts what is missing."""
 
     def __init__(self, passage: Passage) -> None:
+        self._passage = passage
         self._text = passage.text
+        self._count_lines = _lines_of(passage)
         self._first_line = passage.first_line
         self._row = self._at = 0
         self._lines = self._chars = 0
 
     def omissions(self) -> tuple[Omission, ...]:
         """Return the sums of the marks: of the whole lines, and of the characters within lines."""
-        return _omissions(self._text, self._lines, self._chars)
+        return _omissions(self._passage, self._lines, self._chars)
 
     def mark(self, start: int, end: int) -> str:
         """Return the form of `text[start:end]` in the result: nothing for blank lines, and the text
-        itself where the mark would not be shorter."""
+        itself if the mark would not be shorter.
+        """
         missing = self._text[start:end]
         if not missing.strip():
             return missing if len(missing) <= 4 else "\n"
         marks = list(self._marks(start, end))
-        written = "".join([gap.mark for gap in marks])
-        if len(missing) <= len(written):
+        marks_text = "".join([gap.mark for gap in marks])
+        if len(missing) <= len(marks_text):
             return missing
         self._lines += sum(gap.lines for gap in marks)
         self._chars += sum(gap.chars for gap in marks)
-        return written
+        return marks_text
 
     def _marks(self, start: int, end: int) -> Iterator[_Gap]:
         """Yield the rest of the line in which the gap begins, whole lines, and the beginning of the
@@ -275,7 +290,7 @@ class _Gaps:
 
     def _whole_lines(self, start: int, end: int) -> _Gap:
         text = self._text
-        count = text.count("\n", start, end) + (text[end - 1] != "\n")
+        count = self._count_lines(text[start:end])
         if self._first_line is None:
             return _Gap(f"[…{count}]\n", lines=count)
         self._row += text.count("\n", self._at, start)
@@ -284,25 +299,26 @@ class _Gaps:
         return _Gap(f"[…{count}{following}]\n", lines=count)
 
 
-def _omissions(text: str, lines: int, chars: int) -> tuple[Omission, ...]:
-    total = text.count("\n") + (not text.endswith("\n"))
+def _lines_of(passage: Passage) -> Callable[[str], int]:
+    """Return the function that counts the lines of the original in a part of the text."""
+    if passage.folded:
+        return paths.count_lines if passage.kind == Kind.GREP else logs.count_lines
+    return lambda part: part.count("\n") + (not part.endswith("\n"))
+
+
+def _omissions(passage: Passage, lines: int, chars: int) -> tuple[Omission, ...]:
+    text = passage.text
     omissions = [
-        Omission(what="lines", count=lines, total=total),
+        Omission(what="lines", count=lines, total=_lines_of(passage)(text)),
         Omission(what="characters", count=chars, total=len(text)),
     ]
     return tuple([omission for omission in omissions if omission.count])
 
 
-def _everything(passage: Passage) -> tuple[Omission, ...]:
-    """Return the omissions with the longest note."""
-    text = passage.text
-    return _omissions(text, text.count("\n") + 1, len(text))
-
-
 def _note(omitted: Sequence[Omission], key: str) -> str:
-    where = f'; all of it: key="{key}"' if key else ""
+    key_note = f'; all of it: key="{key}"' if key else ""
     counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in omitted]
-    return f"[{' and '.join(counts)} left out{where}]"
+    return f"[{' and '.join(counts)} left out{key_note}]"
 
 
 def _without_marks(
@@ -318,7 +334,7 @@ def _without_marks(
 
 
 def _piece(text: str, remaining: RemainingBudget) -> str:
-    """Return the beginning of a text, as much as fits."""
+    """Return as much of the beginning of a text as fits."""
     size = int(min(len(text), remaining.chars))
     while size > 0:
         piece = text if size == len(text) else text[: safe_cut(text, size - 1)].rstrip() + "…"

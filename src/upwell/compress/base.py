@@ -19,7 +19,7 @@ class Strategy(Protocol):
     def __init__(self, tools: "Tools") -> None: ...
 
     def fits(self, passage: Passage) -> bool:
-        """Tell whether the strategy is made for this kind of text.
+        """Tell whether the strategy is suited to this kind of text.
 
         Only the fallback ladder asks. A strategy that a caller names is used for any text.
         """
@@ -39,8 +39,9 @@ class Strategy(Protocol):
 class Tools:
     """Collaborators of a strategy. All are optional; `compress()` provides none.
 
-    `embedder` finds answers in other words, `chat` writes summaries within `llm_timeout_seconds`.
-    `may_send` tells whether a text may leave the machine, that is, contains no secret.
+    `embedder` finds answers that are phrased differently, `chat` writes summaries within
+    `llm_timeout_seconds`. `may_send` tells whether a text may leave the machine, that is, contains
+    no secret.
     """
 
     embedder: Embedder | None = None

@@ -1,4 +1,4 @@
-"""Remove noise that a program wrote for a terminal or a page: redrawn lines, overstruck letters,
+"""Remove noise that is meant for a terminal or a browser: redrawn lines, overstruck letters,
 invisible characters, trailing blanks, embedded images.
 
 The steps depend on the kind of the text. Code, fences, JSON, tables, diffs, git logs and search
@@ -64,7 +64,7 @@ def change_outside_fences(text: str, change: Callable[[str], str]) -> str:
 
 
 def _end(text: str, opening: re.Match[str]) -> int:
-    """Return the end of the fence: a line of the same sign that is at least as long."""
+    """Return the end of the fence: a line of the same fence character that is at least as long."""
     mark = opening[1]
     for closing in _FENCE.finditer(text, opening.end()):
         if closing[1][0] == mark[0] and len(closing[1]) >= len(mark):
@@ -76,7 +76,7 @@ _UNDERLINED = re.compile("_\x08(?=[^\x08\n])")
 _BOLD = re.compile("([^\x08\n])(?:\x08\\1)+")
 _SPINNING = re.compile("(?:[|/\\\\-]\x08)+")
 _PROGRESS = re.compile(
-    r"\d ?%|\d+/\d+|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
+    r"\d ?%|\d/\d|--:--|[\u2588-\u258f\u2591-\u2593\u2501\u2578\u257a]{2}|[=#>]{4}"
     r"|[\u2800-\u28ff]|\x1b\[\d*[KG]"
 )
 """A line that shows progress has a percentage, a count, a bar, a spinner or an erasure."""
@@ -174,7 +174,7 @@ STEPS: dict[Kind, tuple[Step, ...]] = {
     Kind.API_DOCS: _PAGES,
     Kind.HTML: _PAGES,
 }
-"""The steps for each kind. Texts of other kinds are left alone."""
+"""The cleaning steps for each kind. Texts of other kinds are left unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,8 +22,15 @@ LADDER = ("progressive", "hybrid", "truncate")
 """Seed 002: the strategies to try, in this order, when an output is below the retention floor."""
 _AS_RECEIVED = frozenset({"selective", "progressive", "llm_summary", "none"})
 """Strategies that work on the text as received, without cleaning or lossless rewriting."""
+_NUMBERED = frozenset(
+    (Kind.CODE, Kind.MARKDOWN, Kind.API_DOCS, Kind.CSV, Kind.LOG, Kind.TEST_OUTPUT, Kind.TEXT)
+)
+"""Kinds of which the marks name the missing lines. The others, but JSON, have numbers of their
+own: those of matches, hunks and frames."""
 _MAY_EXCEED = frozenset({"selective", "progressive"})
-"""Strategies whose results may exceed a small budget: what they do not list cannot be fetched."""
+"""Strategies whose results may exceed a small budget, because a section that they do not list could
+not be fetched.
+"""
 
 
 class Compressor:
@@ -53,7 +60,8 @@ class Compressor:
         if name in _AS_RECEIVED:
             return self._try_ladder(_with_kind(passage), budget, name)
         cleaned = clean(_with_kind(without_numbers(passage)))
-        result = self._fitted(cleaned.passage, budget, name)
+        numbered = _with_line_numbers(cleaned.passage, passage.text)
+        result = self._fitted(numbered, budget, name)
         return _against_input(passage, _with_omissions(result, cleaned))
 
     def _fitted(self, passage: Passage, budget: Budget, name: str) -> Compressed:
@@ -73,7 +81,7 @@ class Compressor:
         remaining = RemainingBudget.of(budget)
         tried: list[Attempt] = []
         best: Compressed | None = None
-        # Seed 002: a summary that fails falls back to `truncate`, which keeps more of the whole.
+        # Seed 002: a failed summary falls back to `truncate`, which keeps more of the whole text.
         ladder = ("truncate",) if name == "llm_summary" else LADDER
         for rung in dict.fromkeys((name, *ladder)):
             reason = _skip_reason(passage, rung) if rung != name else ""
@@ -100,12 +108,23 @@ class Compressor:
 
 
 def _with_kind(passage: Passage) -> Passage:
-    """Detect the kind of a passage. A numbered file without a kind of its own is read like code."""
+    """Detect the kind of a passage. A file with line numbers and no recognised kind is treated as
+    code.
+    """
     if passage.kind != Kind.TEXT:
         return passage
     kind = detect(plain_start(passage), passage.name)
     is_file = passage.first_line is not None
     return replace(passage, kind=Kind.CODE if is_file and kind == Kind.TEXT else kind)
+
+
+def _with_line_numbers(passage: Passage, original: str) -> Passage:
+    """Let marks name the missing lines, so that the agent can ask for them, in texts that have no
+    other line numbers and whose lines are those of the original."""
+    is_same = passage.text.count("\n") == original.count("\n")
+    if passage.first_line is None and is_same and passage.kind in _NUMBERED:
+        return replace(passage, first_line=1)
+    return passage
 
 
 def _with_omissions(result: Compressed, cleaned: Cleaned) -> Compressed:
@@ -135,8 +154,8 @@ def _with_floor(passage: Passage, budget: Budget) -> Budget:
 def _skip_reason(passage: Passage, rung: str) -> str:
     """Return the reason to skip a rung of the ladder, or ""."""
     if rung == "progressive":
-        return "" if passage.key else "no key to read the rest with"
-    return "" if load(rung).fits(passage) else f"not made for {passage.kind}"
+        return "" if passage.key else "no key to read the rest"
+    return "" if load(rung).fits(passage) else f"not suited to {passage.kind}"
 
 
 def _against_input(passage: Passage, result: Compressed) -> Compressed:
@@ -148,7 +167,9 @@ def _against_input(passage: Passage, result: Compressed) -> Compressed:
 
 
 def _choice_for(name: str) -> Choice:
-    """Return the choice of `auto`, or for every text the strategy that a caller named."""
+    """Return the function that chooses for `auto`, or one that always returns the strategy that the
+    caller named.
+    """
     if name != "auto":
         return lambda passage, root: name
     from upwell.compress.strategies import choose

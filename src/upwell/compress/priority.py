@@ -1,4 +1,6 @@
-"""Merge two orders of preference into one: what answers the question, and what matters anyway."""
+"""Merge two orders of preference: units that answer the question, and units that matter in any
+case.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -49,7 +51,8 @@ def _schedule(
 ) -> None:
     """Record in `turns` how much has been spent in all when each unit is reached.
 
-    This list gets `share` of the budget until the other, which costs `other_cost`, is exhausted.
+    This list gets `share` of the budget until the other list, which costs `other_cost`, is
+    exhausted.
     """
     spent = 0.0
     for unit in units:

@@ -30,7 +30,7 @@ _MAX_HITS = 20_000
 
 _ASKING_WORDS = ("when", "where", "who", "many", "much", "long")
 _ASKING = re.compile(rf"\b(?:{'|'.join(_ASKING_WORDS)})\b", re.I)
-"""Words too common to search for, though their synonyms (`when` → `created`) are not."""
+"""Words that are too common to search for, although their synonyms are not (`when` → `created`)."""
 _EXPECTS = (
     (re.compile(r"\bwhen\b|\bwhat (?:date|time|day)\b|\bhow recent", re.I), "time"),
     (

@@ -1,4 +1,6 @@
-"""Search an original: find the places that answer a query, with offsets from which to read on."""
+"""Search an original: find the passages that answer a query, with the offsets for reading on from
+there.
+"""
 
 from dataclasses import dataclass
 

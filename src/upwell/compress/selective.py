@@ -172,12 +172,12 @@ def select(
     """Return the sections named by `keys`, in that order, from character `offset` of their joined
     text. The key of a group returns that group's table."""
     sections = sections_of(passage)
-    named = {section.key: section for section in sections}
+    section_by_key = {section.key: section for section in sections}
     parts: list[str] = []
     unknown: list[str] = []
     for key in keys:
-        if key in named:
-            section = named[key]
+        if key in section_by_key:
+            section = section_by_key[key]
             parts.append(passage.text[section.start : section.end])
         elif (group := _group(key, len(sections))) is not None:
             parts.append(table(passage, remaining, *group))

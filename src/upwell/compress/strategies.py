@@ -176,7 +176,9 @@ class Skeleton:
 
 
 class ExtractFields:
-    """`extract_fields`: each top-level key with its most telling value, then what matters most."""
+    """`extract_fields`: each top-level key with its most telling value, then the values that matter
+    most.
+    """
 
     name = "extract_fields"
 
@@ -282,7 +284,7 @@ def choose(passage: Passage, root: Node | None) -> str:
     API documents → skeleton · large structured Markdown, code → hybrid · anything else → truncate
 
     `root` is the tree of a JSON passage, None for other texts. The opt-in strategies are never
-    chosen: they change how the agent must work, or wait for something outside.
+    chosen: they change how the agent must work, or depend on something outside the process.
     """
     if root is not None:
         return _choose_json(passage.kind, root)

@@ -301,14 +301,14 @@ What to type next:
 
 
 def excerpt(text: str, answers: Sequence[str]) -> str:
-    """The stretch of a shortened text around the first answer.
+    """The part of a shortened text around the first answer.
 
     Raises:
         DemoFailed: an answer was lost.
     """
-    lost = [answer for answer in answers if answer not in text]
-    if lost:
-        raise DemoFailed(f"the shortened reply lost an answer: {lost[0]!r}")
+    lost_answers = [answer for answer in answers if answer not in text]
+    if lost_answers:
+        raise DemoFailed(f"the shortened reply lost an answer: {lost_answers[0]!r}")
     position = text.find(answers[0]) if answers else 0
     line_start = text.rfind("\n", 0, position) + 1
     start = line_start if position - line_start <= _SHOWN_CHARS else position

@@ -14,7 +14,7 @@ _TEXT = {"type": "string"}
 
 
 class CallFailed(Exception):
-    """The call cannot be done."""
+    """The call cannot be answered."""
 
 
 def inside(root: Path, path: str) -> Path:

@@ -1,4 +1,4 @@
-"""A command was called wrongly, and soon after in a way that worked."""
+"""Learns from commands that were called wrongly and, soon after, in a way that worked."""
 
 import re
 from collections import deque
@@ -38,7 +38,7 @@ _INSTALLS = re.compile(r"\b(?:install|add|sync|restore|download|ci)\b")
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    """A failure that waits for the command that works. `others` are commands since then."""
+    """A failure without the command that works yet. `others` are the commands since the failure."""
 
     event: Event
     failure: Failure
@@ -65,27 +65,29 @@ class CommandMiner:
         if failure is None and succeeded(event):
             yield from self._resolved(event, steps)
         self._drop_rerun(steps, failure)
-        for waiting in self._open:
-            waiting.age += 1
-            waiting.others += [] if failure else steps
+        for open_failure in self._open:
+            open_failure.age += 1
+            open_failure.others += [] if failure else steps
         while self._open and self._open[0].age >= MAX_DISTANCE:
             self._open.popleft()
         if failure is not None and _can_be_said(failure.step.text):
             self._open.append(_Open(event, failure, []))
 
     def _resolved(self, event: Event, steps: Sequence[Step]) -> Iterator[Episode]:
-        for waiting in reversed(list(self._open)):
-            if waiting not in self._open:
+        for open_failure in reversed(list(self._open)):
+            if open_failure not in self._open:
                 continue
             for step in steps:
-                if text := _conclusion(waiting, step):
-                    self._forget(waiting.failure)
-                    if not _is_obvious(waiting.failure, step):
-                        yield _episode(waiting, event, text)
+                if text := _conclusion(open_failure, step):
+                    self._forget(open_failure.failure)
+                    if not _is_obvious(open_failure.failure, step):
+                        yield _episode(open_failure, event, text)
                     break
 
     def _drop_rerun(self, steps: Sequence[Step], failure: Failure | None) -> None:
-        """The same command with another outcome: the failure was an accident of the folder."""
+        """Forget failures of a command that was run again with another outcome: it failed because
+        of the folder's state.
+        """
         now = failure.signature if failure else ""
         words = {step.words for step in steps}
         others = [
@@ -96,40 +98,42 @@ class CommandMiner:
         self._open = deque(others, maxlen=MAX_OPEN)
 
     def _forget(self, failure: Failure) -> None:
-        """The same failure teaches once."""
+        """Forget a failure that has already led to a conclusion."""
         others = [each for each in self._open if each.failure.signature != failure.signature]
         self._open = deque(others, maxlen=MAX_OPEN)
 
 
-def _episode(waiting: _Open, event: Event, text: str) -> Episode:
+def _episode(open_failure: _Open, event: Event, text: str) -> Episode:
     return Episode(
         kind=EpisodeKind.COMMAND,
         text=text,
-        triggers=of_failure(waiting.failure),
-        cwd=waiting.event.cwd,
+        triggers=of_failure(open_failure.failure),
+        cwd=open_failure.event.cwd,
         tool="Bash",
         session=event.session,
         at=event.t,
-        evidence=(waiting.event.i, event.i),
+        evidence=(open_failure.event.i, event.i),
     )
 
 
-def _conclusion(waiting: _Open, worked: Step) -> str:
-    """The sentence about the failure and the command that worked; "" where it did not replace the
-    failed one."""
-    failed, fault = waiting.failure.step, waiting.failure.fault
-    if not _can_be_said(worked.text) or _RISKY.search(worked.text):
+def _conclusion(open_failure: _Open, correction: Step) -> str:
+    """The sentence about the failure and the command that worked; "" if the command did not replace
+    the failed one.
+    """
+    failed_step, fault = open_failure.failure.step, open_failure.failure.fault
+    if not _can_be_said(correction.text) or _RISKY.search(correction.text):
         return ""
-    root, quote = waiting.event.cwd, _quoted(waiting.failure.message)
-    if worked.text == failed.text:
-        start = _service(waiting.others) if fault is Fault.SERVICE else ""
-        shown = _shown(failed.text, root)
+    root, quote = open_failure.event.cwd, _quoted(open_failure.failure.message)
+    if correction.text == failed_step.text:
+        start = _service(open_failure.others) if fault is Fault.SERVICE else ""
+        shown = _shown(failed_step.text, root)
         return (
             f"`{shown}` fails with {quote} until `{_shown(start, root)}` has run." if start else ""
         )
-    if not _replaces(failed, worked, waiting.failure):
+    if not _replaces(failed_step, correction, open_failure.failure):
         return ""
-    return f"`{_shown(failed.text, root)}` fails with {quote}; `{_shown(worked.text, root)}` works."
+    shown = _shown(failed_step.text, root)
+    return f"`{shown}` fails with {quote}; `{_shown(correction.text, root)}` works."
 
 
 def _shown(command: str, root: str | None) -> str:
@@ -137,45 +141,52 @@ def _shown(command: str, root: str | None) -> str:
     return command.replace(f"{root}/", "") if root else command
 
 
-def _replaces(failed: Step, worked: Step, failure: Failure) -> bool:
-    """Is `worked` the same request, called in another way?"""
+def _replaces(failed_step: Step, correction: Step, failure: Failure) -> bool:
+    """True if `correction` makes the same request as `failed_step` in another way."""
     fault = failure.fault
-    if fault is Fault.SERVICE or (worked.piped and not failed.piped) or asks_help(worked):
+    if (
+        fault is Fault.SERVICE
+        or (correction.piped and not failed_step.piped)
+        or asks_help(correction)
+    ):
         return False
     if fault is Fault.PROGRAM:
-        is_same = worked.words == failed.words or _shared(failed, worked) >= MIN_SHARED
-        return failed.program in failure.message and is_same
-    if fault is Fault.QUOTING or worked.words == failed.words:
-        return worked.words == failed.words and fault is Fault.QUOTING
-    if worked.words == failed.words[1:]:
+        is_same = (
+            correction.words == failed_step.words or _shared(failed_step, correction) >= MIN_SHARED
+        )
+        return failed_step.program in failure.message and is_same
+    if fault is Fault.QUOTING or correction.words == failed_step.words:
+        return correction.words == failed_step.words and fault is Fault.QUOTING
+    if correction.words == failed_step.words[1:]:
         return fault is Fault.OPTION
-    if worked.program != failed.program:
+    if correction.program != failed_step.program:
         return False
     if fault is Fault.ARGUMENT:
-        return failed.verbs == worked.verbs
-    named = _named(failed, failure.message)
-    if named & set(worked.words) or not _continues(failed, worked, named):
+        return failed_step.verbs == correction.verbs
+    named_words = _named(failed_step, failure.message)
+    if named_words & set(correction.words) or not _continues(failed_step, correction, named_words):
         return False
     if fault is Fault.SCRIPT:
-        return any(_alike(old, new) for old in named for new in worked.args)
-    return not named or _shared(failed, worked) >= MIN_SHARED
+        return any(_alike(old, new) for old in named_words for new in correction.args)
+    return not named_words or _shared(failed_step, correction) >= MIN_SHARED
 
 
-def _continues(failed: Step, worked: Step, named: set[str]) -> bool:
-    """Do both have the same sub-commands, up to one that the error names?"""
-    verbs = failed.verbs
-    known = next((place for place, verb in enumerate(verbs) if verb in named), len(verbs))
-    return verbs[:known] == worked.verbs[:known]
+def _continues(failed_step: Step, correction: Step, named_words: set[str]) -> bool:
+    """True if both have the same sub-commands, up to one that the error names."""
+    verbs = failed_step.verbs
+    known = next((place for place, verb in enumerate(verbs) if verb in named_words), len(verbs))
+    return verbs[:known] == correction.verbs[:known]
 
 
-def _is_obvious(failure: Failure, worked: Step) -> bool:
-    """Is something left out, and nothing else? The error says so by itself, and agents correct the
-    call at once."""
-    return failure.fault is Fault.OPTION and set(worked.words) <= set(failure.step.words)
+def _is_obvious(failure: Failure, correction: Step) -> bool:
+    """True if `correction` only leaves something out. The error itself says so, and agents correct
+    the call at once.
+    """
+    return failure.fault is Fault.OPTION and set(correction.words) <= set(failure.step.words)
 
 
 def _named(step: Step, message: str) -> set[str]:
-    """The arguments that the error quotes, or its options."""
+    """The arguments or options that the error quotes."""
     return {
         word
         for word in step.args
@@ -186,8 +197,9 @@ def _named(step: Step, message: str) -> set[str]:
 
 
 def _alike(old: str, new: str) -> bool:
-    """Could somebody who asks for the script `old` mean `new`? They share a folder, or the words of
-    one name are in the other."""
+    """True if somebody who calls the script `old` could mean `new`: both are in one folder, or one
+    name contains the words of the other.
+    """
     folder, _, name = old.rpartition("/")
     other_folder, _, other_name = new.rpartition("/")
     if folder and folder.removeprefix("./") == other_folder.removeprefix("./"):
@@ -197,10 +209,10 @@ def _alike(old: str, new: str) -> bool:
     return bool(words and others) and (words <= others or others <= words)
 
 
-def _shared(failed: Step, worked: Step) -> float:
+def _shared(failed_step: Step, correction: Step) -> float:
     """The share of the failed command's arguments that the other one has, too."""
-    first = {word for word in failed.args if not word.startswith("-")}
-    return len(first & set(worked.words)) / len(first) if first else 0.0
+    first = {word for word in failed_step.args if not word.startswith("-")}
+    return len(first & set(correction.words)) / len(first) if first else 0.0
 
 
 def _service(steps: Sequence[Step]) -> str:
@@ -213,7 +225,7 @@ def _service(steps: Sequence[Step]) -> str:
 
 
 def _can_be_said(text: str) -> bool:
-    """Is a command short, on one line, and more than an accident of the session?"""
+    """True if a command is short, on one line, and free of details of this session."""
     return (
         len(text) <= MAX_SHOWN_CHARS
         and "\n" not in text

@@ -13,6 +13,9 @@ class EpisodeKind(StrEnum):
     """A session worked with a file, or a search showed where a name is defined."""
     TICKET = "ticket"
     """A prompt named a ticket, and the agent opened the file that bears its name."""
+    RULE = "rule"
+    """The user laid down how the work is to be done. Its `paths` are globs of the files to which
+    the rule is restricted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,8 @@ class Episode:
     `text` is the conclusion with its reason. `triggers` are the keys of the events at which it
     speaks (`triggers_of`). `paths` and `identifiers` must still exist when it is said; paths are
     relative to `cwd`, the folder of the session. `tool` is the tool of the last event. `evidence`
-    are the places (`Event.i`) of the events in `session` that it was concluded from, `at` the time
-    of the last, in seconds since the epoch.
+    lists the indexes (`Event.i`) of the events in `session` that led to it; `at` is the time of the
+    last one, in seconds since the epoch.
     """
 
     kind: EpisodeKind

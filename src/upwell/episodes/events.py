@@ -33,10 +33,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One event of a session. `i` is its place in the session from 0, `t` seconds since the epoch.
+    """One event of a session. `i` is its index in the session, from 0, `t` seconds since the epoch.
 
     `text` is the user's prompt or the agent's words; `tool` and `args` are a call under the names
-    of Claude Code, `out` is the answer of the tool and `failed` its outcome. `cwd` is absolute.
+    of Claude Code, `out` is the tool's result, and `failed` tells whether the call failed. `cwd` is
+    absolute. `offset` is the byte at which the transcript records the event, 0 where the format has
+    no lines.
     """
 
     session: str
@@ -50,6 +52,7 @@ class Event:
     failed: bool = False
     cwd: str | None = None
     host: str = ""
+    offset: int = 0
 
 
 class BadEvent(UsageError):
@@ -73,7 +76,7 @@ def event_of(line: bytes, source: str) -> Event:
     """The event in a line.
 
     Raises:
-        BadEvent: the line holds none; the message begins with `where`.
+        BadEvent: the line is not an event; the message begins with `where`.
     """
     entry = _table(line, source)
     for name, kind in _REQUIRED.items():
@@ -154,6 +157,6 @@ def _in_order(file: BinaryIO, path: Path) -> list[tuple[int, int]]:
 
 
 def inside(path: str, root: str | None) -> str:
-    """`path` relative to the folder `root`, where it lies in there."""
+    """`path` relative to the folder `root`, if it is inside."""
     path = path.removeprefix("./")
     return path.removeprefix(f"{root.rstrip('/')}/") if root else path

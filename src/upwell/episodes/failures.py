@@ -14,15 +14,17 @@ from upwell.episodes.events import Event
 from upwell.episodes.signatures import Step, command_of, signature, steps_of
 
 HEAD_CHARS, TAIL_CHARS = 2_000, 800
-"""The parts of an answer that are read: errors are at its beginning or at its end."""
+"""The parts of a result that are read: errors are at its beginning or at its end."""
 MAX_HEAD_LINES, MAX_TAIL_LINES = 6, 4
 MAX_MESSAGE_CHARS = 240
 MAX_UNFLAGGED_CHARS = 1_500
-"""Hosts do not always tell that a command failed. A longer answer is taken for output."""
+"""Hosts do not always tell that a command failed. A result longer than this counts as normal
+output.
+"""
 
 
 class Fault(StrEnum):
-    """The part of a call that is wrong."""
+    """The faulty part of a call."""
 
     OPTION = "option"
     ARGUMENT = "argument"
@@ -50,8 +52,8 @@ class Failure:
             return "shell"
         parts = [self.step.program]
         if self.fault in _CALLED:
-            named = set(_WORDS.findall(self.message))
-            parts += [verb for verb in self.step.verbs if verb not in named]
+            named_words = set(_WORDS.findall(self.message))
+            parts += [verb for verb in self.step.verbs if verb not in named_words]
         return " ".join(parts)
 
 
@@ -190,7 +192,7 @@ _REFUSALS = (
     "[Request interrupted",
     "This command requires approval",
 )
-"""Answers of the host instead of the command's own."""
+"""Replies of the host in place of the command's output."""
 _READERS = frozenset(
     "cat head tail less more bat nl grep rg ag sed awk find fd ls tree diff jq wc sort uniq".split()
 )
@@ -198,14 +200,15 @@ _ASIDE = frozenset(
     "cd echo printf export set unset source . sleep true false pwd tee xargs cut tr test [".split()
 )
 _CLIENTS = frozenset({"curl", "wget", "http", "psql", "sqlite3"})
-"""Programs that ask services, to see whether they run."""
+"""Programs that query services, as a check whether these run."""
 _SPEAKERS = frozenset(
     {"error", "err", "fatal", "usage", "unknown", "invalid", "missing", "warning"}
 )
 _NOT_FOUND = "command not found"
 _CALLED = frozenset({Fault.OPTION, Fault.ARGUMENT})
-"""An error that comes with the usage of the program tells by itself how to call it: agents correct
-such a call at once."""
+"""An error that comes with the program's usage message tells how to call it: agents correct such a
+call at once.
+"""
 _HELP = frozenset({"--help", "-h", "help", "-help"})
 _WORDS = re.compile(r"[\w:-]+")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -218,12 +221,12 @@ _TESTS = frozenset(
 
 
 def is_refused(event: Event) -> bool:
-    """Did the user or the host refuse the call, so that the tool never ran?"""
+    """True if the user or the host refused the call, so that the tool never ran."""
     return event.out.startswith(_REFUSALS)
 
 
 def failure_of(event: Event) -> Failure | None:
-    """The failure of usage in a shell call; None where there is none."""
+    """The failure of usage in a shell call, if any."""
     command = command_of(event)
     if not command or is_refused(event):
         return None
@@ -248,12 +251,12 @@ def failure_of(event: Event) -> Failure | None:
 
 
 def asks_help(step: Step) -> bool:
-    """Does the command only ask how it is called?"""
+    """True if the command only asks for its usage."""
     return bool(_HELP & set(step.args))
 
 
 def succeeded(event: Event) -> bool:
-    """Did a shell call succeed, as far as its answer shows?"""
+    """True if a shell call succeeded, as far as its result shows."""
     if event.failed or is_refused(event):
         return False
     return not any(
@@ -298,7 +301,7 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def _echoes(line: str, command: str) -> bool:
-    """Is the line a prompt with the command, as terminals show it?"""
+    """True if the line is a prompt with the command, as terminals show it."""
     return command[:40] in line
 
 
@@ -310,7 +313,7 @@ def _fault(low: str) -> Fault | None:
 
 
 def _names_program(line: str, command: str) -> bool:
-    """Does the line begin with a program of the command, as in `gh: unknown flag`?"""
+    """True if the line begins with a program of the command, as in `gh: unknown flag`."""
     name = line.partition(":")[0]
     return bool(name) and " " not in name and name in command
 
@@ -321,22 +324,22 @@ def _culprit(steps: Sequence[Step], fault: Fault, message: str) -> Step | None:
     if fault is Fault.QUOTING or _NOT_FOUND in message:
         return _with_word(steps, _complaint(message))
     speaker = message.partition(":")[0].rpartition("/")[2]
-    named = [step for step in steps if step.program == speaker]
-    if named or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
-        return named[0] if named else None
+    candidates = [step for step in steps if step.program == speaker]
+    if candidates or (speaker.isalnum() and speaker.lower() not in _SPEAKERS):
+        return candidates[0] if candidates else None
     working = _working(steps)
     if len(working) == 1:
         return working[0]
-    named = [step for step in working if len(step.program) > 1 and step.program in message]
-    return named[0] if named else None
+    candidates = [step for step in working if len(step.program) > 1 and step.program in message]
+    return candidates[0] if candidates else None
 
 
 def _with_word(steps: Sequence[Step], word: str) -> Step | None:
     """The step with a word: as its program, if there is one, else as a wrapper or an argument."""
-    named = [step for step in steps if step.program == word]
-    named += [step for step in steps if word in step.text.split()[:3]]
-    named += [step for step in steps if word in step.text]
-    return named[0] if word and named else None
+    candidates = [step for step in steps if step.program == word]
+    candidates += [step for step in steps if word in step.text.split()[:3]]
+    candidates += [step for step in steps if word in step.text]
+    return candidates[0] if word and candidates else None
 
 
 def _complaint(message: str) -> str:

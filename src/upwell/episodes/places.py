@@ -18,8 +18,9 @@ _FILE_TOOLS = frozenset({"Read", "Edit", "Write", "MultiEdit"})
 
 
 class PlaceMiner:
-    """Collects files and definitions; they are concluded when the session ends, since a session
-    moves things."""
+    """Collects files and definitions. The episodes are concluded when the session ends, because
+    files and definitions move during a session.
+    """
 
     def __init__(self) -> None:
         self._files: dict[str, Event] = {}
@@ -43,16 +44,16 @@ class PlaceMiner:
                     self._symbols.pop(next(iter(self._symbols)))
 
     def end(self) -> Iterator[Episode]:
-        """The session is over."""
+        """Conclude the places at the end of the session."""
         for path, event in self._files.items():
             if keys := of_place(path):
                 folder, _, name = path.rpartition("/")
-                where = f"at `{path}`" if folder else "in the root folder of the project"
-                yield _place(event, f"`{name}` is {where}.", keys, (path,))
+                location = f"at `{path}`" if folder else "in the root folder of the project"
+                yield _place(event, f"`{name}` is {location}.", keys, (path,))
         for name, files in self._symbols.items():
             if len(files) <= MAX_PLACES:
-                where = " and in ".join(f"`{path}`" for path in files)
-                text = f"`{name}` is defined in {where}."
+                location = " and in ".join(f"`{path}`" for path in files)
+                text = f"`{name}` is defined in {location}."
                 event = next(iter(files.values()))
                 yield _place(event, text, of_symbols([name]), tuple(files), (name,))
 
@@ -63,7 +64,9 @@ class PlaceMiner:
 
 
 def _own(path: str, root: str | None) -> str:
-    """The path relative to the session's folder; "" for a file outside of it, or of others."""
+    """The path relative to the session's folder; "" for a file outside the folder, or in
+    dependencies and build output.
+    """
     own = inside(path, root)
     if own.startswith(("/", "~", "../", "$")) or any(part in own for part in _FOREIGN):
         return ""

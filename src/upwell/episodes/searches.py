@@ -1,5 +1,6 @@
-"""Looking for things: the file that is not there, the names that a search did not find, and where
-the code defines a name."""
+"""Reads searches: the file that was missing, the names that a search did not find, and the files
+that define a name.
+"""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +12,7 @@ from upwell.episodes.signatures import Step, command_of, steps_of
 HEAD_CHARS = 400
 MAX_LINES, MAX_LINE_CHARS = 300, 400
 MAX_NAMES = 4
-"""A pattern with more names looks for a topic, not for one of them."""
+"""A pattern with more names searches for a topic, not for a name."""
 MIN_NAME_CHARS = 8
 _ABSENT = ("no such file or directory", "file does not exist", "enoent", "path does not exist")
 _NOTHING = ("no matches found", "no files found", "no results found", "found 0 ")
@@ -28,7 +29,7 @@ _FILES = re.compile(r"Found \d+ files?$")
 
 
 def missing_path(event: Event) -> str:
-    """The file that a call wanted and that does not exist; "" for none."""
+    """The missing file that a call tried to open; "" if there is none."""
     if event.kind is not Kind.TOOL or is_refused(event):
         return ""
     head = event.out[:HEAD_CHARS]
@@ -54,7 +55,7 @@ def names_not_found(event: Event) -> Sequence[str]:
 
 
 def definitions(event: Event) -> Iterator[tuple[str, str]]:
-    """The names that a search asked for and whose definition it showed, each with its file."""
+    """The searched names whose definition the search showed, each with its file."""
     pattern, place = _search(event)
     names = names_in(pattern) if pattern and not event.failed else ()
     if not names:
@@ -80,14 +81,14 @@ def names_in(pattern: str) -> Sequence[str]:
 
 
 def _search(event: Event) -> tuple[str, str]:
-    """The pattern and the place of a search for text; "" for other calls."""
+    """The pattern and the path of a text search; "" for other calls."""
     if event.tool == "Grep":
         return _text(event.args, "pattern"), _text(event.args, "path")
     steps = steps_of(command_of(event))
     if not steps or steps[0].program not in _SEARCHERS or len(steps) > 2:
         return "", ""
-    plain = [word for word in steps[0].args if not word.startswith("-")]
-    return (plain[0], plain[1] if len(plain) > 1 else "") if plain else ("", "")
+    arguments = [word for word in steps[0].args if not word.startswith("-")]
+    return (arguments[0], arguments[1] if len(arguments) > 1 else "") if arguments else ("", "")
 
 
 def _is_nothing(low: str) -> bool:
@@ -100,8 +101,9 @@ def _is_file(place: str) -> bool:
 
 
 def _asks_for_names(pattern: str) -> bool:
-    """Does a pattern hold nothing but names and keywords of definitions? Anything else looks for a
-    use of them."""
+    """True if a pattern contains only names and keywords of definitions. Any other pattern searches
+    for uses of the names.
+    """
     plain = _ESCAPES.sub(" ", pattern[:MAX_LINE_CHARS])
     words = {word for word in _NAME.findall(plain) if len(word) > 1}
     return "=" not in plain and words <= _DEFINING | set(names_in(pattern))
@@ -127,8 +129,9 @@ def _defined_in(line: str, name: str, place: str) -> str:
 
 
 def _introduces(before: str) -> bool:
-    """Does a definition's keyword stand before the name? Go's methods have a receiver between. An
-    indented constant is a local one."""
+    """True if a keyword of definitions precedes the name. Go's methods have a receiver in between.
+    An indented constant is local.
+    """
     code = before.rstrip()
     if code == before:
         return False
@@ -140,7 +143,7 @@ def _introduces(before: str) -> bool:
 
 
 def _literal(event: Event) -> str:
-    """The path that a glob pattern ends with, where its last part is the name of a file."""
+    """The path at the end of a glob pattern, if its last part is a file name."""
     pattern = _text(event.args, "pattern")
     path = pattern.rpartition("**/")[2]
     return path if _is_file(path) and not any(char in path for char in "*?[{") else ""

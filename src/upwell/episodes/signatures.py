@@ -1,7 +1,6 @@
-"""The simple commands of a shell script, and what is accidental in a line of output.
-
-Everything here is foreign text. It is read up to fixed limits, by one pass over its characters or
-by regular expressions without backtracking.
+"""Splits a shell script into its simple commands, and removes details such as numbers and folders
+from a line of output. All of this text is foreign, so it is read up to fixed limits, in one pass
+over its characters or by regular expressions without backtracking.
 """
 
 import re
@@ -14,7 +13,7 @@ from upwell.episodes.events import Event, Kind
 MAX_COMMAND_CHARS = 2_000
 MAX_SIGNATURE_CHARS = 160
 MAX_LINE_CHARS = 2_000
-"""The rest of a line is not read: looking for folders takes the square of its length."""
+"""The rest of a line is not read, because the search for folders takes quadratic time."""
 _DIGEST_BYTES = 8
 _WRAPPERS = frozenset("sudo time env nohup command exec npx bunx pnpx uvx caffeinate".split())
 _RUNNERS = frozenset(
@@ -25,7 +24,7 @@ _TIMERS = frozenset({"timeout", "gtimeout", "nice"})
 _GRAMMAR = frozenset({"!", "(", "{", "then", "do", "else", "if", "while"})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PLAIN = re.compile(r"[a-z][a-z0-9:_-]*")
-_FOLDERS = re.compile(r"[^\s'\"`:,;(]*/")
+_FOLDERS = re.compile(r"(?<![^\s'\"`:,;(/])(?:[^\s'\"`:,;(/]*+/)++")
 _HEXES = re.compile(r"\b(?:[0-9a-f]{7,}|0x[0-9a-f]+)\b")
 _NUMBERS = re.compile(r"\d+")
 _BLANKS = re.compile(r"\s+")
@@ -33,9 +32,10 @@ _BLANKS = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A simple command of a script. `text` is as it was written, up to its redirections; `words`
-    begins with the program, after assignments and wrappers such as `sudo` and `uv run`. `piped`
-    tells that it reads the output of the step before."""
+    """A simple command of a script. `text` is the original text up to the redirections. `words`
+    begins with the program, without the assignments and wrappers (`sudo`, `uv run`) before it.
+    `piped` means that it reads the output of the previous step.
+    """
 
     text: str
     words: tuple[str, ...]
@@ -66,8 +66,9 @@ def command_of(event: Event) -> str:
 
 
 def steps_of(command: str) -> Sequence[Step]:
-    """The simple commands of a shell script, in order; pipes separate them like `;`. Of a script
-    that a shell would reject, the part before the fault."""
+    """The simple commands of a shell script, in order; a pipe separates commands as `;` does. If a
+    shell would reject the script, only the part before the error is read.
+    """
     steps = []
     for words, text, piped in _Splitter(command[:MAX_COMMAND_CHARS]).parts():
         run = _unwrapped(words)
@@ -77,7 +78,7 @@ def steps_of(command: str) -> Sequence[Step]:
 
 
 def signature(line: str) -> str:
-    """A line of output without its accidents: folders, numbers and hashes."""
+    """A line of output without its variable parts: folders, numbers and hashes."""
     low = _HEXES.sub("#", _FOLDERS.sub("/", line[:MAX_LINE_CHARS].lower()))
     return _BLANKS.sub(" ", _NUMBERS.sub("#", low)).strip()[:MAX_SIGNATURE_CHARS]
 
@@ -142,7 +143,7 @@ class _Splitter:
         self._word, self._open = [], False
 
     def _quoted(self, quote: str, place: int) -> int:
-        """The place of the quote that closes the one at `place`."""
+        """The index of the quote that closes the one at `place`."""
         end = self._command.find(quote, place + 1)
         while quote == '"' and end > 0 and self._command[end - 1] == "\\":
             end = self._command.find(quote, end + 1)
@@ -157,7 +158,7 @@ class _Splitter:
         return place + 1
 
     def _redirect(self, place: int) -> None:
-        """Ends the text of the command before `>`, `2>` or `&>`."""
+        """End the text of the command before `>`, `2>` or `&>`."""
         if self._word and "".join(self._word).isdigit():
             place -= len(self._word)
             self._word, self._open = [], False

@@ -1,6 +1,5 @@
-"""Tickets that prompts and paths name: `ABC-123`, `#045`, `task 45`; the files of tickets.
-
-Such a file is the first one of that name that the agent opens after a prompt.
+"""Finds the tickets that prompts and paths name (`ABC-123`, `#045`, `task 45`) and the file of each
+ticket: the first file with the ticket in its path that the agent opens after a prompt.
 """
 
 import re
@@ -65,14 +64,14 @@ class TicketMiner:
         self._calls = 0
 
     def prompt(self, event: Event) -> None:
-        """Take a prompt."""
+        """Note the tickets that a prompt names."""
         tickets = tickets_of(event)
         if tickets:
             self._waiting = dict.fromkeys(tickets, event)
             self._calls = 0
 
     def feed(self, event: Event) -> Iterator[Episode]:
-        """Take a call."""
+        """Note the file that a call opens."""
         if not self._waiting:
             return
         self._calls += 1

@@ -28,18 +28,22 @@ _FAMILIES = {
     **dict.fromkeys((".jsonc", ".json5"), ".json"),
 }
 """Extensions that stand for one another when somebody guesses the name of a file."""
+_SITUATIONS = {
+    **dict.fromkeys(("file", "below"), "the file {} is missing"),
+    "symbol": "a search for {} finds nothing",
+    "ticket": "a prompt names the ticket {}",
+}
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _FRAMEWORK = frozenset(
     "index main mod lib __init__ __main__ page layout route package tsconfig conftest error"
     " loading readme.md skill.md claude.md agents.md gemini.md changelog.md license.md".split()
 )
-"""Names that occur in many folders, each time with another meaning."""
+"""Names that occur in many folders, with another meaning in each."""
 _ROLES = frozenset({"test", "tests", "spec"})
 
 
 def triggers_of(event: Event) -> tuple[Trigger, ...]:
-    """The keys at which something learned may speak, the most exact first; most events have
-    none."""
+    """The keys at which an episode may speak, the most exact first; most events have no key."""
     if event.kind is Kind.PROMPT:
         return _bounded(f"ticket:{name}" for name in tickets_of(event))
     if event.kind is not Kind.TOOL:
@@ -49,6 +53,14 @@ def triggers_of(event: Event) -> tuple[Trigger, ...]:
     if failure := failure_of(event):
         return of_failure(failure)
     return of_symbols(names_not_found(event))
+
+
+def in_words(trigger: Trigger) -> str:
+    """The situation in which something with this trigger is said."""
+    kind, _, value = trigger.partition(":")
+    if kind == "fails":
+        return f"`{value.rpartition(':')[0]}` fails with this error"
+    return _SITUATIONS.get(kind, "{} is met").format(value)
 
 
 def of_failure(failure: Failure) -> tuple[Trigger, ...]:
@@ -62,7 +74,7 @@ def of_symbols(names: Iterable[str]) -> tuple[Trigger, ...]:
 
 
 def at_missing(path: str) -> tuple[Trigger, ...]:
-    """The keys of a file that is not at `path`."""
+    """The keys of a file that is missing at `path`."""
     folder, name = _split(path)
     if not name:
         return ()
@@ -74,7 +86,7 @@ def at_missing(path: str) -> tuple[Trigger, ...]:
 
 
 def of_place(path: str) -> tuple[Trigger, ...]:
-    """The keys of a file that is at `path`."""
+    """The keys of a file that exists at `path`."""
     folder, name = _split(path)
     if not name:
         return ()
@@ -87,7 +99,7 @@ def _bounded(keys: Iterable[str]) -> tuple[Trigger, ...]:
 
 
 def _split(path: str) -> tuple[str, str]:
-    """The folder and the name of a file, "" for a name that says nothing."""
+    """The folder and the name of a file, "" for a name that identifies nothing."""
     folder, _, name = path.rpartition("/")
     stem, dot, suffix = name.rpartition(".")
     if not stem or {stem.partition(".")[0].lower(), name.lower()} & _FRAMEWORK:
@@ -96,7 +108,7 @@ def _split(path: str) -> tuple[str, str]:
 
 
 def _alone(name: str) -> tuple[str, ...]:
-    """The key of a name that is one of its kind: several words, or a long one."""
+    """The key of a name that is distinctive by itself: one of several words, or a long one."""
     words = [word for word in _WORDS.findall(name.rpartition(".")[0]) if word not in _ROLES]
     letters = sum(map(len, words))
     return (f"file:{name}",) if letters >= 12 or (len(words) > 1 and letters >= 8) else ()

@@ -22,7 +22,7 @@ _ASKABLE = frozenset({"sampling", "elicitation", "roots", "tasks"})
 
 
 class Refused(Exception):
-    """A request that cannot be served as it stands; `body` is the raw JSON-RPC error object."""
+    """A request that cannot be served; `body` is the raw JSON-RPC error object."""
 
     def __init__(self, code: int, message: str, data: object = None) -> None:
         super().__init__(message)
@@ -51,8 +51,9 @@ class Client(Protocol):
 
     @property
     def agent(self) -> object:
-        """The identity for which questions may be answered: an agent that has a connection of its
-        own, otherwise the sender of this one request, because nothing links two such requests."""
+        """The identity that answers questions: an agent that has a connection of its own, otherwise
+        the sender of this one request, because nothing links two such requests.
+        """
         ...
 
     @property
@@ -118,7 +119,7 @@ def declined(method: str, why: str = "the client does not offer it") -> Reply:
 
 
 def offers(capabilities: bytes, method: str) -> bool:
-    """Do the declared client capabilities allow this request?"""
+    """True if the declared client capabilities allow this request."""
     try:
         declared = loads(capabilities)
     except NotJson:
@@ -132,7 +133,7 @@ def offers(capabilities: bytes, method: str) -> bool:
 
 
 def reaches_level(level: object, minimum: str) -> bool:
-    """Should a client with this minimum level receive a log message of `level`?"""
+    """True if a client with this minimum level should receive a log message of `level`."""
     if minimum not in LEVELS or level not in LEVELS:
         return True
     return LEVELS.index(str(level)) >= LEVELS.index(minimum)
@@ -162,7 +163,7 @@ class Session:
         self.capabilities = b"{}"
         self.log_level = ""
         self.listed = b""
-        """The list of tools that the agent saw last, as raw JSON."""
+        """The latest list of tools that the agent received, as raw JSON."""
         self.uris: set[str] = set()
         """The resources that the agent has subscribed to."""
         self.ready = asyncio.Event()
@@ -317,8 +318,9 @@ def text_of(params: RawObject, name: str) -> str:
 
 
 class Audience:
-    """The connected agents. `client_capabilities` gives the capabilities that upstreams of the
-    handshake era are told, as raw JSON."""
+    """The connected agents. `client_capabilities` returns the client capabilities to declare to
+    upstreams of the handshake era, as raw JSON.
+    """
 
     def __init__(self, client_capabilities: Callable[[], bytes] = lambda: b"{}") -> None:
         self.sessions: dict[str, Session] = {}
@@ -341,11 +343,11 @@ class Audience:
         return min(levels & set(LEVELS), key=LEVELS.index, default="")
 
     def is_subscribed(self, uri: str) -> bool:
-        """Has any agent subscribed to this resource?"""
+        """True if any agent has subscribed to this resource."""
         return any(uri in receiver.uris for receiver in self._receivers())
 
     async def relay(self, message: Message, clients: Iterable[Client]) -> None:
-        """Pass on a notification of an upstream that has calls of `clients` in flight."""
+        """Pass on a notification of an upstream in which calls of `clients` are in flight."""
         method = message.method or ""
         try:
             params = RawObject.parse(message.params)
@@ -365,8 +367,9 @@ class Audience:
 
     async def _relay_log(self, params: RawObject, clients: list[Client]) -> None:
         """Send a log message to the agents with calls in flight, otherwise to every idle agent of
-        the handshake era. Dropped when several principals would receive it: the message cannot be
-        attributed to one of them."""
+        the handshake era. A message that several principals would receive is dropped, because it
+        cannot be attributed to one of them.
+        """
         receivers: list[Client] = clients or list(self._handshake_sessions())
         if len({client.principal for client in receivers}) > 1:
             return

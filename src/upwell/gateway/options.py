@@ -23,8 +23,9 @@ class Auth(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayOptions:
     """`gateway.*`. Times in seconds, sizes in bytes. `hosts` are host names under which a proxy
-    forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served short;
-    0 never shortens."""
+    forwards to `serve --http`. A list of tools with more than `lazy_tools_tokens` is served in
+    short form; 0 means never.
+    """
 
     connect_timeout_seconds: float = 30.0
     call_timeout_seconds: float = 60.0
@@ -48,7 +49,8 @@ class CacheOptions:
 class ServerOptions:
     """One upstream, `[server.NAME]`: a program with its arguments, or an address with headers for
     authentication. Without `prefix` its tools and prompts keep their own names; a name that two
-    servers claim belongs to the first."""
+    servers claim belongs to the first of them.
+    """
 
     name: str
     command: str = ""

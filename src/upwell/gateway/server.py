@@ -28,7 +28,7 @@ from upwell.wire.lines import Line, Sink
 
 LISTED_KINDS = ("prompts", "resources")
 HURRIED_GRACE_SECONDS = 0.2
-"""The time that a server has for each step of its end after the gateway received a signal."""
+"""The time that a server has for each step of its shutdown after the gateway received a signal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,9 @@ class ToolListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What outlives a connection: for the next start, the combined offer of the servers and the
-    tools of each; for other processes, the state of sessions."""
+    """The data that outlives a connection: the combined offer of the servers and the tools of each,
+    for the next start; the state of sessions, for other processes.
+    """
 
     sessions: SessionState
     save_offer: Callable[[Offer], None] = lambda _: None
@@ -112,7 +113,7 @@ class Gateway:
             await self.router.aclose()
 
     def apply_options(self, options: GatewayOptions) -> None:
-        """Use these limits from now on; a server takes its limit on line size at its next start."""
+        """Apply these limits; the limit on line size takes effect at a server's next start."""
         self._options = options
         self._resources.wait_seconds = options.list_wait_seconds
         self._definitions.max_tokens = options.lazy_tools_tokens
@@ -120,8 +121,9 @@ class Gateway:
             upstream.options = options
 
     async def replace_servers(self, servers: Sequence[ServerOptions]) -> None:
-        """Run these servers from now on, without losing a call in flight. The list of tools is
-        rebuilt in any case, because the configuration of single tools may have changed."""
+        """Replace the servers by these, without losing a call in flight. The list of tools is
+        rebuilt in any case, because the configuration of single tools may have changed.
+        """
         listing_before, changed = self._catalog.listing, await self._fleet.replace(servers)
         await self._catalog.refresh(force=True)
         if changed or self._catalog.listing != listing_before:
@@ -150,8 +152,10 @@ class Gateway:
         serving.cancel()
 
     def http(self) -> HttpFront:
-        """The ASGI application for `/mcp`. The clients are not known beforehand, so servers are
-        told every client capability; each client is asked only for those that it declares."""
+        """The ASGI application for `/mcp`. The clients are not known beforehand, so every client
+        capability is declared to the servers; a client is asked only for capabilities that it
+        declares.
+        """
         self._hello = Hello(capabilities=EVERY_CLIENT)
         return HttpFront(self.router, self.audience, self._records.sessions)
 
@@ -175,7 +179,7 @@ class Gateway:
         LOG.info("upstream %s: %s, %d tools", upstream.name, upstream.state, len(upstream.tools))
 
     async def _announce_lists(self, kinds: Sequence[str]) -> None:
-        """Announce a change of these lists, as far as any client has requested them."""
+        """Announce a change of those of these lists that any client has requested."""
         for kind in kinds:
             if self._resources.was_listed(kind):
                 await self.audience.announce(f"notifications/{kind}/list_changed")

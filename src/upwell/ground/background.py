@@ -1,4 +1,4 @@
-"""An owner for tasks that outlive the call which starts them."""
+"""An owner for tasks that outlive the call that starts them."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -11,8 +11,8 @@ class BackgroundTasks:
     """Starts tasks, holds them while they run, and ends them with `aclose`.
 
     asyncio keeps only a weak reference to a task, and reports an exception that nobody awaits when
-    the task is collected, if at all. This owner does both at once: a task stays referenced until it
-    ends, and its exception is logged under the owner's name.
+    the task is collected, if at all. This owner solves both problems: a task stays referenced until
+    it ends, and its exception is logged under the owner's name.
     """
 
     def __init__(self, owner: str) -> None:
@@ -35,7 +35,7 @@ class BackgroundTasks:
             task.cancel()
 
     async def drain(self) -> None:
-        """Wait until every task has ended, including those that start meanwhile."""
+        """Wait until every task has ended, including those that start in the meantime."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 

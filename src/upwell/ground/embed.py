@@ -124,7 +124,7 @@ class EmbedOptions:
 
 
 class LateEmbedder:
-    """An embedder that is loaded when it is first used, which may take seconds."""
+    """An embedder that is loaded when it is first used; loading may take seconds."""
 
     def __init__(self, options: EmbedOptions) -> None:
         self._options = options

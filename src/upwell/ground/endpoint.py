@@ -60,7 +60,7 @@ def post(endpoint: Endpoint, path: str, message: Any, deadline: Deadline) -> Ans
         LlmError: the connection failed, the deadline passed, the status was not 200, or the body
             was too large.
     """
-    # Imported here: it takes a tenth of a second, and most homes have no endpoint.
+    # Imported here, because the import takes a tenth of a second and most homes have no endpoint.
     import httpx2
 
     body = json.dumps(message).encode("utf-8", "replace")
@@ -112,7 +112,7 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
         raw += chunk
         if len(raw) > _MAX_REPLY_BYTES:
             raise LlmError(f"the reply of {endpoint.shown} exceeds {_MAX_REPLY_BYTES:,} bytes")
-    # A body without a length ends like a complete one when the watchdog shuts its socket down.
+    # When the watchdog shuts down its socket, a body without a length ends as a complete one does.
     if deadline.passed():
         raise TimeoutError
     return bytes(raw)
@@ -121,8 +121,8 @@ def _read(reply: "httpx2.Response", endpoint: Endpoint, deadline: Deadline) -> b
 class _Watchdog:
     """Shuts the connection down at the deadline.
 
-    The timeouts of httpx2 limit each read, so a server that sends one byte at a time could hold
-    the thread for ever.
+    The timeouts of httpx2 limit each read, so a server that sends one byte at a time could hold the
+    thread forever.
     """
 
     def __init__(self, deadline: Deadline) -> None:
@@ -140,7 +140,7 @@ class _Watchdog:
             self._timer.cancel()
 
     def observe(self, event: str, details: Mapping[str, Any]) -> None:
-        """Take note of the socket; the `trace` extension of a request calls this."""
+        """Remember the socket. The `trace` extension of a request calls this."""
         # TLS replaces the TCP socket, so both events count.
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = details["return_value"].get_extra_info("socket")

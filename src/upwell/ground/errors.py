@@ -27,7 +27,8 @@ services.
 class UpwellError(Exception):
     """The base of every error that upwell raises deliberately.
 
-    `message` states the problem in one line. `hint` tells what to do about it and may be empty.
+    `message` states the problem in one line. `hint` tells the reader how to solve the problem, and
+    may be empty.
     """
 
     def __init__(self, message: str, *, hint: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Our own files: lock them while they change, and write them whole or not at all."""
+"""upwell's own files: they are locked while they change, and written whole or not at all."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from upwell.ground.errors import StoreUnwritable
 
 LOCK_SECONDS = 8.0
 POLL_SECONDS = 0.005
-"""Short, because our locks are held for milliseconds."""
+"""The time to wait for a lock: short, because our locks are held for milliseconds."""
 
 Stamp = tuple[int, int, int]
 """The modification time of a file (ns), its size and its inode."""
@@ -38,8 +38,8 @@ def stamp(path: str | Path) -> Stamp | None:
 def exclusively(path: Path) -> Iterator[None]:
     """Hold the lock under which a file is changed or replaced.
 
-    Raises:
-        StoreUnwritable: another process held the lock for too long, or it cannot be created.
+    Raises: StoreUnwritable: another process held the lock for too long, or the lock cannot be
+    created.
     """
     from filelock import FileLock, Timeout
 

@@ -1,7 +1,7 @@
 """The home: the folder with all files of upwell.
 
-Every entry point finds the home here, so that all of them share their data. Uses only the standard
-library, unless platformdirs is needed.
+Every entry point uses this module to find the home, so that all of them share their data. Uses only
+the standard library, unless platformdirs is needed.
 """
 
 import os
@@ -15,18 +15,17 @@ from upwell.ground.errors import StoreUnwritable
 
 def default_home() -> Path:
     """Return `UPWELL_HOME`, or the platform's data folder for upwell."""
-    named = os.environ.get("UPWELL_HOME")
-    if named:
-        return Path(named).expanduser().absolute()
+    variable = os.environ.get("UPWELL_HOME")
+    if variable:
+        return Path(variable).expanduser().absolute()
     if sys.platform.startswith("linux") and (base := os.environ.get("XDG_DATA_HOME")):
         return Path(base).absolute() / "upwell"
     return usual_home()
 
 
 def usual_home() -> Path:
-    """Return the home when no environment variable is set.
-
-    Programs with another environment can find it there.
+    """Return the home that is used when no environment variable is set, where programs with another
+    environment can find it.
     """
     if sys.platform.startswith("linux"):
         return Path(os.path.expanduser("~/.local/share/upwell")).absolute()
@@ -56,6 +55,7 @@ class Home:
     memory_db = Inside("memory.db")
     index_db = Inside("index.db")
     ledger_db = Inside("ledger.db")
+    sessions_db = Inside("sessions.db")
     notes_file = Inside("stm.json")
     origins_file = Inside("stm.origins.json")
     backups = Inside("backups")
@@ -75,7 +75,7 @@ class Home:
     def _is_ours(self) -> bool:
         """Tell whether the folder is empty or has files of ours.
 
-        The permissions of a folder made for something else are left alone.
+        The permissions of a folder that was made for something else are not changed.
         """
         names = {path.name for path in self.root.iterdir()}
         return not names or bool(

@@ -1,8 +1,8 @@
 """Find the host session that a gateway belongs to.
 
 Hooks record their session; the gateway of the same agent looks it up. Both are children of the
-agent's process, so that process identifies the session. Where it cannot be seen, because a wrapper
-is in between, the working directory does.
+agent's process, so that process identifies the session. If that process cannot be found because a
+wrapper is in between, the working directory identifies the session.
 """
 
 import os
@@ -118,7 +118,7 @@ def own_parent() -> int:
 
 
 def _process(pid: int) -> str:
-    """Return a key for a process: its number and start time, since numbers are reused."""
+    """Return a key for a process: its number and its start time, because numbers are reused."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         started = stat.rpartition(")")[2].split()[19]

@@ -17,7 +17,7 @@ class Breaker:
     """A circuit breaker with three states that counts consecutive failures (seed 000).
 
     It opens after `max_failures` failures in a row, admits one probe after `reset_seconds`, and
-    closes on the first success. A probe that never reports frees its place after another
+    closes on the first success. If a probe never reports, the next one is admitted after another
     `reset_seconds`, so the breaker always recovers.
     """
 

@@ -14,13 +14,14 @@ from upwell.ground.errors import LlmError
 from upwell.ground.text.tokens import count
 
 MOST_TOKENS = 10**9
-"""No answer takes more; an endpoint that reports more is not believed."""
+"""The most tokens that an answer can take; a higher figure from an endpoint is ignored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmOptions(Endpoint):
-    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 where nothing
-    is to be counted."""
+    """`llm.*`. The prices are those of a million tokens, in the user's currency; 0 means that no
+    cost is counted.
+    """
 
     input_price: float = 0.0
     output_price: float = 0.0
@@ -28,7 +29,7 @@ class LlmOptions(Endpoint):
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """An answer and the tokens that it took, estimated where the endpoint does not report them."""
+    """An answer and the tokens that it took, estimated if the endpoint does not report them."""
 
     text: str
     tokens_in: int
@@ -101,7 +102,7 @@ def _text_of(answer: Answer) -> str:
 
 
 def _usage_in(answer: Answer) -> dict[str, Any]:
-    """The `usage` of a completion; empty where there is none."""
+    """The `usage` of a completion; empty if there is none."""
     try:
         usage = json.loads(answer.body).get("usage")
     except (ValueError, AttributeError):

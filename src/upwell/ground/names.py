@@ -14,7 +14,7 @@ _ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345
 def first_match(name: str, patterns: tuple[str, ...]) -> str:
     """Return the first of `patterns` (`fs__*`) that matches `name`, case-sensitive, or "".
 
-    Cached, because the same few tool names come again and again.
+    Cached, because the same few tool names recur.
     """
     return next((pattern for pattern in patterns if fnmatch.fnmatchcase(name, pattern)), "")
 
@@ -30,7 +30,7 @@ def check_server_name(name: str) -> None:
 
 
 def check_name(name: str, kind: str) -> None:
-    """Check the name of another `kind` of thing, by the rules of `check_server_name`."""
+    """Check the name of something else (`kind`) by the rules of `check_server_name`."""
     if not name or len(name) > MAX_SERVER_NAME_CHARS:
         fault = f"must have 1 to {MAX_SERVER_NAME_CHARS} characters"
     elif not set(name) <= _ALLOWED or "__" in name or name.strip("_-") != name:

@@ -9,7 +9,7 @@ MAX_ENTRIES = 500_000
 MAX_PATH_BYTES = 4_096
 MAX_PATHS_BYTES = 200_000_000
 MAX_SHARED = 8
-"""An index beyond these was not written by git for a repository that somebody works in."""
+"""Limits on an index: git writes no larger one for a repository that somebody works in."""
 _COMPRESSED = 4
 _HEADER, _FIXED = 12, 62
 _EXTENDED = 0x4000
@@ -54,7 +54,7 @@ def tracks(root: str, path: str) -> bool:
     """Tell whether the repository at `root` tracks the file at `path` (relative, with `/`).
 
     A tracked file came with the clone. Reads git's index (gitformat-index(5)) without running git.
-    In doubt, about an index that is too large, too long or damaged, the answer is yes.
+    If the index is too large or damaged, the answer is yes.
     """
     git = Path(root) / ".git"
     name = path.encode() + b"\0"
@@ -88,15 +88,15 @@ def _index(path: Path) -> bytes:
 def _lists(index: bytes, name: bytes) -> bool:
     """Tell whether the index contains `name`.
 
-    Up to version 3 paths are stored as they are; from version 4 each shares a prefix with the one
-    before.
+    Up to version 3, paths are stored in full; from version 4 on, each path shares a prefix with the
+    previous one.
 
     Raises:
         ValueError: a path is too long, or the index ends inside an entry.
     """
     if int.from_bytes(index[4:8]) < _COMPRESSED:
         return name in index
-    path, offset, built = b"", _HEADER, 0
+    path, offset, length = b"", _HEADER, 0
     for _ in range(int.from_bytes(index[8:12])):
         flags = int.from_bytes(index[offset + _FIXED - 2 : offset + _FIXED])
         offset += _FIXED + (2 if flags & _EXTENDED else 0)
@@ -105,8 +105,8 @@ def _lists(index: bytes, name: bytes) -> bool:
         if not end or end - offset > MAX_PATH_BYTES or dropped > len(path):
             raise ValueError("a path is damaged")
         path = path[: len(path) - dropped] + index[offset : end - 1]
-        built += len(path)
-        if len(path) > MAX_PATH_BYTES or built > MAX_PATHS_BYTES:
+        length += len(path)
+        if len(path) > MAX_PATH_BYTES or length > MAX_PATHS_BYTES:
             raise ValueError("a path is too long")
         if path + b"\0" == name:
             return True

@@ -1,4 +1,4 @@
-"""The fate of an answer: did it reach its client?"""
+"""Receipts: whether an answer reached its client."""
 
 from collections.abc import Callable
 
@@ -7,8 +7,9 @@ Settled = Callable[[bool], None]
 
 
 class Receipt:
-    """Made by the front that writes an answer, and settled by it once. Those who put something into
-    the answer ask to be told."""
+    """The front that writes an answer makes the receipt, and settles it once. Code that puts
+    something into the answer registers a callback.
+    """
 
     def __init__(self) -> None:
         self._callbacks: list[Settled] = []
@@ -16,18 +17,20 @@ class Receipt:
 
     @property
     def is_awaited(self) -> bool:
-        """Does anybody ask what becomes of the answer?"""
+        """True if anybody wants to know whether the answer arrives."""
         return bool(self._callbacks)
 
     def when_settled(self, callback: Settled) -> None:
-        """Call `callback` when the fate of the answer is known; at once where it is."""
+        """Call `callback` when it is known whether the answer arrived; at once if it is known
+        already.
+        """
         if self._delivered is None:
             self._callbacks.append(callback)
         else:
             callback(self._delivered)
 
     def settle(self, delivered: bool) -> None:
-        """The answer arrived, or did not. Only the first call counts."""
+        """Record whether the answer arrived. Only the first call counts."""
         if self._delivered is None:
             self._delivered = delivered
             callbacks, self._callbacks = self._callbacks, []

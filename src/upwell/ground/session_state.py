@@ -1,9 +1,7 @@
-"""Short-lived state of sessions: how often one was spoken to, answers that came late, calls that
-wait for their client.
-
-Everything goes by `SessionState`, so that replicas of a gateway can share it: values are bytes, no
-value outlives its time, and `compare_and_set` decides between two writers. Losing a value costs
-its session a courtesy (a repeat, a retry) and nothing that was promised.
+"""Short-lived state of sessions: the rate of surfacings, late answers, calls that wait for their
+client. All of it is stored through `SessionState`, so that replicas of a gateway can share it:
+values are bytes, no value outlives its time to live, and `compare_and_set` decides between two
+writers. Losing a value costs its session a convenience (a repeat, a retry) but breaks no promise.
 """
 
 from collections import OrderedDict
@@ -14,18 +12,19 @@ from typing import Protocol
 from upwell.ground.clock import SYSTEM_CLOCK, Clock
 
 MAX_SESSIONS = 5_000
-"""Sessions of one kind that a process remembers; the one written to least recently goes first."""
+"""How many sessions of one kind a process remembers; the least recently written one is dropped
+first.
+"""
 
 
 class SessionState(Protocol):
     """Small values by session, kind and key. Kinds are the callers' own names and do not collide;
-    `key` may be empty where a session has one value of a kind.
-
-    Every method raises StoreError when the place that holds the state fails.
+    `key` may be empty if a session has one value of a kind. Every method raises StoreError when the
+    storage of the state fails.
     """
 
     async def get(self, session: str, kind: str, key: str = "") -> bytes | None:
-        """The value, or None when there is none or its time is up."""
+        """The value, or None if there is none or it has expired."""
         ...
 
     async def scan(self, session: str, kind: str) -> Mapping[str, bytes]:
@@ -39,8 +38,9 @@ class SessionState(Protocol):
         ...
 
     async def delete(self, session: str, kind: str, key: str = "") -> bool:
-        """Remove exactly this value. False when there was none; of several callers that delete the
-        same value, one gets True."""
+        """Remove exactly this value. Returns False if there was none; if several callers delete the
+        same value, one of them gets True.
+        """
         ...
 
     async def compare_and_set(
@@ -54,7 +54,8 @@ class SessionState(Protocol):
         ttl_seconds: float,
     ) -> bool:
         """Set the value if the current one equals `expected` (None: there is none), in one step.
-        False when it differs; nothing changes then."""
+        Returns False, and changes nothing, if it differs.
+        """
         ...
 
 

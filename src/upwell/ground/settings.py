@@ -1,6 +1,6 @@
 """Check settings when the configuration is read: types, ranges, choices and addresses.
 
-A mistake is reported then, and not by the first call that needs the setting.
+A mistake is then reported at once, not by the first call that needs the setting.
 """
 
 import dataclasses
@@ -149,7 +149,7 @@ def _choices(kind: type, name: str, hint: Any) -> Sequence[str]:
 
 
 def _words_of(key: str, text: str, known: Sequence[str], origin: str) -> Sequence[str]:
-    """Read a list of known words that stand in one text with commas between them.
+    """Read a comma-separated list of known words.
 
     Raises:
         ConfigError: a word is not known.

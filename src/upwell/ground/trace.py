@@ -1,7 +1,7 @@
 """Follow a call through upwell: trace ids, spans, and the log.
 
-Spans carry names, sizes and outcomes, never content. Without an OpenTelemetry SDK they cost almost
-nothing.
+Spans contain names, sizes and outcomes, never content. Without an OpenTelemetry SDK they cost
+almost nothing.
 """
 
 import logging

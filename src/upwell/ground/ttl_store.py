@@ -40,6 +40,7 @@ class Kind(StrEnum):
     PLACE = "place"
     QUERY = "query"
     RESPONSE = "response"
+    REVIEWED = "reviewed"
     RULES = "rules"
     SEEN = "seen"
     TUNE = "tune"
@@ -101,7 +102,8 @@ class TtlStore(Protocol):
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        """Set `key` to `value` if it holds `expected` now; None expects the key to be absent.
+        """Set `key` to `value` if it holds `expected` now; `expected` None means that the key must
+        be absent.
 
         Returns whether the value was set. Among processes that race with the same `expected`,
         exactly one succeeds, provided that no `value` equals `expected`.
@@ -121,15 +123,17 @@ class TtlStore(Protocol):
         ...
 
     async def delete(self, kind: str, keys: Sequence[str]) -> int:
-        """Remove exactly these keys. Returns how many were present."""
+        """Remove exactly these keys. Returns the number of keys that were present."""
         ...
 
     async def drop(self, kind: str, prefix: str = "") -> int:
-        """Remove every entry whose key begins with `prefix`, expired ones too. Returns how many."""
+        """Remove every entry whose key begins with `prefix`, expired ones too. Returns their
+        number.
+        """
         ...
 
     async def expire(self) -> int:
-        """Remove all expired entries. Returns how many."""
+        """Remove all expired entries. Returns their number."""
         ...
 
     async def ping(self) -> Ping:
@@ -138,7 +142,8 @@ class TtlStore(Protocol):
 
 
 def _create(db: sqlite3.Connection) -> None:
-    # The table keeps the name that version 0.1.0 gave it: a rename would lock that version out.
+    # The table keeps the name that version 0.1.0 gave it, because that version could not use it
+    # under another name.
     db.execute(
         """CREATE TABLE shelf (
             tenant TEXT NOT NULL, kind TEXT NOT NULL, key TEXT NOT NULL,
@@ -153,8 +158,9 @@ OWNER = Owner("shelf", [_create])
 
 
 _CHECKS_PER_CAP = 50
-"""How often a kind is measured while one cap's worth of bytes is written to it. One process
-therefore overshoots the cap by a fiftieth at most."""
+"""How often the size of a kind is measured while the bytes of one whole cap are written to it. One
+process therefore overshoots the cap by at most a fiftieth.
+"""
 
 
 _PAGE_BYTES = 4096
@@ -350,11 +356,11 @@ class SqliteTtlStore:
             self._evict(db, kind, cap)
 
     def _is_due(self, kind: str, values: Mapping[str, bytes], cap: int) -> bool:
-        """Decide whether to measure the kind now; measuring reads every entry of it."""
+        """Decide whether to measure the kind now; measuring reads all of its entries."""
         measured_before = kind in self._unchecked
-        written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
-        due = not measured_before or written * _CHECKS_PER_CAP >= cap
-        self._unchecked[kind] = 0 if due else written
+        bytes_written = self._unchecked.get(kind, 0) + sum(map(len, values.values()))
+        due = not measured_before or bytes_written * _CHECKS_PER_CAP >= cap
+        self._unchecked[kind] = 0 if due else bytes_written
         return due
 
     def _evict(self, db: sqlite3.Connection, kind: str, cap: int) -> None:
@@ -396,7 +402,7 @@ class MemoryTtlStore:
     async def compare_and_set(
         self, kind: str, key: str, expected: bytes | None, value: bytes, *, ttl_seconds: float
     ) -> bool:
-        # No await between the look and the write: the event loop makes the exchange atomic.
+        # No await between the check and the write, so the exchange is atomic on the event loop.
         item = self._alive(kind).get(key)
         if (item.value if item else None) != expected:
             return False
@@ -495,8 +501,9 @@ def _item(row: tuple[str, bytes, int, float, float]) -> Item:
 
 
 def copy_in_memory(path: Path, options: Options, clock: Clock) -> MemoryTtlStore:
-    """A store in memory with the entries of the file at `path`, which cannot be written: they can
-    be looked at, and new ones last as long as this process. Originals are left out, for their size.
+    """A store in memory with the entries of the file at `path`, which cannot be written. The
+    entries can be read, and new ones last as long as this process. Originals are left out because
+    of their size.
     """
     plan = Plan(path, (OWNER,), "NORMAL", is_read_only=True)
     with closing(prepare_read_only(plan)) as db:

@@ -12,7 +12,9 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 CHOICES = "choices"
-"""Key in the metadata of an option: the names it accepts, where its type does not list them."""
+"""The key, in the metadata of an option, of the names that it accepts, if its type does not list
+them.
+"""
 UNITS: Mapping[str, str] = {
     "seconds": "seconds",
     "minutes": "minutes",

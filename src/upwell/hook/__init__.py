@@ -1,1 +1,1 @@
-"""Hooks of coding agents. `client` is what a host runs: it imports nothing but the stdlib."""
+"""Hooks of coding agents. A host runs `client`, which imports nothing but the stdlib."""

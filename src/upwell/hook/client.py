@@ -1,13 +1,12 @@
-"""The command of an agent's hook: one question to the daemon, one answer, and never in the way.
-
-It exits with status 0 and prints a JSON object or nothing, never a traceback, whatever the input
-and whatever the state of the daemon. After the deadline the answer is the neutral one. Where no
-daemon runs, the client starts it: a session's start waits for it, a prompt too for a shorter time,
-and any other event is answered neutrally at once.
+"""The command of an agent's hook: one question to the daemon, one answer, and never a failure.
+Whatever the input and the state of the daemon, it exits with status 0 and prints a JSON object or
+nothing, never a traceback. After the deadline it gives the neutral answer. If no daemon runs, the
+client starts it. A session's start waits for the daemon, and so does a prompt, for a shorter time;
+any other event is answered neutrally at once.
 
 Stdlib only, and the cheap part of it: `socket`, `signal`, `json` and `typing` would each cost as
 much as the whole run. It also runs as a file: `python -I -S client.py [--home PATH] HOST [EVENT]`.
-An agent's configuration names the home where it is not in its usual place, since an agent may be
+An agent's configuration names the home if it is not in its usual place, since an agent may be
 started without the variable.
 """
 
@@ -32,10 +31,11 @@ COLD_SECONDS = 0.8
 """The deadline of a prompt that finds no daemon; `hook.cold_ms` changes it."""
 SESSION_SECONDS = 2.0
 STARTING_SECONDS = 5.0
-"""The deadlines of a session's start that finds no daemon: nothing else is going on then. The
-longer one holds while the daemon that it started is on its way."""
+"""The deadlines of a session's start that finds no daemon; at that time nothing else is going on.
+The longer one applies while the daemon that it started is starting up.
+"""
 MARGIN_SECONDS = 0.02
-"""The daemon has this much less time, so that its answer arrives before the deadline."""
+"""The daemon gets this much less time, so that its answer arrives before the deadline."""
 LOOK_SECONDS = 0.02
 MAX_EVENT_BYTES = 10_000_000
 MAX_SENT_BYTES = 4_000_000
@@ -43,7 +43,7 @@ PEEKED_BYTES = 65_536
 MAX_HEAD_BYTES = 200
 PROTOCOL = "upwell/2"
 TAKEN = b"\n"
-"""The receipt: all of the answer was written to the host."""
+"""The receipt: the whole answer was written to the host."""
 NEUTRAL = b"{}\n"
 
 SESSIONS = frozenset({"SessionStart", "sessionStart", "session.created", "SubagentStart"})
@@ -72,7 +72,7 @@ IGNORED_TOOLS = frozenset(
     todowrite todoread update_plan save_memory Delete edit_file
     """.split()
 )
-"""Tools that write, or that tell nothing about the work. The daemon ignores them too."""
+"""Tools that write, or whose calls reveal nothing about the work. The daemon ignores them too."""
 _COPILOT_VARIABLES = frozenset({"COPILOT_CLI", "COPILOT_HOOK_DIR"})
 """Copilot CLI sets these. It also runs the hooks of VS Code and those of a project for Claude Code,
 and drops their answers."""
@@ -119,7 +119,7 @@ _peer: "_socket.socket | None" = None
 
 
 def _write(answer: bytes) -> bool:
-    """Write the answer, once. True where all of it was written now."""
+    """Write the answer, once. True if all of it was written now."""
     global _is_written
     if _is_written:
         return False
@@ -133,8 +133,9 @@ def _write(answer: bytes) -> bool:
 
 
 def _acknowledge(peer: "_socket.socket") -> None:
-    """Report that the answer was written, and end. Nothing may come between the two: a host drops
-    the output of a hook that was killed."""
+    """Report that the answer was written, and end. Nothing may come between writing and reporting,
+    because a host drops the output of a hook that was killed.
+    """
     try:
         peer.send(TAKEN)
     finally:
@@ -161,7 +162,7 @@ def _clear_deadline() -> None:
 
 
 def _answer(args: list[str], began: float) -> tuple[bytes, bool]:
-    """The answer, and whether a daemon has to be started after it is written."""
+    """The answer, and whether a daemon has to be started after the answer is written."""
     tool_seconds = _seconds("TOOL_MS", TOOL_SECONDS)
     event = _read(began + tool_seconds)
     host = args[0] if args else ""
@@ -213,7 +214,7 @@ def _peek(event: bytes, key: bytes) -> str:
 
 
 def _is_eligible(host: str, name: str, event: bytes) -> bool:
-    """Is the event worth a question? The daemon ignores what is ignored here."""
+    """True if the event is worth a question to the daemon. The daemon ignores the same events."""
     if (
         not (host.isascii() and host.isalnum())
         or (host != "copilot" and os.environ.keys() >= _COPILOT_VARIABLES)
@@ -226,20 +227,21 @@ def _is_eligible(host: str, name: str, event: bytes) -> bool:
 
 
 def _ask(place: Place, host: str, name: str, event: bytes, deadline: float) -> bytes | None:
-    """The daemon's answer to the event, None where no daemon gives one."""
+    """The daemon's answer to the event, None if no daemon gives one."""
     global _peer
     left = deadline - time.monotonic()
     if left <= 0 or not is_private(place.folder):
         return None
     words = (host, name, f"{left * 1000:.0f}", str(os.getppid()))
-    # A little longer than the daemon has: its answer at the last moment is no silence.
+    # A little longer than the daemon's own limit, so that an answer at the last moment still
+    # counts.
     answer, _peer = _exchange(place, words, event, left + MARGIN_SECONDS / 2)
     return answer
 
 
 def ask(place: Place, words: "tuple[str, ...]", body: bytes, seconds: float) -> bytes | None:
     """Send a request to the daemon: host, event, milliseconds left and parent process in `words`,
-    the event in `body`. Returns its answer, None where no daemon gives one."""
+    the event in `body`. Returns its answer, None if no daemon gives one."""
     answer, peer = _exchange(place, words, body, seconds)
     if peer is not None:
         peer.close()
@@ -285,7 +287,8 @@ def _received(peer: "_socket.socket") -> bytes | None:
 
 def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: float) -> bytes:
     """Start the daemon, wait until it answers, and return its answer; neutral after the deadline,
-    and for a prompt as soon as no daemon is on its way."""
+    and for a prompt also when no daemon is starting.
+    """
     from upwell.hook.start import configured_cold_seconds, is_starting, start
 
     daemon = start(place)
@@ -299,7 +302,7 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
     _set_deadline(deadline)
     while deadline - MARGIN_SECONDS - time.monotonic() > LOOK_SECONDS:
         time.sleep(LOOK_SECONDS)
-        # Decided before the question: a daemon that listens removes its mark of starting.
+        # Decided before the question, because a daemon that listens removes its mark of starting.
         is_coming = bool(daemon) or is_starting(place, STARTING_SECONDS)
         answer = _ask(place, host, name, event, deadline - MARGIN_SECONDS)
         if answer is not None:
@@ -314,5 +317,5 @@ def _start_and_ask(place: Place, host: str, name: str, event: bytes, began: floa
 
 
 if __name__ == "__main__":
-    # Without the interpreter's farewell, which costs as much as the question.
+    # Without the interpreter's shutdown, which costs as much as the question.
     os._exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""Questions to the daemon about itself, and its end: the code behind `upwell daemon`."""
+"""Asks the daemon for its state, and ends it: the code behind `upwell daemon`."""
 
 import contextlib
 import fcntl
@@ -47,7 +47,7 @@ def running(root: str = ROOT) -> list[Running]:
 
 
 def daemon_at(home: str, root: str = ROOT) -> Running | None:
-    """The daemon of a home, None where there is none."""
+    """The daemon of a home, None if there is none."""
     place = Place(home, root)
     if not home or not is_private(place.folder) or not is_locked(place):
         return None
@@ -63,7 +63,7 @@ def daemon_at(home: str, root: str = ROOT) -> Running | None:
 
 
 def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str, Any]:
-    """The daemon's answer to `status` or `stop`, empty when it gives none."""
+    """The daemon's answer to `status` or `stop`, empty if there is no answer."""
     reply = client.ask(place, (CONTROL, command, "0", "0"), b"", seconds)
     try:
         state = orjson.loads(reply or b"{}")
@@ -73,7 +73,7 @@ def ask(place: Place, command: str, seconds: float = ASK_SECONDS) -> Mapping[str
 
 
 def is_locked(place: Place) -> bool:
-    """Does a daemon of this home live? It holds the lock as long as it does."""
+    """True if a daemon of this home is alive: it holds the lock as long as it lives."""
     try:
         lock = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

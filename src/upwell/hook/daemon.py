@@ -28,13 +28,15 @@ READ_SECONDS = 2.0
 LOOK_SECONDS = 2.0
 FINISH_SECONDS = 1.0
 RECEIPT_SECONDS = 5.0
-"""A client that is alive acknowledges an answer in milliseconds; it may have been stopped."""
+"""How long to wait for a receipt: a running client acknowledges an answer within milliseconds, but
+it may have been stopped.
+"""
 PROTOCOLS = frozenset({"upwell/1", PROTOCOL})
 """Clients of `upwell/1`, of version 0.1, send no receipts."""
 MAX_HEAD_BYTES = 1_024
 MAX_CONNECTIONS = 64
 CONTROL = "daemon"
-"""In place of a host's name: a question to the daemon itself, `status` or `stop`."""
+"""Stands in place of a host's name in a request to the daemon itself, `status` or `stop`."""
 
 
 class Service(Protocol):
@@ -58,7 +60,7 @@ class Service(Protocol):
         ...
 
     def state(self) -> Mapping[str, Any]:
-        """Its part of `daemon status`."""
+        """The service's part of `daemon status`."""
         ...
 
 
@@ -120,7 +122,9 @@ class Daemon:
             os.close(self._lock)
 
     def touch(self) -> None:
-        """The service is in use, by this socket or in another way: restart the idle time."""
+        """Restart the idle time, because the service is in use, by this socket or in another
+        way.
+        """
         self._active_at = self.clock.monotonic()
 
     def stop(self) -> None:
@@ -129,7 +133,8 @@ class Daemon:
 
     async def _listen(self) -> asyncio.Server:
         """Bind under a temporary name and rename, so that the socket is private from its first
-        moment and replaces whatever stands at its path (an old socket, a file)."""
+        moment and replaces whatever is at its path (an old socket, a file).
+        """
         fresh = f"{self.place.socket}.{os.getpid()}"
         with contextlib.suppress(FileNotFoundError):
             os.unlink(fresh)
@@ -154,10 +159,10 @@ class Daemon:
             try:
                 await self.service.refresh()
             except Exception:
-                LOG.exception("the daemon could not take up a change and continues without it")
+                LOG.exception("the daemon could not apply a change and continues without it")
 
     async def _finish_connections(self) -> None:
-        """Give open requests a moment."""
+        """Give open requests a moment to finish."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_SECONDS):
                 while self._connections:
@@ -272,7 +277,9 @@ def take_lock(place: Place) -> int:
 
 
 def _is_at(descriptor: int, path: str) -> bool:
-    """Is the open file still the one at `path`? The previous daemon may just have removed it."""
+    """True if the open file is still the one at `path`: the previous daemon may just have removed
+    it.
+    """
     try:
         return os.fstat(descriptor).st_ino == os.lstat(path).st_ino
     except FileNotFoundError:
@@ -294,13 +301,13 @@ def read_head(line: bytes) -> Request:
 
 
 async def _is_taken(reader: asyncio.StreamReader) -> bool:
-    """Does the client report that it wrote the whole answer?"""
+    """True if the client reports that it wrote the whole answer."""
     async with asyncio.timeout(RECEIPT_SECONDS):
         return await reader.read(len(TAKEN)) == TAKEN
 
 
 def newer(version: str, other: str) -> bool:
-    """Is `version` above `other`?"""
+    """True if `version` is above `other`."""
     return _numbers(version) > _numbers(other)
 
 

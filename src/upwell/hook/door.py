@@ -5,6 +5,7 @@ import hashlib
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -14,9 +15,10 @@ from upwell.ground.clock import SYSTEM_CLOCK, Clock
 from upwell.ground.errors import StoreError
 from upwell.ground.host_sessions import HostSessions
 from upwell.ground.receipt import Receipt, settled
-from upwell.ground.trace import LOG, new_trace_id, span
+from upwell.ground.trace import LOG, contained, new_trace_id, span
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.surfacing import Skip, Surfacing
+from upwell.hook.asking import is_question
 from upwell.hook.options import HookOptions
 from upwell.hook.tool_output import Shorten, may_shorten, no_shortening, shortened_output
 from upwell.hosts import HOSTS
@@ -39,15 +41,30 @@ TurnEnd = Callable[[Event], Coroutine[Any, Any, None]]
 """Called when a turn or a session ends, and before the agent compacts its context."""
 
 
+Asking = Callable[[Host, Event], Coroutine[Any, Any, str]]
+"""Called at every event. Returns the question to the agent at the end of a turn, "" for none."""
+
+
 async def ignore_turn_end(_: Event) -> None:
     """Do nothing."""
 
 
-class HookDoor:
-    """Answers events within a deadline, neutrally where there is nothing to add or no time left.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptIns:
+    """The parts of the door that do nothing unless the user asks for them.
 
-    `answered_elsewhere(host, payload)`: another of our hooks answers this event of the host.
-    `shorten` fits tools' answers for the hosts in `hook.compress`.
+    `shorten` fits tools' answers for the hosts in `hook.compress`; `ask` asks the agent at the end
+    of a turn to keep what it learned.
+    """
+
+    shorten: Shorten = no_shortening
+    ask: Asking | None = None
+
+
+class HookDoor:
+    """Answers events within a deadline, neutrally if there is nothing to add or no time left.
+    `answered_elsewhere(host, payload)` tells whether another of our hooks answers this event of the
+    host.
     """
 
     def __init__(
@@ -58,7 +75,7 @@ class HookDoor:
         *,
         turn_end: TurnEnd = ignore_turn_end,
         answered_elsewhere: Callable[[str, Mapping[str, Any]], bool] = lambda host, payload: False,
-        shorten: Shorten = no_shortening,
+        opt_ins: OptIns = OptIns(),
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._surfacer = surfacer
@@ -66,7 +83,7 @@ class HookDoor:
         self._options = options
         self._turn_end = turn_end
         self._answered_elsewhere = answered_elsewhere
-        self._shorten = shorten
+        self._opt_ins = opt_ins
         self._duplicates = DuplicateEvents(clock)
         self._tasks = BackgroundTasks("hooks")
         self._recorded: set[tuple[str, str | None, int]] = set()
@@ -85,7 +102,7 @@ class HookDoor:
         parent: int = 0,
         receipt: Receipt | None = None,
     ) -> bytes:
-        """The JSON that `host` accepts for its event `name` ("" where the payload names it).
+        """The JSON that `host` accepts for its event `name` ("" if the payload names it).
 
         `left_ms` is how long the caller can wait; `parent` is the process that runs the hook.
         `receipt` tells later whether the answer arrived; without one it counts as delivered.
@@ -97,10 +114,14 @@ class HookDoor:
             return NEUTRAL
         with span("upwell.hook", host=host, kind=str(event.kind)):
             self._record_session(event, parent)
+            ask = self._opt_ins.ask
+            asking = self._tasks.start(ask(known, event)) if ask else None
             if event.kind in _DOORS:
                 return await self._answer(known, event, left_ms, receipt or settled())
             self.outcomes[host, str(event.kind)] += 1
             self._tasks.start(self._turn_end(event))
+            if asking is not None and event.kind is EventKind.STOP:
+                return await self._question_in_time(known, event, asking, left_ms)
             return NEUTRAL
 
     async def aclose(self) -> None:
@@ -110,7 +131,7 @@ class HookDoor:
     async def _answer(
         self, host: Host, event: Event, left_ms: int | None, receipt: Receipt
     ) -> bytes:
-        """Surface memories and shorten the tool's answer, both until the same deadline."""
+        """Surface memories and shorten the tool's result, both until the same deadline."""
         deadline = asyncio.get_running_loop().time() + self._seconds_for(event, left_ms)
         cue = _cue(event, host.name)
         if self._is_unannounced(event):
@@ -125,26 +146,42 @@ class HookDoor:
         self._is_cold = False
         return orjson.dumps(merged(context, replacement))
 
+    async def _question_in_time(
+        self, host: Host, event: Event, asking: "asyncio.Task[str]", left_ms: int | None
+    ) -> bytes:
+        """The output that lets the agent go on with a question; neutral without one, or where it
+        is late."""
+        with contained("asking the agent what it learned"):
+            done, _ = await asyncio.wait({asking}, timeout=self._seconds_for(event, left_ms))
+            if done and (question := await asking):
+                self.outcomes[host.name, "asked"] += 1
+                return orjson.dumps(host.events.question_output(event, question))
+        return NEUTRAL
+
     def _event(self, host: Host, name: str, body: bytes) -> Event | None:
-        """The event in `body`, None where it needs no answer."""
+        """The event in `body`, None if it needs no answer."""
         payload = _payload(body) if self._options.enabled else None
         if payload is None or self._answered_elsewhere(host.name, payload):
             return None
         event = host.events.read(name, payload)
+        if event is not None and event.kind is EventKind.PROMPT and is_question(event.text):
+            return None
         if event is None or event.kind not in _DOORS or not host.shares_hooks:
             return event
         return None if self._duplicates.is_duplicate(host.name, event) else event
 
     def _is_unannounced(self, event: Event) -> bool:
-        """Is a tool the first event of this session? Then it began before the daemon ran, and its
-        rules are still due."""
+        """True if the first event of this session is a tool's: the session began before the daemon
+        ran, and its standing rules are still due.
+        """
         is_new = event.session not in self._known_sessions
         self._known_sessions.add(event.session)
         return is_new and event.kind is EventKind.TOOL
 
     def _seconds_for(self, event: Event, left_ms: int | None) -> float:
-        """The time for an answer: all that the caller can wait at a session's start, and for the
-        first answers of all, which load what the others use."""
+        """The time for an answer. A session's start may take all the time that the caller can wait,
+        and so may the first answers of the daemon, which load code and data for the others.
+        """
         if left_ms is not None and (event.kind is EventKind.SESSION or self._is_cold):
             return left_ms / 1000
         is_prompt = event.kind is EventKind.PROMPT
@@ -154,7 +191,7 @@ class HookDoor:
     def _shortening(
         self, host: Host, event: Event, cue: Cue
     ) -> "asyncio.Task[Mapping[str, Any]] | None":
-        """Start to shorten the tool's answer, where the user asked for that."""
+        """Start to shorten the tool's result, if the user asked for that."""
         if host.name not in self._options.compress or not may_shorten(event, cue):
             return None
         return self._tasks.start(self._shortened(host, event))
@@ -162,20 +199,22 @@ class HookDoor:
     async def _output_in_time(
         self, shortening: "asyncio.Task[Mapping[str, Any]]", deadline: float
     ) -> Mapping[str, Any]:
-        """The output with the shortened answer; empty when it is late: the tool's own stays."""
+        """The output with the shortened answer; empty if it is late, so that the tool's own result
+        stays.
+        """
         left = deadline - asyncio.get_running_loop().time()
         done, _ = await asyncio.wait({shortening}, timeout=max(0.0, left))
         if done:
             return await shortening
-        LOG.info("a tool's answer was not shortened within the deadline")
+        LOG.info("a tool's result was not shortened within the deadline")
         return {}
 
     async def _shortened(self, host: Host, event: Event) -> Mapping[str, Any]:
         """A failure is logged and costs only the shortening, not the rest of the answer."""
         try:
-            return await shortened_output(host, event, self._shorten)
+            return await shortened_output(host, event, self._opt_ins.shorten)
         except Exception:
-            LOG.exception("a tool's answer was not shortened")
+            LOG.exception("a tool's result was not shortened")
             return {}
 
     async def _outcome_in_time(self, cue: Cue, name: str, deadline: float) -> Outcome | None:
@@ -192,8 +231,9 @@ class HookDoor:
     def _context(
         self, host: Host, event: Event, surfacing: Surfacing, cue: Cue, receipt: Receipt
     ) -> Mapping[str, Any]:
-        """The output that adds the memories, within the host's limit. Entries that do not fit, or
-        all in an answer that does not arrive, are taken back for later."""
+        """The output that adds the memories, within the host's limit. Entries that do not fit are
+        taken back for later; so are all entries of an answer that does not arrive.
+        """
         text, omitted = _within(surfacing.text, host.events.max_bytes)
         output = host.events.context_output(event, text) if text else {}
         if not output:
@@ -209,7 +249,7 @@ class HookDoor:
     async def _conclude(
         self, surfacing: Surfacing, cue: Cue, omitted: int, *, delivered: bool
     ) -> None:
-        """Record what became of a surfacing, of which the last `omitted` entries were left out."""
+        """Record whether a surfacing was delivered; its last `omitted` entries were left out."""
         if not delivered:
             LOG.info("the answer to a hook did not reach its host")
             await self._surfacer.take_back(surfacing, cue)
@@ -271,7 +311,7 @@ class DuplicateEvents:
         self._answered = _Recent()
 
     def is_duplicate(self, host: str, event: Event) -> bool:
-        """Was this event answered just now under another host's name?"""
+        """True if this event was answered just now under another host's name."""
         now, key = self._clock.monotonic(), _fingerprint(event)
         answered_host, answered_at = self._answered.get(key) or (host, now)
         if answered_host != host and now - answered_at < DUPLICATE_SECONDS:
@@ -290,7 +330,7 @@ def _fingerprint(event: Event) -> bytes:
 
 
 def merged(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Two parts of an output as one; tables that both have are joined."""
+    """Merge two parts of an output; tables that are in both are joined."""
     joined = {
         key: {**value, **second[key]}
         for key, value in first.items()
@@ -334,8 +374,9 @@ def _cue(event: Event, host: str) -> Cue:
 
 
 def _within(text: str, max_bytes: int) -> tuple[str, int]:
-    """`text` without as many of its last entries as exceed the limit, and how many those are; ""
-    where not a single entry fits."""
+    """`text` without as many of its last entries as exceed the limit, and the number of these
+    entries; "" where not a single entry fits.
+    """
     lines = text.split("\n")
     entries = [number for number, line in enumerate(lines) if line.startswith(_ENTRY)]
     omitted = 0

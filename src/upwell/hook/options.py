@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Replacing = Literal["claude", "codex", "copilot", "cursor", "opencode"]
-"""The hosts that accept another answer in place of a tool's. A test compares it with `HOSTS`."""
+"""The hosts that accept another result in place of a tool's. A test compares it with `HOSTS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,8 +14,8 @@ class HookOptions:
       reads it.
     - `port`: where the daemon accepts hooks that are HTTP requests; 0 for nowhere.
     - `idle_minutes`: the daemon ends after this time without an event.
-    - `capture`: the end of a turn may propose memories.
-    - `compress`: the hosts whose own tools' answers are fitted to the budget.
+    - `capture`: whether the end of a turn may propose memories.
+    - `compress`: the hosts whose own tools' results are fitted to the budget.
     """
 
     enabled: bool = True

@@ -58,9 +58,9 @@ def folder_of_user(root: str = ROOT) -> str:
 
 def default_home() -> str:
     """`UPWELL_HOME`, else the platform's folder, as in `ground/home.py`."""
-    named = os.environ.get("UPWELL_HOME")
-    if named:
-        return os.path.abspath(os.path.expanduser(named))
+    variable = os.environ.get("UPWELL_HOME")
+    if variable:
+        return os.path.abspath(os.path.expanduser(variable))
     if sys.platform == "darwin":
         return os.path.expanduser("~/Library/Application Support/upwell")
     base = os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share")
@@ -68,7 +68,7 @@ def default_home() -> str:
 
 
 def is_private(folder: str) -> bool:
-    """Is it a folder of this user that nobody else may enter? A link is not."""
+    """True if this is a folder of the user that nobody else may enter, and not a link."""
     try:
         status = os.lstat(folder)
     except OSError:
@@ -81,7 +81,7 @@ def is_private(folder: str) -> bool:
 
 
 def socket_inode(path: str) -> int:
-    """The inode of the socket at this path; 0 where there is none, or another user owns it."""
+    """The inode of the socket at this path; 0 if there is none, or another user owns it."""
     try:
         status = os.lstat(path)
     except OSError:

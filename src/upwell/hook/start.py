@@ -1,5 +1,6 @@
-"""Starting the daemon from a hook. Apart from `client.py`, which is compiled at every run: most
-events find a daemon and do not need this."""
+"""Starting the daemon from a hook. Separate from `client.py`, which is compiled at every run,
+because most events find a daemon and do not need this code.
+"""
 
 import os
 import sys
@@ -8,7 +9,7 @@ import time
 from upwell.hook.place import Place, is_private
 
 START_AGAIN_SECONDS = 15.0
-"""A daemon that did not come is tried again after this time."""
+"""If no daemon has come up after this time, another one is started."""
 
 
 def start(place: Place) -> int:
@@ -33,7 +34,9 @@ def start(place: Place) -> int:
 
 
 def is_starting(place: Place, seconds: float) -> bool:
-    """Was the daemon started within that time? It removes the mark once it listens."""
+    """True if a daemon was started within that time and does not listen yet: it removes the mark
+    once it listens.
+    """
     try:
         age = time.time() - os.lstat(place.starting).st_mtime
     except FileNotFoundError:
@@ -42,13 +45,14 @@ def is_starting(place: Place, seconds: float) -> bool:
 
 
 def configured_cold_seconds(home: str) -> float | None:
-    """`hook.cold_ms` of `config.toml`, None where it is not set."""
+    """`hook.cold_ms` of `config.toml`, None if it is not set."""
     path = os.path.join(home, "config.toml")
     if not os.path.isfile(path):
         return None
     with open(path, "rb") as file:
         text = file.read()
-    # Importing tomllib and parsing takes 10 ms: only for a file that may hold the key.
+    # Importing tomllib and parsing takes 10 ms, so this is done only for a file that may hold the
+    # key.
     if b"cold_ms" not in text:
         return None
     import tomllib

@@ -1,5 +1,6 @@
-"""The texts in a tool's answer, in the host's own shape: which of them may be shortened, and the
-same shape with other texts in their place."""
+"""Finds the texts in a tool's result that may be shortened, and puts other texts in their place, in
+the host's own shape.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -13,14 +14,14 @@ from upwell.surface.filters import writes
 TEXT_KEYS = ("stdout", "stderr", "content", "result", "output")
 """The keys under which built-in tools put text. No other key of an object is changed."""
 MAX_CHARS = 500_000
-"""Shortening a longer answer takes more time than a hook has."""
+"""Shortening a longer result takes more time than a hook has."""
 UNTOUCHED_TOOLS = frozenset({"Read", "NotebookRead"})
-"""Reads of files: an edit must match the file byte for byte."""
-_READS_ORIGINAL = re.compile(r"\bupwell\b[^\n;&|]*\sread\s")
+"""Tools that read files: a later edit must match the file byte for byte."""
+_READS_ORIGINAL = re.compile(r"\bupwell\b(?:(?!\bupwell\b)[^\n;&|])*?\sread\s")
 
 Path = tuple[str | int, ...]
 Shorten = Callable[[str, Event, Sequence[str], int | None], Awaitable[Sequence[str | None]]]
-"""Host, event, texts of the tool's answer, the host's limit in tokens → the shortened texts, None
+"""Host, event, texts of the tool's result, the host's limit in tokens → the shortened texts, None
 for each unchanged text."""
 
 
@@ -32,8 +33,9 @@ async def no_shortening(
 
 
 def may_shorten(event: Event, cue: Cue) -> bool:
-    """May the tool's answer be shortened? Not where an edit depends on it, not that of a tool that
-    writes, and not when the agent is reading an original."""
+    """True if the tool's result may be shortened. It may not if an edit depends on it, if the tool
+    writes, or if the agent is reading an original.
+    """
     if event.reply is None or event.tool in UNTOUCHED_TOOLS or writes(cue):
         return False
     command = event.args.get("command")
@@ -41,7 +43,7 @@ def may_shorten(event: Event, cue: Cue) -> bool:
 
 
 async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mapping[str, Any]:
-    """The hook output that replaces the tool's answer by a shortened one, empty for no change."""
+    """The hook output that replaces the tool's result by a shortened one, empty for no change."""
     located = texts_in(event.reply)
     texts = [text for _, text in located]
     limit = host.events.reply_tokens
@@ -53,8 +55,9 @@ async def shortened_output(host: Host, event: Event, shorten: Shorten) -> Mappin
 
 
 def texts_in(reply: Any) -> list[tuple[Path, str]]:
-    """The texts of an answer with their places: a string itself, the known keys of an object, the
-    text blocks of a list (also under `content`). Empty where they are too long together."""
+    """The texts of a reply with their places: a string itself, the known keys of an object, the
+    text blocks of a list (also under `content`). Empty if the texts are too long together.
+    """
     located = list(_texts(reply, ()))
     return located if sum(len(text) for _, text in located) <= MAX_CHARS else []
 

@@ -32,7 +32,7 @@ class AutoLoaded:
 
     - `user` patterns are relative to the user's home folder.
     - `folder` patterns are relative to the working directory and to every folder above it, up to
-      the root of the repository; `fallback` patterns count where no `folder` pattern matches.
+      the root of the repository; `fallback` patterns apply if no `folder` pattern matches.
     - `scoped` patterns are relative to the same folders. Front matter may restrict such a file to
       some paths (`globs`, `applyTo`, `paths`); without a restriction it is loaded too.
     - `follows_imports`: `@path` in such a file includes another file.
@@ -56,7 +56,7 @@ class Transcripts:
 
 SESSION = "$SESSION"
 FOLDER = "$FOLDER"
-"""Placeholders of a probe."""
+"""Placeholders in the payload of a probe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

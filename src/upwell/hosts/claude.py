@@ -1,8 +1,8 @@
 """Claude Code.
 
 Context over 10 000 characters goes into a file with a preview, so we stay below. Since 2.1.121 a
-tool's answer can be replaced by one of the same shape: an object for Bash, a list of content blocks
-for tools of MCP servers. Claude Code drops an answer of another shape, or ends the session.
+tool's result can be replaced by one of the same shape: an object for Bash, a list of content blocks
+for tools of MCP servers. Claude Code drops a result of another shape, or ends the session.
 
 Sources: its documentation of hooks (2.1.278), settings and memory files; `tool_response` differs by
 tool, as recorded from 2.1.330.
@@ -22,10 +22,11 @@ from upwell.hosts.settings import JsonHooks
 
 _READERS = ("Read", "Grep", "Glob", "LS", "Bash", "WebFetch", "WebSearch", "NotebookRead")
 _NOT_PLAIN_TEXT = ("interrupted", "isImage", "backgroundTaskId", "persistedOutputPath")
-"""An answer with one of these keys is not plain text. Claude Code stores a long answer on disk
-and gives the model a short piece of it with the path."""
+"""A result with one of these keys is not plain text. Claude Code stores a long result on disk, and
+gives the model a short piece of it with the path.
+"""
 _MATCHER = "|".join((*_READERS, "mcp__.*"))
-_ABOUT = "Puts what is already known in front of the agent, unasked."
+_ABOUT = "Shows an agent what is already known, without being asked."
 _PLUGIN = "upwell-plugin"
 
 

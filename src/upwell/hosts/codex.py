@@ -1,7 +1,7 @@
 """Codex CLI.
 
 It moves text over 2 500 tokens into a file, and drops an answer with unknown keys. After a tool,
-`continue: false` does not end the turn: its `reason` replaces the tool's answer, which does not
+`continue: false` does not end the turn: its `reason` replaces the tool's result, which does not
 count as a failure. `updatedToolOutput` is refused.
 
 Sources: its generated JSON schemas (0.155), `deny_unknown_fields` on every output; its hooks page
@@ -19,12 +19,13 @@ from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
 
 MAX_BYTES = 7_500
-"""2 500 tokens are at least 7 500 bytes: three to a token, since an estimate must not be too
-low."""
+"""2 500 tokens take at least 7 500 bytes, at three bytes to a token: the limit must not be
+exceeded.
+"""
 
 
 def _read_reply(tool: str, reply: Any) -> Any:
-    """Answers of texts alone: the replacement is one text."""
+    """Only results that consist of texts; the replacement is one text."""
     if isinstance(reply, str):
         return reply
     if not isinstance(reply, Mapping) or reply.get("isError"):

@@ -79,6 +79,7 @@ class CopilotEvents:
             cwd=folder_of(payload.get("cwd")),
             text=text,
             agent=session_of(payload.get("agentId")),
+            is_continued=bool(payload.get("stop_hook_active")),
         )
 
     def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
@@ -86,6 +87,9 @@ class CopilotEvents:
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"modifiedResult": {"resultType": "success", "textResultForLlm": reply}}
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return {"decision": "block", "reason": question}
 
 
 def _session_in(payload: Mapping[str, Any]) -> str:
@@ -152,7 +156,8 @@ HOST = Host(
         exec_form=True,
         names_event=True,
         required={"version": 1},
-        # Copilot fills headers from the environment for https only, so the file contains the token.
+        # Copilot fills in headers from the environment for https only, so the file contains the
+        # token.
         http_events=frozenset({"postToolUse", "postToolUseFailure"}),
         http_setup="export COPILOT_HOOK_ALLOW_LOCALHOST=1",
         next_step="restart Copilot CLI",

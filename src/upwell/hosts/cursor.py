@@ -2,7 +2,8 @@
 
 It drops context over 10 000 characters; answers are flat, with snake_case keys. A tool of an MCP
 server is `MCP:tool` without the name of its server, so ours are recognised by their own names. Only
-such a tool's answer can be replaced; `tool_output` is JSON in a string.
+such a tool's result can be replaced; `tool_output` is JSON in a string. At the end of a turn, a
+`followup_message` is submitted as the user's next one; `loop_count` counts them.
 
 Sources: notes on its bundle (CLI 2026.09.18) and its documentation of hooks and rules.
 """
@@ -66,13 +67,23 @@ class CursorEvents:
         if kind is EventKind.TOOL:
             return _tool_event(name, payload, session, cwd)
         text = text_of(payload.get("prompt")) if kind is EventKind.PROMPT else ""
-        return Event(kind=kind, name=name, session=session, cwd=cwd, text=text)
+        return Event(
+            kind=kind,
+            name=name,
+            session=session,
+            cwd=cwd,
+            text=text,
+            is_continued=bool(payload.get("loop_count")),
+        )
 
     def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
         return {"additional_context": text}
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"updated_mcp_tool_output": reply}
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return {"followup_message": question}
 
 
 def _tool_event(

@@ -12,7 +12,7 @@ from upwell.hosts.jsonc import Node, parse, with_child, without_child
 
 Path = tuple[str, ...]
 Hides = Callable[[str, Any], bool]
-"""Dotted key and value → must the value be hidden?"""
+"""Tells for a dotted key and a value whether the value must be hidden."""
 HIDDEN = "***"
 _BOM = "\ufeff"
 _HEADER = re.compile(r"[ \t]*\[")
@@ -36,7 +36,7 @@ class Format(Protocol):
         ...
 
     def put(self, text: str, table: Path, name: str, value: Mapping[str, Any]) -> str:
-        """`text` with `name` in `table`, which is created where it is missing."""
+        """`text` with `name` in `table`, which is created if it is missing."""
         ...
 
     def shown(self, text: str, hides: Hides) -> str:
@@ -147,7 +147,7 @@ JSON, TOML = Json(), Toml()
 
 
 def same_line_ends(before: str, after: str) -> str:
-    """`after` with CRLF line ends where all lines of `before` have them."""
+    """`after` with CRLF line ends if all lines of `before` have them."""
     crlf = before.count("\r\n")
     if not crlf or crlf != before.count("\n"):
         return after
@@ -156,7 +156,7 @@ def same_line_ends(before: str, after: str) -> str:
 
 @lru_cache(maxsize=2)
 def _parsed(text: str) -> Node:
-    """Parsed once, since the files of some agents have megabytes. Must not be changed."""
+    """Parsed once, since some agents' files have megabytes. The result must not be changed."""
     return parse(text)
 
 
@@ -188,8 +188,9 @@ def _hidden_spans(node: Node, path: Path, hides: Hides) -> list[tuple[int, int]]
 
 
 def _is_hidden(path: Path, value: Any, hides: Hides) -> bool:
-    """`hides` gets keys as `config.toml` has them: `api_key` for `apiKey`, and our names of
-    tables."""
+    """`hides` receives keys as in `config.toml`: `api_key` for `apiKey`, and our names of
+    tables.
+    """
     words = (_CAMEL.sub(r"\1_\2", _OUR_KEYS.get(key, key)) for key in path)
     return bool(path) and hides(".".join(words).lower(), value)
 
@@ -207,7 +208,7 @@ def _mask(table: Any, path: Path, hides: Hides) -> None:
 
 
 def _begins_table(line: str, path: Path) -> bool:
-    """Is this line the header of the table at `path`, or of a table inside it?"""
+    """True if this line is the header of the table at `path`, or of a table inside it."""
     try:
         table: Any = tomllib.loads(line.removeprefix(_BOM))
     except tomllib.TOMLDecodeError:

@@ -23,8 +23,10 @@ _HTTP_TYPES = frozenset({"http", "streamable-http", "streamableHttp", "remote"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A server of an agent's file. `table` is the content of `[server.NAME]`; it is empty where the
-    server has to stay with the agent, for the reason `left`. `ours`: the entry runs upwell."""
+    """A server of an agent's file. `table` is the content of `[server.NAME]`; it is empty if the
+    server has to stay with the agent, for the reason `left`. `ours` tells that the entry runs
+    upwell.
+    """
 
     name: str
     table: Mapping[str, Any] = field(default_factory=dict)
@@ -41,7 +43,9 @@ def read_entry(
     plain_url: PlainUrl = "http",
 ) -> Entry:
     """The server called `name`. `folder` is the project to which it belongs; `placeholders` matches
-    what only the agent can fill in; `plain_url` is the transport of a `url` without a type."""
+    placeholders that only the agent can fill in; `plain_url` is the transport of a `url` without a
+    type.
+    """
     if not isinstance(raw, Mapping):
         return Entry(name, left="its entry is not a table")
     if is_upwell(raw):
@@ -61,14 +65,15 @@ def read_entry(
 
 
 def is_upwell(raw: Mapping[str, Any]) -> bool:
-    """Does this entry run `upwell serve`, whatever program starts it? Decided by its exact
-    words."""
+    """True if this entry runs `upwell serve`, whatever program starts it. Decided by its exact
+    words.
+    """
     words = [Path(word).name for word in _words(raw)]
     return ("upwell", "serve") in pairwise(words)
 
 
 def _words(raw: Mapping[str, Any]) -> list[str]:
-    """Program and arguments, [] where they are not strings."""
+    """Program and arguments, [] if they are not strings."""
     command, args = raw.get("command"), raw.get("args") or []
     words = [*(command if isinstance(command, list) else [command]), *args]
     return words if command and all(isinstance(word, str) for word in words) else []

@@ -11,7 +11,7 @@ from upwell.ground.names import OWN_SERVER
 from upwell.ground.types.cue import ToolAnswer
 
 STARTED, RESUMED, SUBAGENT = "startup", "resume", "subagent"
-"""Reasons for the start of a session. The hosts use the first two words; the third is ours."""
+"""Reasons for the start of a session. The first two are the hosts' words; the third is ours."""
 MAX_SESSION_CHARS = 200
 MAX_TEXT_CHARS = 20_000
 MAX_ANSWER_CHARS = 40_000
@@ -51,13 +51,14 @@ class Event:
     - `text`: the prompt; why a session begins (startup, resume, clear, compact, subagent); or the
       agent's last message at the end of a turn.
     - `tool`: the name that surfacing knows (`Read`, `server__tool`); `args` has snake_case keys.
-    - `reply_chars`: the size of the tool's answer, None where the event does not carry it.
+    - `reply_chars`: the size of the tool's result, None if the event does not carry it.
     - `answer`: the beginning of that answer as text, and whether the call failed.
-    - `reply`: the tool's answer in the host's own shape, None where the host accepts no other
-      answer in its place.
+    - `reply`: the tool's result in the host's own shape, None if the host accepts no other result
+      in its place.
     - `transcript`: the file in which the host records the session.
+    - `is_continued`: at the end of a turn, the agent had gone on because a hook asked it to.
     - `reports_compactions`: every compaction has an event. Otherwise only the transcript shows
-      that one took place.
+      compactions.
     """
 
     kind: EventKind
@@ -72,6 +73,7 @@ class Event:
     transcript: str = ""
     reply: Any = None
     agent: str = ""
+    is_continued: bool = False
     reports_compactions: bool = True
 
 
@@ -90,11 +92,11 @@ class EventFormat(Protocol):
 
     @property
     def reply_tokens(self) -> int | None:
-        """The longest replacement of a tool's answer, None where the host sets no limit."""
+        """The longest replacement of a tool's result, None if the host sets no limit."""
         ...
 
     def read(self, name: str, payload: Mapping[str, Any]) -> Event | None:
-        """The event, None where there is nothing to answer. Never raises on odd payloads."""
+        """The event, None if there is nothing to answer. Never raises on odd payloads."""
         ...
 
     def context_output(self, event: Event, text: str) -> Mapping[str, Any]:
@@ -103,6 +105,11 @@ class EventFormat(Protocol):
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         """The hook output that puts `reply`, of the shape of `event.reply`, in its place."""
+        ...
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        """The hook output at the end of a turn that lets the agent go on with `question`; empty
+        where the host allows no such thing."""
         ...
 
 
@@ -128,7 +135,7 @@ def folder_of(value: Any) -> str | None:
 
 
 def size_of(value: Any) -> int | None:
-    """The characters of all texts in a tool's answer; None where the event carries no answer."""
+    """The characters of all texts in a tool's result; None if the event carries no answer."""
     if value is None:
         return None
     size, pending = 0, [value]
@@ -144,8 +151,9 @@ def size_of(value: Any) -> int | None:
 
 
 def answer_of(value: Any, *, failed: bool | None = None, tool: str = "") -> ToolAnswer | None:
-    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's answer, in order; None where
-    the event carries no answer. A command failed, too, if its answer tells of an exit status."""
+    """The first `MAX_ANSWER_CHARS` characters of all texts in a tool's result, in order; None where
+    the event carries no answer. A command also failed if its result reports an exit status.
+    """
     if value is None:
         return None
     texts: list[str] = []
@@ -172,8 +180,8 @@ def _exit_status(value: Any, text: str) -> int | None:
         status = table_of(value).get(name)
         if isinstance(status, int) and not isinstance(status, bool):
             return status
-    told = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
-    return int(told[1]) if told else None
+    match = _EXIT.search(text[:_EXIT_CHARS]) or _EXIT.search(text[-_EXIT_CHARS:])
+    return int(match[1]) if match else None
 
 
 def plain_args(value: Any) -> dict[str, Any]:
@@ -198,8 +206,8 @@ def _command_of(parts: Sequence[str]) -> str:
 def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence[str]) -> str:
     """The name under which surfacing knows a host's tool, "" for a tool that gets no memories.
 
-    `readers` maps the host's own tools that look at something; `server_marks` are the prefixes of
-    tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
+    `readers` maps those of the host's own tools that read or search; `server_marks` are the
+    prefixes of tools of MCP servers (`mcp__`). Tools behind our gateway get their memories there.
     """
     if name in readers:
         return readers[name]
@@ -212,7 +220,7 @@ def surfacing_tool(name: str, readers: Mapping[str, str], server_marks: Sequence
 
 
 def text_blocks(value: Any) -> list[Mapping[str, Any]] | None:
-    """MCP content blocks where every one is a text, None for anything else."""
+    """MCP content blocks if each of them is a text, None for anything else."""
     if not isinstance(value, list) or not value:
         return None
     only_texts = all(

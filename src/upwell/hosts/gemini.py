@@ -1,14 +1,16 @@
 """Gemini CLI.
 
-Stdout must be JSON and nothing else. It documents no limit; we stay within 10 000 bytes. Without a
-terminal, it puts the context that hooks add at a session's start before the first prompt, and that
-prompt's event carries it. A resumed session has lost that context.
+Stdout must be JSON and nothing else. Gemini CLI documents no limit; we stay within 10 000 bytes.
+Without a terminal, it puts the context that hooks add at a session's start before the first prompt,
+and that prompt's event carries it. A resumed session has lost that context.
 
 Before every request to its model, Gemini CLI announces that it may compress (`PreCompress`,
 `auto`). Only a compression that the user asked for (`manual`) is certain; the transcript shows the
-others (`capture/transcript.py`).
+other ones (`capture/transcript.py`).
 
-A tool's answer cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
+At the end of a turn, `decision: deny` lets the agent go on with `reason` as a new prompt.
+
+A tool's result cannot be replaced: `decision: deny` turns it into a failed call ("Tool result
 blocked: …"), on which the model would act.
 
 Sources: the documentation in its repository (2026-08) and the behaviour of 0.61.0.
@@ -20,7 +22,7 @@ from typing import Any
 
 from upwell.hosts.base import AutoLoaded, Export, Host, Transcripts
 from upwell.hosts.entries import GEMINI_PLACEHOLDERS
-from upwell.hosts.events import EventKind
+from upwell.hosts.events import Event, EventKind
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile
 from upwell.hosts.settings import JsonHooks
@@ -31,6 +33,10 @@ _CONTEXT_OF_HOOKS = re.compile(r"\A(?:<hook_context>.*?</hook_context>\s*)+", re
 def _user_words(prompt: str) -> str:
     """The prompt without the context that hooks have put before it."""
     return _CONTEXT_OF_HOOKS.sub("", prompt)
+
+
+def _write_question(event: Event, question: str) -> Mapping[str, Any]:
+    return {"decision": "deny", "reason": question}
 
 
 def _really_compacts(payload: Mapping[str, Any]) -> bool:
@@ -62,6 +68,7 @@ HOST = Host(
             "google_web_search": "WebSearch",
         },
         server_marks=("mcp_",),
+        write_question=_write_question,
         user_words=_user_words,
         really_compacts=_really_compacts,
     ),

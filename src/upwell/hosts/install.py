@@ -1,4 +1,4 @@
-"""Writing our entries into agents' configuration files, and taking them out again.
+"""Writes our entries into agents' configuration files, and removes them again.
 
 A plan is shown first. A file is written whole or not at all, next to a copy of its earlier content.
 A record in upwell's home (`hooks.json`) holds a digest of each file that we wrote. If a file still
@@ -27,7 +27,7 @@ MAX_BACKUPS = 100
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A change to an agent's file. `before` and `after` are None where there is no file."""
+    """A change to an agent's file. `before` and `after` are None if there is no file."""
 
     agent: str
     path: Path
@@ -101,7 +101,7 @@ class Installer:
         return Plan(agent, path, before, file.without_ours(before, backups) or None)
 
     def apply(self, plan: Plan) -> str:
-        """Carry a plan out. Returns the path of the copy of the earlier content, "" for none.
+        """Carry out a plan. Returns the path of the copy of the earlier content, "" for none.
 
         Raises:
             ConfigError: the file has changed since it was read.
@@ -134,7 +134,7 @@ class Installer:
         return [name for name, file in self._files.items() if file.is_present(self._installation)]
 
     def text_of(self, agent: str) -> str:
-        """The content of an agent's file, "" where there is no file.
+        """The content of an agent's file, "" if there is no file.
 
         Raises:
             ConfigError: it is not UTF-8.

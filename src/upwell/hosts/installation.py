@@ -20,8 +20,8 @@ class Installation:
 
     - `user_folder` and `environment` belong to the user; they decide where an agent's files are.
     - `command` is the command to run, without the host's name; `socket` is the daemon's.
-    - `home` is upwell's home where the command must name it, "" in the usual place.
-    - `http` is set to install HTTP requests instead of commands, where a host supports them.
+    - `home` is upwell's home if the command must name it, "" for the usual place.
+    - `http`, if set, installs HTTP requests instead of commands for hosts that support them.
     """
 
     user_folder: Path
@@ -38,8 +38,8 @@ class Installation:
 
     def folder_named(self, variable: str, default: str) -> Path:
         """The folder that an environment variable names, else `default` below the user's."""
-        named = self.environment.get(variable, "")
-        return Path(named).expanduser() if named else self.user_folder / default
+        value = self.environment.get(variable, "")
+        return Path(value).expanduser() if value else self.user_folder / default
 
 
 class ConfigFile(Protocol):
@@ -53,7 +53,7 @@ class ConfigFile(Protocol):
     def path(self, installation: Installation) -> Path: ...
 
     def is_present(self, installation: Installation) -> bool:
-        """Is the agent installed on this machine?"""
+        """True if the agent is installed on this machine."""
         ...
 
     def with_ours(self, text: str, installation: Installation) -> str:
@@ -80,8 +80,8 @@ class HookFile(ConfigFile, Protocol):
         ...
 
     def command(self, text: str, event: str) -> Sequence[str]:
-        """The command line of ours that the host runs for `event` according to this content of its
-        file; empty if there is none.
+        """Our command line that the host runs for `event`, according to this content of its file;
+        empty if there is none.
 
         Raises:
             ConfigError: the file does not have the expected structure.

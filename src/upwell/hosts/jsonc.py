@@ -33,7 +33,7 @@ class Node:
     key_starts: list[int] = field(default_factory=list)
 
     def under(self, key: str) -> "Node | None":
-        """The child under `key`; the last of several, as JSON parsers have it."""
+        """The child under `key`; the last one if there are several, as in JSON parsers."""
         places = [index for index, name in enumerate(self.keys) if name == key]
         return self.items[places[-1]] if places else None
 
@@ -134,8 +134,8 @@ def with_child(text: str, path: Sequence[str], value: Any, key: str = "") -> str
     body = json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + inner)
     entry = f"{json.dumps(key)}: {body}" if key else body
     if not node.items:
-        inside = text[node.start + 1 : node.end - 1]
-        comments = inside.rstrip() if inside.strip() else ""
+        content = text[node.start + 1 : node.end - 1]
+        comments = content.rstrip() if content.strip() else ""
         return f"{text[: node.start + 1]}{comments}\n{inner}{entry}\n{outer}{text[node.end - 1 :]}"
     last = node.items[-1].end
     comma = _comma(text, last)

@@ -26,8 +26,11 @@ from upwell.hosts.events import (
 
 _ENDS = (EventKind.STOP, EventKind.END)
 ReadReply = Callable[[str, Any], Any]
-"""Tool and its answer → the part that may be replaced, None where the host replaces nothing."""
+"""Returns, for a tool and its result, the part that may be replaced; None if the host replaces
+nothing.
+"""
 WriteReply = Callable[[Event, Any], Mapping[str, Any]]
+WriteQuestion = Callable[[Event, str], Mapping[str, Any]]
 
 
 def unchanged(prompt: str) -> str:
@@ -41,7 +44,7 @@ def always(payload: Mapping[str, Any]) -> bool:
 
 
 def not_replaceable(tool: str, reply: Any) -> Any:
-    """The host accepts no other answer in place of a tool's."""
+    """For a host that accepts no other result in place of a tool's."""
     return None
 
 
@@ -49,17 +52,23 @@ def no_output(event: Event, reply: Any) -> Mapping[str, Any]:
     return {}
 
 
+def blocked(event: Event, question: str) -> Mapping[str, Any]:
+    """The agent may not stop yet, for this reason."""
+    return {"decision": "block", "reason": question}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedEvents:
-    """The events of one such host.
+    """The events of one host that uses this shape.
 
-    - `readers` maps the host's own tools that look at something to surfacing's names;
+    - `readers` maps those of the host's own tools that read or search to surfacing's names;
       `server_marks` are the prefixes of tools of MCP servers.
-    - `synthetic_prompt` is how a prompt begins that the host itself writes.
+    - `synthetic_prompt` is the beginning of prompts that the host itself writes.
     - `user_words` removes what the host has added to a prompt of the user.
     - `restores_context`: a resumed session still has the text that hooks added at its start.
     - `really_compacts` tells real compactions from mere announcements.
-    - `read_reply` and `write_reply` take and replace a tool's answer, where the host allows that.
+    - `read_reply` and `write_reply` take and replace a tool's result, if the host allows that.
+    - `write_question` lets the agent go on at the end of a turn.
     """
 
     max_bytes: int
@@ -70,6 +79,7 @@ class NestedEvents:
     restores_context: bool = False
     read_reply: ReadReply = not_replaceable
     write_reply: WriteReply = no_output
+    write_question: WriteQuestion = blocked
     reply_tokens: int | None = None
     user_words: Callable[[str], str] = unchanged
     really_compacts: Callable[[Mapping[str, Any]], bool] = always
@@ -92,6 +102,7 @@ class NestedEvents:
             text=text,
             transcript=_transcript_in(payload) if kind in _ENDS else "",
             agent=_agent_in(payload),
+            is_continued=bool(payload.get("stop_hook_active")),
             reports_compactions=self.really_compacts is always,
         )
 
@@ -100,6 +111,9 @@ class NestedEvents:
 
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return self.write_reply(event, reply)
+
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return self.write_question(event, question)
 
     def _text(self, kind: EventKind, payload: Mapping[str, Any]) -> str:
         if kind is EventKind.PROMPT:

@@ -1,5 +1,5 @@
 """OpenCode. A plugin of ours, `opencode_plugin.js`, runs inside the host: it sends events to the
-daemon under the names of OpenCode's own plugin hooks, and puts the answers in place.
+daemon under the names of OpenCode's own plugin hooks, and inserts the answers.
 
 No process starts for an event while the daemon runs. The plugin connects only where
 `hook/place.py` would: to a socket of the user's in a folder that nobody else may enter. A session
@@ -91,6 +91,9 @@ class OpenCodeEvents:
     def replacement_output(self, event: Event, reply: Any) -> Mapping[str, Any]:
         return {"output": reply}
 
+    def question_output(self, event: Event, question: str) -> Mapping[str, Any]:
+        return {}
+
 
 def _tool_event(name: str, payload: Mapping[str, Any]) -> Event | None:
     tool = _surfacing_tool(text_of(payload.get("tool_name"), 200))
@@ -151,22 +154,22 @@ class PluginFile:
         return ""
 
     def command(self, text: str, event: str) -> list[str]:
-        """The words that the plugin runs where it cannot reach the daemon itself."""
+        """The command that the plugin runs if it cannot reach the daemon itself."""
         self.without_ours(text)
-        named = _COMMAND.search(text)
-        return [*json.loads(named[1]), "opencode", event] if named else []
+        match = _COMMAND.search(text)
+        return [*json.loads(match[1]), "opencode", event] if match else []
 
 
 def config_folder(installation: Installation) -> Path:
     """The folder of OpenCode's configuration."""
-    if named := installation.environment.get("OPENCODE_CONFIG_DIR"):
-        return Path(named).expanduser()
+    if folder_name := installation.environment.get("OPENCODE_CONFIG_DIR"):
+        return Path(folder_name).expanduser()
     return installation.folder_named("XDG_CONFIG_HOME", ".config") / "opencode"
 
 
 def _config_file(installation: Installation) -> Path:
-    if named := installation.environment.get("OPENCODE_CONFIG"):
-        return Path(named).expanduser()
+    if file_name := installation.environment.get("OPENCODE_CONFIG"):
+        return Path(file_name).expanduser()
     commented = config_folder(installation) / "opencode.jsonc"
     return commented if commented.is_file() else commented.with_suffix(".json")
 

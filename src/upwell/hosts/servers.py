@@ -1,5 +1,5 @@
-"""The file in which an agent configures its MCP servers: how its servers move to upwell, and how
-upwell takes their place.
+"""The file in which an agent configures its MCP servers: moves the servers to upwell, and puts
+upwell in their place.
 
 Files of a project are considered only when the user asks for it: a cloned repository must not
 configure anything by itself.
@@ -27,13 +27,13 @@ Shape = Literal["plain", "typed", "listed"]
 class ServerFile:
     """One file of an agent.
 
-    - `file` and `folder` locate the file and the agent's own folder; where the folder exists, the
+    - `file` and `folder` locate the file and the agent's own folder; if the folder exists, the
       agent is installed.
     - `tables` are the tables that hold servers; upwell is entered into the first.
     - `shape` is the shape of an entry: `typed` with its `type`, `listed` with program and arguments
       in one list.
-    - `placeholders` matches what the agent fills into an entry; `plain_url` is the transport of a
-      `url` without a type.
+    - `placeholders` matches the placeholders that the agent fills in; `plain_url` is the transport
+      of a `url` without a type.
     - `project_file` is the file of a project's own servers; `holds_projects`: the user's file has
       further servers below `projects` and the folder's path.
     - `project` is the folder of the project to which this file belongs, "" for the user's own file.
@@ -160,7 +160,7 @@ class ServerFile:
 
 
 def _servers(root: Any, table: Table) -> Mapping[str, Any]:
-    """The servers in a table of the file, none where the table does not exist."""
+    """The servers in a table of the file, none if the table does not exist."""
     servers = root
     for key in table:
         servers = servers.get(key, {}) if isinstance(servers, dict) else None

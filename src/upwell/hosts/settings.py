@@ -1,4 +1,4 @@
-"""The JSON file of an agent's hooks: how our entries get into its `hooks` table and out again."""
+"""The JSON file of an agent's hooks: writes our entries into its `hooks` table and removes them."""
 
 import json
 import re
@@ -29,7 +29,7 @@ class JsonHooks:
     - `typed`: a handler carries its `type`; `exec_form`: it names program and arguments
       separately; `names_event`: its arguments include the event.
     - `timeout` is in the host's own unit, under `timeout_key`.
-    - `label` is the name under which the host lists our handlers, "" where it shows none.
+    - `label` is the name under which the host lists our handlers, "" if it shows no name.
     - `required` are keys that the file must have.
     - `http_events` may be HTTP requests; `token_from_environment`: the host fills the token into
       their header.
@@ -61,19 +61,19 @@ class JsonHooks:
         return (folder if self.folder else self.path(installation).parent).is_dir()
 
     def with_ours(self, text: str, installation: Installation) -> str:
-        ours = {event: [self._entry(event, installation)] for event in self.matchers}
+        own_entries = {event: [self._entry(event, installation)] for event in self.matchers}
         if not text.strip():
-            return _dumped({**self.required, "hooks": ours})
+            return _dumped({**self.required, "hooks": own_entries})
         root = self._checked(text)
         for key, value in self.required.items():
             if key not in root.value:
                 text = with_child(text, (), value, key)
         if "hooks" not in root.value:
-            return with_child(text, (), ours, "hooks")
-        if self._our_entries(parse(text).value["hooks"]) == ours:
+            return with_child(text, (), own_entries, "hooks")
+        if self._our_entries(parse(text).value["hooks"]) == own_entries:
             return text
         text = self._without(text, keep_empty=True)
-        for event, entries in ours.items():
+        for event, entries in own_entries.items():
             if event in parse(text).value["hooks"]:
                 text = with_child(text, ("hooks", event), entries[0])
             else:
@@ -136,11 +136,11 @@ class JsonHooks:
 
     def _our_entries(self, hooks: Mapping[str, Any]) -> dict[str, list[Any]]:
         """Our entries by event, without those of others."""
-        ours = {
+        own_entries = {
             event: [entry for entry in entries if self._holds_ours(entry)]
             for event, entries in hooks.items()
         }
-        return {event: entries for event, entries in ours.items() if entries}
+        return {event: entries for event, entries in own_entries.items() if entries}
 
     def _holds_ours(self, entry: Any) -> bool:
         if not isinstance(entry, dict):
@@ -152,7 +152,9 @@ class JsonHooks:
         return runs_our_hook(handler) or self._posts_to_us(handler)
 
     def _posts_to_us(self, handler: Any) -> bool:
-        """Is it a request to the address that an installation writes for one of `http_events`?"""
+        """True if this is a request to the address that an installation writes for one of
+        `http_events`.
+        """
         if not isinstance(handler, dict) or handler.get("type") != "http":
             return False
         url, events = handler.get("url"), "|".join(sorted(self.http_events))
@@ -176,7 +178,9 @@ class JsonHooks:
         return text
 
     def _first_of_ours(self, root: Node) -> tuple[str, int, int] | None:
-        """Event, place of the group in its list, place of the handler in the group."""
+        """The event, the index of the group in its list, and the index of the handler in the
+        group.
+        """
         for event, entries in root.value.get("hooks", {}).items():
             for group, entry in enumerate(entries):
                 if self._holds_ours(entry):
@@ -186,8 +190,9 @@ class JsonHooks:
 
 
 def runs_our_hook(handler: Any) -> bool:
-    """Does this handler run our hook? Decided by its exact words: the file of the client, or the
-    program `upwell` with `hook`."""
+    """True if this handler runs our hook. Decided by its exact words: the file of the client, or
+    the program `upwell` with `hook`.
+    """
     words = _words(handler)
     if len(words) > 3 and words[1:3] == ["-I", "-S"]:
         return words[3].endswith("/" + CLIENT)
@@ -195,7 +200,7 @@ def runs_our_hook(handler: Any) -> bool:
 
 
 def _words(handler: Any) -> list[str]:
-    """Program and arguments of a handler, [] where it runs no command."""
+    """Program and arguments of a handler, [] if it runs no command."""
     if not isinstance(handler, dict):
         return []
     program, args, command = handler.get("exec"), handler.get("args"), handler.get("command")

@@ -1,15 +1,24 @@
 """VS Code's agent. It cannot add context to a prompt, so prompts are not answered, and it cannot
-replace a tool's answer.
+replace a tool's result.
 
 Sources: the vscode-docs repository (hooks preview, custom instructions). Tools have snake_case
 names and camelCase arguments.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from upwell.hosts.base import AutoLoaded, Export, Host
-from upwell.hosts.events import EventKind
+from upwell.hosts.events import Event, EventKind
 from upwell.hosts.nested import NestedEvents
 from upwell.hosts.servers import ServerFile, applications_folder
 from upwell.hosts.settings import JsonHooks
+
+
+def _write_question(event: Event, question: str) -> Mapping[str, Any]:
+    decision = {"hookEventName": event.name, "decision": "block", "reason": question}
+    return {"hookSpecificOutput": decision}
+
 
 HOST = Host(
     name="vscode",
@@ -32,6 +41,7 @@ HOST = Host(
             "fetch_webpage": "WebFetch",
         },
         server_marks=("mcp__", "mcp_"),
+        write_question=_write_question,
     ),
     hooks=JsonHooks(
         host="vscode",

@@ -1,1 +1,1 @@
-"""What feedback and observed use change: thresholds, demotions, budgets."""
+"""Learning from feedback and observed use: thresholds, demotions, budgets."""

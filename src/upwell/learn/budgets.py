@@ -23,13 +23,14 @@ RETENTION_SECONDS = 30 * 86_400.0
 LEAST, MOST = 0.5, 3.0
 _STEP = 0.15
 _FEW = 3
-"""With fewer reports nothing changes: one agent's mood is not a tendency."""
+"""With fewer reports nothing changes: a single report does not show a trend."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """`learn.*`: `auto_tune` switches all tuning on; `implicit_signals` makes use of memories count
-    as feedback."""
+    """`learn.*`: `auto_tune` enables all tuning; with `implicit_signals`, observed use of memories
+    counts as feedback.
+    """
 
     auto_tune: bool = True
     implicit_signals: bool = True
@@ -65,8 +66,9 @@ class Ratio:
 def ratio_of(tool: str, counts: Mapping[str, int]) -> Ratio:
     """The ratio that follows from the number of each `Report` on `tool`.
 
-    Each net report of too little raises it by 15 %, each of too much lowers it likewise. Coming
-    back counts as a third of a report, and only beyond one delivery in five.
+    Each net report of "too little" raises it by 15 %, each net report of "too much" lowers it by as
+    much. Coming back for the rest counts as a third of a report, but only beyond one delivery in
+    five.
     """
     little = sum(counts.get(kind, 0) for kind in _SAYS_TOO_LITTLE)
     much = counts.get(Report.TOO_LONG, 0)
@@ -95,13 +97,13 @@ async def ratios(ttl_store: TtlStore) -> list[Ratio]:
 
 
 async def forget(ttl_store: TtlStore) -> int:
-    """Discard the reports. Returns how many counters."""
+    """Discard the reports. Returns the number of discarded counters."""
     return await ttl_store.drop(Kind.COMPRESSION_REPORT)
 
 
 MAX_CHARS = 300
 SHOWN = 5
-"""The newest remarks that are shown for each tool."""
+"""How many of the newest remarks are shown for each tool."""
 _READ_CHARS = 10_000
 
 
@@ -136,7 +138,7 @@ async def lately(ttl_store: TtlStore) -> Mapping[str, Sequence[Missed]]:
 
 
 async def forget_missed(ttl_store: TtlStore) -> int:
-    """Discard the remarks. Returns how many."""
+    """Discard the remarks. Returns their number."""
     return await ttl_store.drop(Kind.COMPRESSION_REMARK)
 
 
@@ -164,7 +166,7 @@ class Budgets:
         return self._in_use
 
     async def load_learned(self) -> None:
-        """Put the ratios that were learned so far into use."""
+        """Apply the ratios that were learned so far."""
         if self._enabled:
             self._in_use.clear()
             learned = await ratios(self._ttl_store)
@@ -178,22 +180,23 @@ class Budgets:
             await self.load_learned()
 
     async def ask(self) -> None:
-        """Ask running sessions to put the learned ratios into use."""
+        """Ask running sessions to apply the learned ratios."""
         await self._ttl_store.put(Kind.TUNE, {_APPLY: b""}, ttl_seconds=_APPLY_SECONDS)
 
     async def learned(self) -> list[Ratio]:
         return await ratios(self._ttl_store)
 
     async def forget(self) -> int:
-        """Discard all reports and remarks. Returns how many."""
+        """Discard all reports and remarks. Returns their number."""
         return await forget(self._ttl_store) + await forget_missed(self._ttl_store)
 
     async def report(
         self, tool: str, report: Report, missing: str = "", *, rater: str = ""
     ) -> None:
         """Count a report on a shortened result of `tool`; `missing` describes what it lacked.
-        Budgets are everybody's, so the reports of a `rater` who is not the owner only leave a
-        remark."""
+        All principals share the budgets, so the report of a `rater` who is not the owner only
+        leaves a remark.
+        """
         if rater:
             await note(self._ttl_store, tool, report, f"{rater}: {missing}" if missing else "")
             return

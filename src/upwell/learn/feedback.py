@@ -17,7 +17,7 @@ from upwell.learn.thresholds import Sample, Use
 NEGATIVE = frozenset({Rating.NOT_RELEVANT, Rating.ALREADY_KNOWN})
 IGNORED_WEIGHT = 0.25
 MOST_IGNORED = 1.0
-"""Four ignored surfacings weigh as much as one rating; more of them add nothing."""
+"""Four ignored surfacings weigh as much as one rating; further ones add nothing."""
 
 
 def negatives(samples: Iterable[Sample]) -> float:
@@ -36,7 +36,7 @@ def negatives(samples: Iterable[Sample]) -> float:
 
 
 RETENTION_SECONDS = 365 * 86_400.0
-"""A rating older than a year is no evidence about today's memories."""
+"""A rating older than a year says nothing about today's memories."""
 WINDOW_SECONDS = 120 * 86_400.0
 """Thresholds look back four half-lives."""
 
@@ -81,8 +81,9 @@ _RATER = " @"
 
 
 def of_rater(name: str, principal: str) -> str:
-    """The name of a tool or a memory in the ratings of a principal, which concern nobody else; the
-    owner's are under the plain name."""
+    """The key of a tool or memory in the ratings of one principal, which concern nobody else. The
+    owner's ratings use the plain name.
+    """
     return f"{name}{_RATER}{principal}" if principal else name
 
 
@@ -173,8 +174,9 @@ class Ratings:
         return await self._database.data_version()
 
     async def forget(self, memory: str | None = None) -> int:
-        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns how many
-        ratings."""
+        """Invalidate the ratings of one memory, or all ratings and thresholds. Returns the number
+        of ratings.
+        """
 
         def invalidate(db: sqlite3.Connection) -> int:
             if memory is None:
@@ -188,7 +190,7 @@ class Ratings:
         return await self._database.write(invalidate)
 
     async def purge(self, now: float) -> int:
-        """Remove ratings past their retention. Returns how many."""
+        """Remove ratings past their retention. Returns their number."""
         horizon = (self._tenant, now - RETENTION_SECONDS)
         statement = "FROM feedback WHERE tenant = ? AND at < ?"
         old = await self._database.read(

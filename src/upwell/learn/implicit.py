@@ -3,7 +3,8 @@ was used.
 
 A word is distinctive if it is rare in the store and did not occur in the cue that surfaced the
 memory. All of this happens after the calls. The watched memories are in the TTL store, so that a
-session is followed even if every event of it is a process of its own. No text of a cue is stored.
+session can be followed even if each of its events runs in a process of its own. No text of a cue is
+stored.
 """
 
 import asyncio
@@ -30,7 +31,9 @@ _SEPARATOR = "\t"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The verdict on a memory that surfaced beside `tool`, at that door, or in that case."""
+    """The verdict on a memory that surfaced beside a tool, at a door, or in a case (all three named
+    by `tool`).
+    """
 
     tool: str
     sample: Sample
@@ -69,7 +72,7 @@ class Uses:
         return verdict if isinstance(verdict, Use) else None
 
     async def forget(self, memory: str | None = None) -> int:
-        """Remove the verdicts about one memory, or all. Returns how many."""
+        """Remove the verdicts about one memory, or all verdicts. Returns their number."""
         return await self._ttl_store.drop(Kind.USE, f"{memory}{_SEPARATOR}" if memory else "")
 
 
@@ -94,7 +97,8 @@ Rare = Callable[[Sequence[str]], Awaitable[set[str]]]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
     """A memory that surfaced at the time `at`, and the words that would show its use. `case` is the
-    moment and the kind of the memory, "" where every moment may speak."""
+    moment and the kind of the memory, or "" if `surface.moments` is `all`.
+    """
 
     surfacing: str
     memory: str
@@ -112,25 +116,27 @@ class Watched:
         return self.surfacing, self.memory
 
     def shows_in(self, spoken_words: frozenset[str]) -> bool:
-        """Do enough of its words appear?"""
+        """True if enough of its words appear."""
         shared = spoken_words.intersection(self.words)
         return len(shared) >= ENOUGH or any(any(map(str.isdigit, word)) for word in shared)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The end of watching a memory."""
+    """The result of watching a memory."""
 
     watched: Watched
     use: Use
 
 
 CaseOf = Callable[[Surfacing, Hit], str]
-"""Names the moment and the kind of a memory in a surfacing; "" where every moment may speak."""
+"""Returns the moment and the kind of a memory in a surfacing, or "" if the surfacing is not tied to
+moments.
+"""
 
 
 def no_case(_: Surfacing, __: Hit) -> str:
-    """Every moment and every kind is the same."""
+    """Treat all moments and kinds alike."""
     return ""
 
 

@@ -28,19 +28,21 @@ BETWEEN_STEPS_SECONDS = 3600.0
 """Without new ratings, a threshold moves at most one step an hour."""
 
 CASE_SIGN = " / "
-"""Between the moment and the kind in the name of a case; no name of a tool holds spaces."""
+"""Separates the moment and the kind in the name of a case; no tool name contains spaces."""
 EXACT_MARGIN = 0.4
-"""How much lower, in log-odds, the threshold of an exact situation is. Observed use moves it by
-0.3 at most, so use alone never silences a kind of memory that was measured to help."""
+"""How much lower, in log-odds, the threshold is in an exact situation. Observed use moves a
+threshold by 0.3 at most, so use alone never silences a kind of memory that was measured to help.
+"""
 _UNKNOWN = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The configured limits: `surface.min_score`, and as `negatives`
+    """The configured limits: `min_score` is `surface.min_score`; `negatives` is
     `surface.feedback_demotion_negative_threshold` (0: demote nothing). `of_tool` returns the
-    `min_score` of a tool, which may have one of its own. `asked` is the threshold for explicit
-    requests, which get every relevant memory."""
+    `min_score` of a tool, which may differ. `asked` is the threshold for explicit requests, which
+    get every relevant memory.
+    """
 
     min_score: float = 0.5
     negatives: int = 3
@@ -81,9 +83,11 @@ class Learned:
     def min_score(
         self, tool: str, principal: str = "", case: str = "", *, exact: bool = False
     ) -> float:
-        """The present threshold beside `tool`, or at that door, for a principal. `case` adds what
-        agents did with memories of that kind at that moment. `exact`: the threshold of a memory
-        whose very situation is met, on which the ratings of other memories have no bearing."""
+        """The present threshold beside `tool`, or at that door, for a principal. `case` takes into
+        account how agents used memories of that kind at that moment. `exact` asks for the threshold
+        of a memory whose exact situation has occurred; the ratings of other memories do not affect
+        it.
+        """
         tool = of_rater(tool, principal)
         shift = self._shifts.get(case, 0.0)
         if not exact:
@@ -111,8 +115,9 @@ class Learned:
             return _UNKNOWN
 
     async def load_learned(self) -> None:
-        """Refresh thresholds and demotions if the database has changed. When it fails, the old ones
-        stay."""
+        """Refresh thresholds and demotions if the database has changed. If this fails, the old ones
+        stay.
+        """
         if self._ratings is None:
             return
         try:
@@ -157,8 +162,9 @@ class Learned:
         await self.load_learned()
 
     async def reset(self, memory: str | None = None) -> int:
-        """Discard everything that was learned, or the evidence about one memory. Returns how many
-        ratings and observations."""
+        """Discard everything that was learned, or the evidence about one memory. Returns the number
+        of ratings and observations.
+        """
         discarded = await self._usable().forget(memory)
         discarded += await self._uses.forget(memory)
         await self.load_learned()
@@ -198,8 +204,9 @@ class Learned:
             await ratings.shift(moved, now)
 
     async def _evidence(self, ratings: Ratings) -> dict[str, list[Sample]]:
-        """The samples of each tool: its ratings, and the observed use of memories that nobody
-        rated. The opening of a session has no threshold."""
+        """The samples of each tool: its ratings, and the observed use of unrated memories. The
+        session start has no threshold.
+        """
         since = self._clock.now() - WINDOW_SECONDS
         samples_by_tool = await ratings.by_tool(since)
         samples_by_tool.pop(Door.SESSION, None)
@@ -226,7 +233,8 @@ class Learned:
         demoted: dict[str, float] = {}
         for memory, samples in (await ratings.against()).items():
             evidence = negatives(samples)
-            # Ignored surfacings add one at most, so they matter only where one is missing.
+            # Ignored surfacings add one at most, so they matter only for a memory that is one short
+            # of the limit.
             if limit - 1 <= evidence < limit and self._options.implicit_signals:
                 observed = [sighting.sample for sighting in await self._uses.all(memory)]
                 evidence = negatives([*samples, *observed])

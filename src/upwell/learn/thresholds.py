@@ -23,18 +23,18 @@ LOWEST_SHIFT, HIGHEST_SHIFT = -0.5, 1.0
 never shown were never rated."""
 LEAST_SCORE, MOST_SCORE = 0.05, 0.95
 STEP = 0.2
-"""The most that one tuning moves, in log-odds: 0.05 around 0.50."""
+"""The largest move of one tuning, in log-odds: 0.05 around 0.50."""
 IMPLICIT_SHIFT = 0.3
 """The most that observed use adds to explicit ratings, in log-odds."""
 HALF_LIFE_SECONDS = 30 * 86_400.0
 MOST_SAMPLES = 300
-"""The latest samples of each sort that count; older ones have faded."""
+"""How many of the latest samples of each sort count; older ones have faded."""
 _PRIOR_PRECISION = 1.0
 _NEUTRAL_PRECISION = 0.25
 
 
 class Use(StrEnum):
-    """What an agent did with a memory, as observed."""
+    """The observed use of a memory by an agent."""
 
     USED = "used"
     IGNORED = "ignored"
@@ -49,10 +49,11 @@ _EVIDENCE: Mapping[Verdict, tuple[float, float]] = {
     Use.USED: (1.0, 0.25),
     Use.IGNORED: (0.0, 0.02),
 }
-"""Verdict → its relevance, and its weight. An already known memory was relevant and still a
-nuisance: half. Most helpful memories leave no trace in the next calls, so being ignored weighs a
-twelfth of a use: the two balance where about one memory in thirteen is used. `partially_helpful` is
-neutral: it pulls the threshold to its configured value."""
+"""Maps each verdict to a relevance and a weight. An already known memory was relevant and still a
+nuisance, so it counts half. Most helpful memories leave no trace in the next calls, so an ignored
+memory weighs a twelfth of a used one: the two balance if about one memory in thirteen is used.
+`partially_helpful` is neutral: it pulls the threshold to its configured value.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +130,9 @@ def _latest(samples: Iterable[Sample]) -> list[Sample]:
 
 
 def _intercept(samples: Sequence[Sample], now: float) -> float:
-    """The maximum of the penalised likelihood, by bisection of its slope, which only falls."""
+    """The maximum of the penalised likelihood, by bisection of its slope, which decreases
+    monotonically.
+    """
     together = Counter(sample.surfacing for sample in samples)
     precision = _PRIOR_PRECISION
     weighed: list[tuple[float, float, float]] = []

@@ -42,8 +42,9 @@ class Recall(Protocol):
         namespaces.
 
         Raises:
-            RecallError: the place failed. At the deadline a store returns the hits it has, and
-                another program without an answer raises `RecallUnavailable`.
+            RecallError: the place failed. At the deadline a store returns the hits that it has, and
+            a place behind another program raises `RecallUnavailable` if that program has not
+            answered.
         """
         ...
 
@@ -192,8 +193,8 @@ class MemoryReader(Protocol):
         ...
 
     async def changes(self) -> Hashable:
-        """A token that changes whenever any process changes the memory; results from before may
-        then include deleted memories.
+        """A token that changes whenever any process changes the memory; after a change, earlier
+        results may include deleted memories.
 
         Raises:
             StoreError: the store failed.

@@ -1,7 +1,7 @@
-"""Places: where files, names of the code and tickets are, as past sessions found them.
-
-Places are derived like an index and are found by their triggers alone. They live in the TTL store,
-apart from the memories that people keep: each expires unless another session finds it again.
+"""Places: the locations of files, of names in the code and of tickets, as past sessions found them.
+Places are derived data, like an index, and are found by their triggers alone. They are in the TTL
+store, apart from the memories that people keep, and each one expires unless another session finds
+it again.
 """
 
 import hashlib
@@ -20,12 +20,13 @@ from upwell.memory.ranking.scoring import TRIGGER
 from upwell.memory.records import content_hash
 
 PLACE = "place"
-"""The signal of a hit that says where something is."""
+"""The signal of a hit that gives the location of something."""
 TTL_SECONDS = 90 * 86_400.0
 MAX_BYTES = 32_000_000
 MAX_CANDIDATES = 3
-"""The most places stored for one trigger, the latest first. If two of them exist, neither is
-said."""
+"""The most places stored for one trigger, the latest first. If two of them exist, neither one is
+given.
+"""
 BATCH = 200
 _ID = "place:"
 
@@ -39,7 +40,7 @@ class Places:
         self._ttl_store = ttl_store
 
     async def keep(self, memories: Iterable[Memory]) -> None:
-        """Keep where these memories say that something is, under each of their triggers.
+        """Store the locations that these memories state, under each of their triggers.
 
         Raises:
             StoreError: the store failed.

@@ -43,8 +43,8 @@ class Source:
 
     def citation(self, path: str) -> str:
         """The name that citations use for a file of this source."""
-        inside = path[len(self.path) :].lstrip("/")
-        return "/".join(filter(None, (self.cited, inside)))
+        relative = path[len(self.path) :].lstrip("/")
+        return "/".join(filter(None, (self.cited, relative)))
 
 
 def source_at(path: Path, folder: Path) -> Source:
@@ -63,9 +63,9 @@ def source_at(path: Path, folder: Path) -> Source:
         raise UsageError(f"cannot import {path}: it is neither a file nor a folder")
     if "\n" in str(real) or not is_text(str(real)):
         raise UsageError(f"cannot import {str(path)!a}: its name is not plain text")
-    named = Path(os.path.abspath(path))
-    inside = named.is_relative_to(folder)
-    cited = str(named.relative_to(folder)) if inside else str(named)
+    absolute = Path(os.path.abspath(path))
+    is_inside = absolute.is_relative_to(folder)
+    cited = str(absolute.relative_to(folder)) if is_inside else str(absolute)
     project = repository_of(str(real if real.is_dir() else real.parent))
     return Source(str(real), "" if cited == "." else cited, project)
 

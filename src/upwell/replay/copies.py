@@ -1,5 +1,7 @@
-"""Recognises copies of sessions. Hosts and collections of transcripts hold some sessions several
-times, under other names and with other times; replaying each copy would count it each time."""
+"""Recognises copies of sessions. Hosts and collections of transcripts contain some sessions several
+times, under other names and with other times. Replaying every copy would count such a session
+several times.
+"""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +10,7 @@ from dataclasses import dataclass, field
 from upwell.episodes.events import Event, Kind
 
 MIN_EVENTS = 5
-"""A shorter session may equal another one by chance: `Run the tests`, and they pass."""
+"""A shorter session may be equal to another one by chance: `Run the tests`, and they pass."""
 MIN_SHARE = 0.6
 FIRST_PROMPTS = 3
 
@@ -23,7 +25,7 @@ class Fingerprint:
     events: set[int] = field(default_factory=set[int])
 
     def add(self, event: Event) -> None:
-        """Take in an event. A compaction has no content."""
+        """Include an event. A compaction has no content."""
         if event.kind is Kind.COMPACT:
             return
         digest = content_digest(event)
@@ -32,8 +34,9 @@ class Fingerprint:
             self.prompts.append(digest)
 
     def copies(self, other: "Fingerprint") -> bool:
-        """Does this session begin with the same prompts as the other one, and share more than
-        `MIN_SHARE` of its events with it?"""
+        """True if this session begins with the same prompts as the other one and shares more than
+        `MIN_SHARE` of its events with it.
+        """
         if len(self.events) < MIN_EVENTS:
             return False
         begins_alike = all(

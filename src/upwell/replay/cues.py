@@ -7,11 +7,11 @@ from upwell.surface.episodes import triggers_in
 from upwell.surface.moments import Moment, moment_of
 
 SESSION_START, COMPACTION = "session_start", "compaction"
-"""Moments of events at which upwell looks nothing up: it gives the standing rules."""
+"""The moments of events at which upwell searches for nothing and gives the standing rules."""
 
 
 def cue_of(event: Event, cwd: str | None) -> Cue | None:
-    """The cue of an event in the folder `cwd`, None where no hook reports the event to upwell."""
+    """The cue of an event in the folder `cwd`, None if no hook reports the event to upwell."""
     if event.kind in (Kind.START, Kind.COMPACT):
         reason = "compact" if event.kind is Kind.COMPACT else event.text or events.STARTED
         return Cue(door=Door.SESSION, text=reason, session=event.session, cwd=cwd, at=event.t)

@@ -39,8 +39,10 @@ class Repository:
     """
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
-        ours = {name: value for name, value in environment.items() if not name.startswith("GIT_")}
-        self._environment = {**ours, **_ALONE}
+        clean_environment = {
+            name: value for name, value in environment.items() if not name.startswith("GIT_")
+        }
+        self._environment = {**clean_environment, **_ALONE}
         self._folder = str(folder)
         bare = self._run("rev-parse", "--is-bare-repository").strip() == b"true"
         shown = (
@@ -125,8 +127,9 @@ class Repository:
         return objects
 
     def _main_line(self) -> list[tuple[float, str]]:
-        """Time and name of the commits by first parents, oldest first. A time that runs back is
-        raised to the one before it."""
+        """Time and name of the commits by first parents, oldest first. A time that is earlier than
+        the previous one is raised to it.
+        """
         rows = self._run("log", "--first-parent", "--reverse", "--format=%ct %H", "--")
         commits = [row.split(" ") for row in rows.decode().splitlines()]
         times = accumulate((float(at) for at, _ in commits), max)

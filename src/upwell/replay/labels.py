@@ -1,5 +1,6 @@
-"""The useful share of the surfaced memories, and a threshold that fits, from a person's answers to
-a sample."""
+"""Computes from a person's answers to a sample the share of useful memories and a suitable
+threshold.
+"""
 
 import random
 from collections.abc import Sequence
@@ -25,7 +26,9 @@ class SampledHit:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's answer for a memory with this score: `useful` is None where they cannot tell."""
+    """A person's answer for a memory with this score: `useful` is None if the person cannot
+    tell.
+    """
 
     score: float
     useful: bool | None
@@ -92,9 +95,10 @@ def share_of(labels: Sequence[Label]) -> Share:
 
 
 def fitted(labels: Sequence[Label]) -> Fit | None:
-    """The `surface.min_score` above which useful memories outnumber the others by most; None where
-    they never do, or with fewer than `LEAST_LABELS` answers. It is at least the present one, since
-    nobody has judged the memories that were not said."""
+    """The `surface.min_score` above which useful memories outnumber the others by most; None if
+    they never do, or with fewer than `LEAST_LABELS` answers. The result is at least the present
+    threshold, since nobody has judged the memories that were not said.
+    """
     answers = [label for label in labels if label.useful is not None]
     if len(answers) < LEAST_LABELS:
         return None

@@ -1,5 +1,6 @@
-"""The memories that existed at a time: notes and commits by their dates, documents as the
-repository had them."""
+"""The memories that existed at a time: notes and commits by their dates, documents in their state
+at that time.
+"""
 
 import os
 import re
@@ -20,8 +21,9 @@ from upwell.replay.git import Repository
 
 _AFTER_ROOT = r"""(?=[/\s"'`:,;)\]}]|$)"""
 _LEAST_PARTS = 2
-"""A path shows where a checkout lies if at least this many of its last parts name a file of the
-repository. One is not enough: every repository has a README.md."""
+"""A path reveals the folder of a checkout if at least this many of its last parts name a file of
+the repository. One part is not enough, because every repository has a README.md.
+"""
 _MAX_ROOTS = 8
 
 
@@ -49,7 +51,7 @@ class Arrivals:
 
 
 class Checkout:
-    """The files of a repository at a time of its main line, in a folder of our own."""
+    """The files of a repository at a moment of its main line, in a folder of our own."""
 
     def __init__(self, repository: Repository, folder: Path) -> None:
         self._repository = repository
@@ -121,11 +123,11 @@ class Projects:
         return next((str(folder) for folder in folders if (folder / ".git").exists()), None)
 
     def knows(self, root: str) -> bool:
-        """Did an earlier session belong to this repository?"""
+        """True if an earlier session belonged to this repository."""
         return root in self._known
 
     def at(self, root: str) -> Project | None:
-        """The project with this root, None where git cannot read it."""
+        """The project with this root, None if git cannot read it."""
         if root not in self._known:
             self._known[root] = self._opened(root)
         return self._known[root]
@@ -149,9 +151,9 @@ class Projects:
         if memory.project is None or self.root_of(memory.project) != memory.project:
             return memory
         folder = self.folder_of(memory.project)
-        inside = f"{memory.project}/"
+        root_prefix = f"{memory.project}/"
         paths = tuple(
-            f"{folder}/{path.removeprefix(inside)}" if path.startswith(inside) else path
+            f"{folder}/{path.removeprefix(root_prefix)}" if path.startswith(root_prefix) else path
             for path in memory.paths
         )
         return replace(memory, project=folder, paths=paths)
@@ -167,7 +169,7 @@ class Projects:
 class Relocation:
     """Moves the paths in a session's events into the checkout of its repository.
 
-    The session's folder shows where the repository lay on its machine; so does the first path that
+    The session's folder shows where the repository was on its machine; so does the first path that
     ends in a file of the repository.
     """
 
@@ -230,8 +232,9 @@ class Relocation:
         return any(path == root or path.startswith(f"{root}/") for root in self._roots)
 
     def _root_above(self, cwd: str) -> str:
-        """The checkout around this folder: the folder without its last parts, where these name a
-        folder of the repository."""
+        """The checkout around this folder: the folder without its last parts, if these name a
+        folder of the repository.
+        """
         files = self._project.checkout.files
         folders = {
             "/".join(file.split("/")[:n]) for file in files for n in range(1, file.count("/") + 1)

@@ -18,11 +18,11 @@ class Stream:
 def merged(streams: Iterable[Stream]) -> Iterator[Event]:
     """All events by time; at the same time, in the order of the streams."""
     numbered = enumerate(streams)
-    waiting = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
+    unopened = sorted(numbered, key=lambda pair: (pair[1].begins, pair[0]), reverse=True)
     running: list[tuple[float, int, Event, Iterator[Event]]] = []
-    while waiting or running:
-        while waiting and (not running or waiting[-1][1].begins <= running[0][0]):
-            number, stream = waiting.pop()
+    while unopened or running:
+        while unopened and (not running or unopened[-1][1].begins <= running[0][0]):
+            number, stream = unopened.pop()
             _push_next(running, number, stream.open())
         if running:
             _, number, event, rest = heapq.heappop(running)

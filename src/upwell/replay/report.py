@@ -1,4 +1,4 @@
-"""The report of a replay for people: session by session, and in sum."""
+"""The report of a replay for people: session by session, and in total."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,13 +44,13 @@ class Report:
     def __init__(self, projects: Projects) -> None:
         self.summary = Summary()
         self.verdicts: Mapping[str, int] = {}
-        """What the judge did and cost, where there is one."""
+        """The judge's work and cost, if there is a judge."""
         self._projects = projects
         self._moments: dict[str, _Moment] = {}
         self._sessions: dict[str, _Session] = {}
 
     def add(self, decision: Decision) -> None:
-        """Take in a decision."""
+        """Add a decision to the report."""
         self.summary.add(decision)
         session = self._sessions.setdefault(decision.session, _Session(decision.t))
         session.events += 1
@@ -101,7 +101,7 @@ class Report:
         return f"{kind} {self._projects.shown(name)}"
 
     def rows(self) -> Sequence[Mapping[str, Any]]:
-        """The sums by moment, and over all of them."""
+        """The totals by moment, and overall."""
         moments = sorted(self._moments.items(), key=lambda item: -item[1].memories)
         total = self.summary
         sums = _Moment(total.events, total.said, total.memories, total.tokens)

@@ -53,8 +53,9 @@ class Product(Protocol):
     async def turn_ended(
         self, session: str, written: Sequence[tuple[float, str]], *, over: bool
     ) -> None:
-        """A turn ended in which the agent wrote these texts at these times, in seconds since the
-        epoch. `over`: the session ended with it."""
+        """Note the end of a turn in which the agent wrote these texts at these times, in seconds
+        since the epoch. `over` tells that the session ended with the turn.
+        """
         ...
 
     async def remember(self, memories: Sequence[Memory]) -> None:
@@ -66,12 +67,13 @@ class Product(Protocol):
         ...
 
     def commits(self, root: str) -> list[Memory]:
-        """Memories of the commits of a repository that say why."""
+        """Memories from those commits of a repository that give a reason."""
         ...
 
     async def learn(self, events: Sequence[Event], project: str) -> None:
-        """Keep what these events of a session in `project` found out, as capture does at the end of
-        a turn."""
+        """Learn from these events of a session in `project`, as capture does at the end of a
+        turn.
+        """
         ...
 
 
@@ -135,8 +137,9 @@ class _Session:
 
 
 class Replay:
-    """Runs events through the product. `choices` names the kinds of memory that it has; `memories`
-    are the user's own."""
+    """Runs events through the product. `choices` are the kinds of memory to use; `memories` are the
+    user's own.
+    """
 
     def __init__(
         self,
@@ -187,8 +190,9 @@ class Replay:
         return _Session(Relocation(project, event.cwd))
 
     async def _project_at(self, root: str, at: float) -> Project | None:
-        """The project as it was when a session began: its files, documents and commits. None where
-        git cannot read it."""
+        """The project in its state when a session began: its files, documents and commits. None
+        where git cannot read it.
+        """
         is_new = not self._projects.knows(root)
         project = self._projects.at(root)
         if project is None:

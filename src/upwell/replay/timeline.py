@@ -1,8 +1,8 @@
-"""The sessions of many files as one stream of events, in order of time.
+"""Joins the sessions of many files into one stream of events, in order of time.
 
 Hosts copy history: a session that is resumed or forked may begin with the events of another one,
 and checkpoints of a session repeat each other. An event belongs to the first file that records it,
-and a session that copies an earlier one is skipped. A file that cannot be read costs only itself.
+and a session that copies an earlier one is skipped. A file that cannot be read is left out.
 
 Each file is read twice: first to learn which sessions exist and where each ends, then in order.
 """
@@ -28,7 +28,8 @@ _BOUNDARIES = frozenset({Kind.START, Kind.END})
 @dataclass(slots=True)
 class _Session:
     """The state of a session: how many of its events are still to come, from how many files, and
-    how many came by."""
+    how many have passed.
+    """
 
     selected: bool
     pending: int = 0
@@ -54,7 +55,7 @@ class Timeline:
     for each file that cannot be read.
 
     `begins` is the time of the first event, in seconds since the epoch, 0 without any; `done`
-    counts the events that came by, `copies` the sessions that were skipped as copies of earlier
+    counts the events that have passed, `copies` the sessions that were skipped as copies of earlier
     ones.
     """
 
@@ -129,7 +130,7 @@ class Timeline:
             yield _boundary(event, Kind.END, event.i + 1)
 
     def _survey(self) -> int:
-        """Read every file once, and deselect the copies. Returns how many there are."""
+        """Read every file once, and deselect the copies. Returns the number of copies."""
         fingerprints: dict[str, Fingerprint] = {}
         for number in range(len(self._transcripts)):
             self._survey_file(number, fingerprints)

@@ -1,1 +1,1 @@
-"""Setting things up: servers, settings, logins."""
+"""Sets up servers, settings and logins."""

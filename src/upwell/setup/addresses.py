@@ -1,7 +1,6 @@
-"""Which addresses a login may contact: a server names them, and could name those of this network.
-
-An address is judged by what the system would connect to, so every notation of an IP address counts:
-`2852039166`, `0xa9fea9fe` and `[::ffff:169.254.169.254]` are one host.
+"""Checks the addresses that a login may contact: a server names them, and it could name hosts of
+this network. An address is judged by the host that the system would connect to, in any notation:
+`2852039166`, `0xa9fea9fe` and `[::ffff:169.254.169.254]` are the same host.
 """
 
 import asyncio
@@ -15,14 +14,15 @@ METADATA_NAMES = frozenset({"metadata", "metadata.google.internal", "instance-da
 METADATA_ADDRESSES = frozenset(
     map(ipaddress.ip_address, ("100.100.100.200", "192.0.0.192", "fd00:ec2::254"))
 )
-"""Metadata services of clouds that are not at a link-local address."""
+"""Metadata services of clouds whose address is not link-local."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 RESOLVE_SECONDS = 5.0
 
 
 def check(address: str, url: str) -> None:
-    """Allow only encrypted addresses, or the server's own; of this network, only those as near as
-    the server itself, and never a cloud's metadata service.
+    """Allow only addresses that are encrypted or the server's own. An address of this network must
+    not be nearer to this machine than the server itself, and a cloud's metadata service is never
+    allowed.
 
     Raises:
         PermissionError: the address is not allowed.
@@ -40,7 +40,7 @@ def check(address: str, url: str) -> None:
 
 
 async def check_resolved(address: str, url: str) -> None:
-    """Check an address, and every IP address that its name stands for now.
+    """Check an address, and every IP address that its name resolves to now.
 
     Raises:
         PermissionError: one of them is not allowed.
@@ -52,16 +52,16 @@ async def check_resolved(address: str, url: str) -> None:
         return
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
-            found = await asyncio.get_running_loop().getaddrinfo(host, None)
+            addresses = await asyncio.get_running_loop().getaddrinfo(host, None)
     except (OSError, TimeoutError):
         # A name that cannot be resolved cannot be contacted either.
         return
-    for ip in {str(entry[4][0]).partition("%")[0] for entry in found}:
+    for ip in {str(entry[4][0]).partition("%")[0] for entry in addresses}:
         check(f"https://[{ip}]/" if ":" in ip else f"https://{ip}/", url)
 
 
 def ip_of(host: str) -> Ip | None:
-    """The IP address that `host` is, in any notation; None for a name."""
+    """The IP address that `host` denotes, in any notation; None for a name."""
     try:
         ip: Ip = ipaddress.ip_address(host)
     except ValueError:
@@ -91,7 +91,7 @@ def _is_metadata(host: str) -> bool:
 
 
 def _is_as_near(host: str, own_host: str) -> bool:
-    """Is the host public, or no nearer to this machine than the server itself?"""
+    """True if the host is public, or no nearer to this machine than the server itself."""
     if _is_loopback(host):
         return _is_loopback(own_host)
     ip, own = ip_of(host), ip_of(own_host)

@@ -61,7 +61,7 @@ class Callback:
         self._state, self._server_name = state, server
 
     async def answer(self) -> Mapping[str, str]:
-        """The query parameters of the browser's return."""
+        """The query parameters of the request with which the browser returns."""
         assert self._response
         return await self._response
 

@@ -41,11 +41,10 @@ Show = Callable[[str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginRequest:
-    """A login to make at `server`, reached at `url`.
-
-    With a `client_id` registered beforehand, `port` is the port of its redirect; without one,
-    upwell registers itself. `scope` adds to the scopes that the server asks for. A `client_secret`
-    signs in a machine, at the authorization server `issuer` only.
+    """A request for a login at `server`, whose address is `url`. For a `client_id` that was
+    registered beforehand, `port` is the port of its redirect; without one, upwell registers itself.
+    `scope` is added to the scopes that the server asks for. A `client_secret` signs in a machine,
+    only at the authorization server `issuer`.
     """
 
     server: str
@@ -248,7 +247,7 @@ def _beside(url: str, path: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """One line. A malformed answer is not quoted, since it may hold tokens."""
+    """One line. A malformed answer is not quoted, because it may contain tokens."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     text = " ".join(str(error).split())

@@ -1,5 +1,6 @@
-"""Proof that an installed hook works: the command line in the host's own file runs on a recorded
-event, as the host runs it."""
+"""Proves that an installed hook works: runs the command line in the host's own file on a recorded
+event, in the way that the host runs it.
+"""
 
 import json
 import os
@@ -13,9 +14,9 @@ from upwell.hosts.base import Host
 
 TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
-"""The first event may find a daemon that is still starting."""
+"""How often an event is tried: the first try may find a daemon that is still starting."""
 _NOT_INHERITED = frozenset({"UPWELL_HOME", "COPILOT_CLI", "COPILOT_HOOK_DIR"})
-"""An agent starts its hooks without these variables of this terminal."""
+"""Variables of this terminal that an agent's hooks do not have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,9 @@ def prove(
     environment: Mapping[str, str],
     events_answered: Callable[[], int],
 ) -> Proof:
-    """Run the hook for a session's start in `folder`, as `text`, the content of the host's file of
-    hooks, says. `events_answered` counts the events that the daemon has answered."""
+    """Run the hook for a session's start in `folder`, according to `text`, the content of the
+    host's hook file. `events_answered` counts the events that the daemon has answered.
+    """
     event = host.probe.event
     try:
         command = host.hooks.command(text, event)
@@ -51,7 +53,7 @@ def prove(
         fault = _fault(command, _body(host, folder), environment)
         if not fault and events_answered() > before:
             break
-        fault = fault or "the command ended well, but no daemon answered the event"
+        fault = fault or "the command succeeded, but no daemon answered the event"
     return Proof(host=host.name, event=event, command=command, fault=fault)
 
 

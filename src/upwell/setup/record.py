@@ -1,4 +1,6 @@
-"""The record of `upwell setup`: all that it changed, so that `--undo` changes nothing else."""
+"""The record of `upwell setup`: everything that it changed, so that `--undo` changes nothing
+else.
+"""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -26,8 +28,8 @@ class ConfigChange:
     capture: bool = False
 
     def after(self, path: Path) -> str | None:
-        """The content of the file without this change: the earlier bytes, or, where the file was
-        edited since, the present content without our entries.
+        """The content of the file without this change: the earlier bytes or, if the file was edited
+        since then, the present content without our entries.
 
         Raises:
             ConfigError: the file is not TOML.
@@ -60,7 +62,7 @@ class SetupRecord:
     learned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def joined(self, other: "SetupRecord") -> "SetupRecord":
-        """The record of this run after that of an earlier one, `self`."""
+        """The record of an earlier run, `self`, joined with the record `other` of a later one."""
         kinds = {*self.learned, *other.learned}
         return SetupRecord(
             hooks=_joined(self.hooks, other.hooks),
@@ -74,7 +76,7 @@ class SetupRecord:
 
 
 def read_record(path: Path) -> SetupRecord | None:
-    """The record; None where there is none.
+    """The record; None if it does not exist.
 
     Raises:
         StoreUnwritable: the file is damaged.
@@ -110,8 +112,9 @@ def add_to_record(path: Path, addition: SetupRecord) -> None:
 
 
 def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) -> None:
-    """Take from the record everything that was undone, or everything learned that was forgotten. An
-    empty record is removed."""
+    """Remove from the record everything that was undone, or all learned findings that were
+    forgotten. An empty record is removed.
+    """
     with exclusively(path):
         record = read_record(path) or SetupRecord()
         if undone:
@@ -125,8 +128,9 @@ def reduce_record(path: Path, *, undone: bool = False, forgotten: bool = False) 
 
 
 def config_plan(path: Path, text: str | None, before: str | None) -> Plan:
-    """The change to `config.toml` that also switches capture on, unless the user has decided about
-    that. `text` is the planned content without it."""
+    """The change to `config.toml` that also switches capture on, unless the user has already set
+    that key. `text` is the planned content without it.
+    """
     document = tomlkit.parse(text or "")
     section, key = CAPTURE
     if key not in document.get(section, {}):
@@ -136,7 +140,7 @@ def config_plan(path: Path, text: str | None, before: str | None) -> Plan:
 
 
 def switches_capture_on(plan: Plan) -> bool:
-    """Does this change to `config.toml` switch capture on?"""
+    """True if this change to `config.toml` switches capture on."""
     section, key = CAPTURE
     return key not in tomlkit.parse(plan.before or "").get(section, {})
 
@@ -151,8 +155,9 @@ def _joined(earlier: tuple[str, ...], later: tuple[str, ...]) -> tuple[str, ...]
 
 
 def _joined_change(earlier: ConfigChange | None, later: ConfigChange | None) -> ConfigChange | None:
-    """Two changes as one. The content before the first comes back only if nobody edited the file
-    between the two."""
+    """Join two changes into one. Undoing restores the content before the first change only if
+    nobody edited the file between the two.
+    """
     if earlier is None or later is None:
         return later or earlier
     is_unedited = later.before is not None and digest(later.before) == earlier.written

@@ -1,4 +1,4 @@
-"""Adding and removing upstream servers in `config.toml`. Comments and order stay."""
+"""Adds and removes upstream servers in `config.toml`. Comments and order stay."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

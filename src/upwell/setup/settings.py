@@ -1,4 +1,4 @@
-"""Setting a key of `config.toml`. Comments and order stay."""
+"""Sets a key of `config.toml`. Comments and order stay."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
-"""Arguments as words: the parts of a path, an address, a command line or a search that identify its
-subject.
+"""Reduces arguments to words: the parts of a path, an address, a command line or a search that
+identify its subject.
 
 Parts that most paths, addresses and commands share are left out: they would match everywhere.
 """
@@ -91,12 +91,14 @@ class Speech:
 
 @lru_cache(maxsize=4)
 def speech_of(lexicon: Lexicon | None = None) -> Speech:
-    """The speech of a lexicon (default: the shipped one), built once."""
+    """The `Speech` of a lexicon (default: the shipped one), built once."""
     return Speech(lexicon or shipped())
 
 
 def _below(path: str, root: str | None) -> str:
-    """`path` without the project's root; or else without a home folder and the folder in it."""
+    """`path` without the project's root or, outside the project, without the home folder and the
+    first folder in it.
+    """
     parts = path_parts(relative_to(path, root))
     if root is None and path.startswith("/") and parts and parts[0].lower() in _HOMES:
         in_home = len(parts) == 3 and "." in parts[2]

@@ -1,4 +1,6 @@
-"""Work off the hot path: batches written after the call, and hits that missed their call."""
+"""Work off the hot path: batches that are written after the call, and hits that missed their
+call.
+"""
 
 import asyncio
 import json
@@ -66,7 +68,7 @@ async def side_by_side(*jobs: Job) -> None:
 
 LATE = "late"
 LATE_SECONDS = 60.0
-"""After a minute the search is made again."""
+"""After a minute, late hits are dropped and the search runs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,8 @@ class _Offer:
 
 class LateHits:
     """For each session the latest hits that missed their call. They are offered once, to a later
-    cue about the same files or in the same words, unless the memory has changed."""
+    cue about the same files or with the same words, unless the memory has changed.
+    """
 
     def __init__(self, state: SessionState, reader: MemoryReader) -> None:
         self._state = state
@@ -92,10 +95,11 @@ class LateHits:
         self, cue: Cue, query: Query, hits: Sequence[Hit], *, judged: bool = False
     ) -> None:
         """Keep the hits that missed this cue. Standing rules are left out, since `Rules` delivers
-        them. `judged`: the session's next call gets them, whatever it is about."""
+        them. With `judged`, the session's next call gets them, whatever it is about.
+        """
         if not cue.session or all(hit.memory.pinned for hit in hits):
             return
-        # The token comes first: a deletion after it shows in the token, one before it in `known`.
+        # The token comes first: it shows a later deletion, and `known` shows an earlier one.
         changes = repr(await self._reader.changes())
         existing = [hit for hit in hits if not hit.memory.pinned and await self._exists(hit)]
         offer = _Offer(cue.tool, query, judged, tuple(existing), changes)
@@ -103,8 +107,9 @@ class LateHits:
 
     async def take(self, cue: Cue, query: Query) -> list[Hit]:
         """The session's late hits, if this cue is about the same thing and the memory has not
-        changed since. Any automatic cue uses the offer up: the next search finds the current
-        memories."""
+        changed since. The offer ends with any automatic cue, because the next search finds the
+        current memories.
+        """
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return []
         value = await self._state.get(cue.session, LATE)
@@ -114,8 +119,9 @@ class LateHits:
         return await self._current(offer) if _is_about_the_same(offer, cue, query) else []
 
     async def take_judged(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
-        """The query and the hits of a late verdict, if this is a call, and the memory has not
-        changed since. A prompt may have changed the subject: there, `take` decides."""
+        """The query and the hits of a late verdict, if this is a call and the memory has not
+        changed since. For a prompt, which may have changed the subject, `take` decides.
+        """
         if cue.door != Door.TOOL or not cue.session:
             return None
         value = await self._state.get(cue.session, LATE)

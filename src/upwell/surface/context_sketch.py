@@ -24,9 +24,9 @@ MAX_TERMS = 20_000
 MAX_FILES = 2_000
 """The paths of opened files in one sketch; the one opened longest ago is dropped first."""
 MAX_READ_CHARS = 40_000
-"""How many characters of a text are read; hosts cut longer answers anyway."""
+"""How many characters of a text are read; hosts cut longer results anyway."""
 MAX_PENDING_CHARS = 50_000
-"""How many characters of a session's texts wait, at most, to be split into terms."""
+"""The most characters of a session's texts that wait to be split into terms."""
 MIN_NEW_SHARE = 0.35
 """The least share of a memory's terms that must be new to the context, unless the memory names
 something exact that is new: a number, a path, an identifier."""
@@ -115,8 +115,10 @@ class ContextSketch:
         return self._terms.new_among(own_terms) / len(own_terms) if own_terms else 0.0
 
     def holds(self, memory: Memory, cue: Cue | None = None) -> bool:
-        """Is this memory already in the context – in an opened or auto-loaded file, or nearly
-        word for word? An episode is, if its conclusion was met before the call of `cue`."""
+        """True if this memory is already in the context – in an opened or auto-loaded file, or
+        nearly word for word. An episode is in the context if the context showed its conclusion
+        before the call of `cue`.
+        """
         if memory.triggers and "`" in memory.text:
             return self._has_met(_conclusion(memory.text, cue))
         if memory.lines is not None and self._has_read(memory.source):
@@ -132,8 +134,9 @@ class ContextSketch:
         return all(hash(name) in self.terms() for name in names)
 
     def _has_met(self, conclusion: Sequence[str]) -> bool:
-        """Does the context hold the command of a conclusion, or all the names in it? A conclusion
-        without either adds nothing."""
+        """True if the context contains the command of a conclusion, or all the names in it. A
+        conclusion without either adds nothing.
+        """
         phrases = self._phrases.hashes()
         commands = [span for span in conclusion if " " in span]
         if commands:
@@ -174,14 +177,16 @@ class ContextSketches:
         return sketch
 
     def note(self, cue: Cue) -> None:
-        """Add a cue to its session's sketch. A session that starts afresh has an empty one."""
+        """Add a cue to its session's sketch. A new session starts with an empty one."""
         if cue.door == Door.SESSION:
             self._forget(cue.session, goes_on=cue.text == COMPACTED)
         elif cue.session:
             self.of(cue.session).add(cue)
 
     def compacted(self, session: str) -> None:
-        """Drop what a session's context held. The session goes on: its prompts still count."""
+        """Drop the content of a session's context. The session goes on, so its prompts still
+        count.
+        """
         self._forget(session, goes_on=True)
 
     def _forget(self, session: str, *, goes_on: bool) -> None:
@@ -196,7 +201,7 @@ def exact_names(text: str) -> set[str]:
 
 
 def _words(text: str) -> list[str]:
-    """The words of a text, which tags of the host may surround."""
+    """The words of a text, which the host may have put between tags."""
     return text.replace("<", " ").replace(">", " ").split()
 
 
@@ -211,7 +216,7 @@ def _exact_names(words: Iterable[str]) -> set[str]:
 
 
 def _conclusion(text: str, cue: Cue | None) -> list[str]:
-    """The code in a text (between backticks) that the call of `cue` does not hold itself."""
+    """The code in a text (between backticks) that is not in the call of `cue` itself."""
     own = " ".join(" ".join(_strings(cue.args)).split()) if cue else ""
     spans = (" ".join(span.split()) for span in text.split("`")[1::2])
     return [span for span in spans if span and span not in own]
@@ -227,7 +232,7 @@ def _phrases(text: str) -> Iterator[str]:
 
 
 def _tail(path: str) -> str:
-    """The last two parts of a path, as text that no other name equals."""
+    """The last two parts of a path, in a form that equals no other name."""
     return "…/" + "/".join(path.rstrip("/").split("/")[-2:])
 
 

@@ -1,7 +1,7 @@
 """Episodes beside a cue: the triggers of the moment, and whether a conclusion still holds there.
 
-An episode is a memory with triggers. It is said by itself only where one of them is met exactly, in
-its own project, while its files exist and still hold the identifiers that it names.
+An episode is a memory with triggers. Without a request it is given only if one of them is met
+exactly, in its own project, while its files exist and still contain the identifiers that it names.
 """
 
 import asyncio
@@ -19,11 +19,13 @@ from upwell.ground.types.memory import Hit, Memory
 from upwell.memory.places import PLACE
 
 CHECK_SECONDS = 0.1
-"""A slow disk costs the episode, not the call."""
+"""The time limit for checking files: a slow disk costs the episode, not the call."""
 MAX_CHECKED_PATHS = 8
 MAX_CHECKED_BYTES = 1_000_000
 MAX_LISTED_ENTRIES = 30_000
-"""A place is not said in a project too large to tell whether its file name is the only one."""
+"""The most entries of a project that are searched for another file of the same name. In a larger
+project, a place is not given.
+"""
 MAX_SHOWN_CHARS = 160
 SITUATIONS: Mapping[str, str] = {
     "file": "the missing file",
@@ -81,11 +83,10 @@ def event_of(cue: Cue) -> Event:
 async def applicable(
     hits: Sequence[Hit], triggers: Sequence[str], project: str | None
 ) -> tuple[list[Hit], str]:
-    """`hits` with at most one episode, in front, and what the others lack.
-
-    The episode is that of the first of `triggers` for which one holds in `project` now: of the
-    conclusions the newest, since a later session knows better, and a place if it is the only one.
-    Episodes that cannot be checked in time are left out.
+    """`hits` with at most one episode, in front, and the reasons against the other episodes. The
+    episode belongs to the first of `triggers` for which one holds in `project` now: the newest
+    conclusion, since a later session knows better, or a place if it is the only one. Episodes that
+    cannot be checked in time are left out.
     """
     episodes = [hit for hit in hits if hit.trigger]
     if not episodes:
@@ -99,8 +100,8 @@ async def applicable(
     others = [hit for hit in hits if not hit.trigger]
     for trigger in triggers:
         of_trigger = [hit for hit in episodes if hit.trigger == trigger]
-        if chosen := _chosen(of_trigger, lacks):
-            return [chosen, *others], ""
+        if episode := _chosen(of_trigger, lacks):
+            return [episode, *others], ""
     return others, next(filter(None, lacks.values()), "not one place, but several")
 
 
@@ -125,8 +126,9 @@ def _lacks(hits: Iterable[Hit], project: str | None) -> dict[str, str]:
 
 
 def _rivals_of(memory: Memory, trigger: str) -> str:
-    """The reason why a bare file name does not tell which file is meant: the project has several
-    of that name. "" if it has not."""
+    """The reason why a bare file name is ambiguous: the project has several files of that name. ""
+    if it has only one.
+    """
     if not trigger.startswith("file:") or memory.project is None or not memory.paths:
         return ""
     name = os.path.basename(memory.paths[0])

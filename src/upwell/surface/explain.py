@@ -92,11 +92,11 @@ def _code(reason: str, detail: str) -> str:
 
 
 def _headline(surfacing: Surfacing, min_score: float) -> str:
-    chosen = [hit for hit in surfacing.hits if "pinned" not in hit.signals]
-    if not chosen or "kind" in chosen[0].signals:
+    hits = [hit for hit in surfacing.hits if "pinned" not in hit.signals]
+    if not hits or "kind" in hits[0].signals:
         return f"upwell spoke: {_memories(len(surfacing.hits))} to open this session"
     return (
-        f"upwell spoke: {_memories(len(chosen))} likely enough to be relevant "
+        f"upwell spoke: {_memories(len(hits))} likely enough to be relevant "
         f"(surface.min_score {min_score:.2f})"
     )
 
@@ -166,13 +166,13 @@ def _phrases(signals: Mapping[str, float]) -> Iterator[str]:
         yield _path_in_words(signals)
     if get("symbol_join", 0.0) > 0.0:
         yield "about the same name in code"
-    asked, matched = get("informative_words", 0.0), get("matched_words", 0.0)
+    total, matched = get("informative_words", 0.0), get("matched_words", 0.0)
     if matched:
-        yield f"shares {matched:.0f} of {asked:.0f} informative words{_kind_of_words(signals)}"
+        yield f"shares {matched:.0f} of {total:.0f} informative words{_kind_of_words(signals)}"
         lift = get("bm25", 0.0) - get("chance", 0.0)
         if lift > max(0.1, get("chance_spread", 1.0)):
             yield "a better match than chance"
-        elif matched < asked:
+        elif matched < total:
             yield "no better than chance"
     if get("cosine", 0.0):
         yield f"similar in meaning ({signals['cosine']:.2f})"

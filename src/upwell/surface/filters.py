@@ -1,5 +1,6 @@
-"""The filters around the search: which cues may look something up, which hits are worth saying, and
-in what order (seeds 000, 003, 004)."""
+"""The filters around the search: which cues may start a search, which hits are worth saying, and in
+what order (seeds 000, 003, 004).
+"""
 
 import json
 import re
@@ -64,7 +65,7 @@ _NAME_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 
 class Gate:
-    """The checks on a cue and its query, before anything is looked up."""
+    """The checks on a cue and its query before the search."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -126,8 +127,8 @@ class Gate:
 def writes(cue: Cue) -> str:
     """The evidence that the cue's tool has side effects; "" if there is none.
 
-    `readOnlyHint: false` and `destructiveHint: true` decide; a missing annotation decides nothing,
-    and `readOnlyHint: true` outweighs the name.
+    `readOnlyHint: false` and `destructiveHint: true` are decisive; a missing annotation says
+    nothing, and `readOnlyHint: true` outweighs the name.
     """
     hints, name = cue.annotations, (cue.tool or "").rpartition("__")[2].lower()
     if hints.get("readOnlyHint") is True:
@@ -153,7 +154,7 @@ def _name_words(name: str) -> list[str]:
 
 PACE = "pace"
 MAX_SAID = 2
-"""The most memories at one moment: in real sessions a third was never useful."""
+"""The most memories at one moment: in real sessions a third one was never useful."""
 LEAST_SHARE_ASKED = 0.2
 """Explicit requests get no hit with less than this share of the best score (ours)."""
 RATE_SECONDS = 60.0
@@ -173,11 +174,11 @@ class Pace:
         if cue.door not in AUTOMATIC_DOORS or not cue.session:
             return None
         surface = self._options.beside(cue).surface
-        now, asked = self._clock.now(), _terms_of(query)
+        now, query_terms = self._clock.now(), _terms_of(query)
         recent = [json.loads(value) for value in await self._recent(cue.session)]
         for time, words in recent:
             is_recent = now - time <= surface.cooldown_seconds
-            if is_recent and jaccard(asked, frozenset(words)) > surface.cooldown_similarity:
+            if is_recent and jaccard(query_terms, frozenset(words)) > surface.cooldown_similarity:
                 detail = f"the same within {surface.cooldown_seconds:g} s"
                 return Skip(reason=SkipReason.COOLDOWN, detail=detail)
         if sum(now - time < RATE_SECONDS for time, _ in recent) >= surface.rate_per_minute:
@@ -211,7 +212,8 @@ NOVELTY = "new"
 
 class PostFilter:
     """The checks on the hits: probable enough, suited to the moment, new to the session, not rated
-    down. Explicit requests meet only the first."""
+    down. Explicit requests are checked only for probability.
+    """
 
     def __init__(
         self,
@@ -230,8 +232,9 @@ class PostFilter:
     async def choose(
         self, cue: Cue, hits: Sequence[Hit], intent: Intent, moment: Moment | None
     ) -> list[Hit] | Skip:
-        """The hits that pass, in the order to say them; or the check that held the last back.
-        Without a moment, every kind of memory may be said."""
+        """The hits that pass, in the order to say them; or the check that held back the last one.
+        Without a moment, every kind of memory may be said.
+        """
         cases = [(case_of(moment or "", hit.memory), bool(hit.trigger)) for hit in hits]
         thresholds = {
             (case, exact): self._learning.min_score(cue, case, exact=exact)
@@ -299,7 +302,9 @@ class PostFilter:
         return await self.new_to_agent(cue, ordered)
 
     async def new_to_agent(self, cue: Cue, hits: Sequence[Hit]) -> list[Hit]:
-        """The hits that the session was not told and does not know, and that nobody rated down."""
+        """The hits that the session has not received and does not know, and that nobody rated
+        down.
+        """
         sketch = self._sketches.of(cue.session)
         unknown = [
             hit
@@ -330,7 +335,9 @@ def _held_back(reason: SkipReason, detail: str, hits: Sequence[Hit]) -> Skip:
 _DAY_SECONDS = 86_400.0
 _NEAR_IDENTICAL = 0.9
 SHARE_OF_A_SOURCE = 3
-"""While other sources have hits left, one source gets at most every third place (ours)."""
+"""While other sources have hits left, one source gets at most every third position (our own
+constant).
+"""
 _DATED = re.compile(r"(?:^|/)(\d{4})-(\d{2})-(\d{2})[.-][^/]*$")
 
 
@@ -344,18 +351,18 @@ def ranked(hits: Sequence[Hit], intent: Intent, options: Options, now: float) ->
 def spread(hits: Sequence[Hit]) -> list[Hit]:
     """`hits` with the best of every file before the many of one: a source that already has a third
     of the places waits while others have hits. A memory outside any file is its own source."""
-    waiting, placed = list(hits), list[Hit]()
+    remaining, placed = list(hits), list[Hit]()
     places: Counter[str] = Counter()
-    while waiting:
+    while remaining:
         index = next(
             (
                 position
-                for position, hit in enumerate(waiting)
+                for position, hit in enumerate(remaining)
                 if _may_follow(hit, places, len(placed))
             ),
             0,
         )
-        hit = waiting.pop(index)
+        hit = remaining.pop(index)
         places[_source(hit)] += 1
         placed.append(hit)
     return placed

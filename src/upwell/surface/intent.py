@@ -29,12 +29,14 @@ from upwell.surface.options import IntentOptions
 from upwell.surface.phrases import Phrases
 
 HEAD_CHARS, TAIL_CHARS = 1200, 600
-"""Of a longer prompt only the head and the tail are read: pasted text is usually in between."""
+"""Only the head and the tail of a longer prompt are read, because pasted text is usually in
+between.
+"""
 MAX_TOPICS = 5
 MIN_WEIGHT = 2
-"""Signals of less weight only support others."""
+"""Signals with a lower weight only support others."""
 CAP = 0.95
-_SENTENCE_ENDS = re.compile(r"[.?!]+(?:\s|$)")
+_SENTENCE_ENDS = re.compile(r"[.?!](?:\s|$)")
 _QUESTION_MARKS = "?？؟"
 
 
@@ -67,7 +69,7 @@ class Detector:
 
 @lru_cache(maxsize=4)
 def detector_of(lexicon: Lexicon) -> Detector:
-    """The detector of a lexicon, made once."""
+    """The detector of a lexicon, built once."""
     return Detector(lexicon)
 
 
@@ -96,7 +98,7 @@ MAX_ANSWER_CHARS = 20_000
 MAX_TOPIC_CHARS = 40
 MAX_OBJECTS = 20
 _MODEL_SHARE = 0.7
-"""The model's share of the confidence where both have one (seed 004's origin)."""
+"""The model's share of the confidence if both have one (from the origin of seed 004)."""
 _COUNTED_SECONDS = 30 * 86_400.0
 _WORKERS = 2
 _QUESTION = """Classify the intent of a coding assistant's user from the message in the JSON string
@@ -128,7 +130,7 @@ ALIASES: Mapping[str, IntentKind] = {
 
 
 class Classifier:
-    """Refines intents by a language model, where one is configured and `intent.use_llm` allows it.
+    """Refines intents by a language model, if one is configured and `intent.use_llm` allows it.
 
     `chat` blocks, so it runs in threads of its own.
     """
@@ -148,12 +150,13 @@ class Classifier:
         self._threads: ThreadPoolExecutor | None = None
 
     def can_refine(self, prompt: str, intent: Intent) -> bool:
-        """Is there a model to ask, and a prompt that it has not classified yet?"""
+        """True if there is a model to ask, and a prompt that it has not classified yet."""
         return self._chat is not None and intent.source == "keyword" and bool(prompt.strip())
 
     async def refined(self, prompt: str, intent: Intent, seconds: float) -> Intent:
         """`intent` with the model's answer, if one comes within `seconds` and the model's own
-        timeout. A fault of the model is logged, counted, and leaves `intent` unchanged."""
+        timeout. A fault of the model is logged and counted, and leaves `intent` unchanged.
+        """
         chat = self._chat
         if chat is None or not self.can_refine(prompt, intent) or has_secret(prompt):
             return intent
@@ -190,7 +193,8 @@ class Classifier:
             self._threads, chat.chat, question(prompt), deadline
         )
         answer.add_done_callback(self._release)
-        # The thread cannot be cancelled: without the shield, `_busy` would drop while it runs on.
+        # The thread cannot be cancelled; without the shield, `_busy` would be decremented while it
+        # still runs.
         return await asyncio.shield(answer)
 
     def _release(self, answer: "asyncio.Future[str]") -> None:

@@ -32,7 +32,7 @@ _MAX_INLINE = 3
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """A decision that is not written yet. `late`: it missed its call."""
+    """A decision that is not written yet. `late` means that it missed its call."""
 
     cue: Cue
     outcome: Surfacing | Skip
@@ -41,7 +41,7 @@ class _Decision:
 
 
 class Journal:
-    """Decisions on their way to the TTL store, and those in it."""
+    """The decisions on their way to the TTL store, and those in it."""
 
     def __init__(self, ttl_store: TtlStore, options: Options, clock: Clock = SYSTEM_CLOCK) -> None:
         self._ttl_store = ttl_store
@@ -66,8 +66,9 @@ class Journal:
         self._pending[key] = _Decision(cue, outcome, took_ms, late)
 
     async def flush(self) -> None:
-        """Write pending decisions, after any write that is under way. A store that fails costs
-        those decisions, no more."""
+        """Write pending decisions, after any write that is under way. A store that fails costs only
+        those decisions.
+        """
         async with self._writing:
             pending, self._pending = self._pending, {}
             if pending:
@@ -84,7 +85,7 @@ class Journal:
         return _decoded(item) if item else None
 
     async def recent(self) -> list[dict[str, Any]]:
-        """All stored decisions, with their queries where those are still stored; oldest first.
+        """All stored decisions, with their queries if those are still stored; oldest first.
 
         Raises:
             StoreError: the store cannot be read.
@@ -97,8 +98,8 @@ class Journal:
         return sorted(decisions, key=lambda decision: decision["at"])
 
     async def clear_queries(self) -> int:
-        """Remove query texts past the present retention, and readable ones where the present
-        configuration allows only digests. Returns how many.
+        """Remove query texts past the present retention, and readable texts if the present
+        configuration allows only digests. Returns the number of removed texts.
 
         Raises:
             StoreError: the store failed.
@@ -144,7 +145,7 @@ class Journal:
         return entries, queries
 
     def _situation(self, decision: _Decision) -> dict[str, str]:
-        """The situation of an episode, which holds words of the cue."""
+        """The situation of an episode, which contains words of the cue."""
         outcome = decision.outcome
         if isinstance(outcome, Skip) or not self._may_persist(decision.cue.tool):
             return {"situation": ""}

@@ -1,8 +1,8 @@
 """A language model that decides which candidate an excellent colleague would mention now, or none.
 
 It is asked beside the events, in threads of its own. A prompt waits for the verdict up to the
-door's deadline; a verdict that comes later is offered at the session's next event. A model that is
-slow, gone or wrong leaves everything as it is without a judge.
+door's deadline; a verdict that comes later is offered at the session's next event. If the model is
+slow, gone or wrong, everything works as it does without a judge.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from upwell.usage.counts import Counts, Event
 JUDGED = "judged"
 """The signal of a hit that the judge chose."""
 VERDICT_SECONDS = 10.0
-"""A model that is slower is of no use to the next event either."""
+"""The time limit of a question: a later verdict is of no use to the next event either."""
 MAX_CACHED = 500
 MAX_SESSIONS = 1_000
 _WORKERS = 2
@@ -47,21 +47,21 @@ class Judge:
         self._options = options
         self._counts = counts
         self._clock = clock
-        # A real clock, also in a replay: the model is as slow as it is.
+        # A real clock even in a replay, because the model's answer takes real time.
         self._breaker = Breaker(_FAILURES, _RESET_SECONDS, SYSTEM_CLOCK)
         self._secret = secrets.token_bytes(16)
         self.totals = Counter[str]()
-        """What was counted so far in this process, by kind."""
+        """The counts of this process so far, by kind."""
         self._cache: OrderedDict[str, int | None] = OrderedDict()
         self._calls: OrderedDict[str, int] = OrderedDict()
         self._threads: ThreadPoolExecutor | None = None
 
     def question(self, cue: Cue, moment: Moment | None, hits: Sequence[Hit]) -> Question | None:
-        """The question which of `hits` to tell at this cue."""
+        """The question which of `hits` to mention at this cue."""
         return question_of(cue, moment, hits, self.steps, self._secret, self._clock.now())
 
     def remembered(self, cue: Cue, question: Question) -> Verdict | None:
-        """The verdict on this very question, where it was given before."""
+        """The verdict on this very question, if it was given before."""
         if question.digest not in self._cache:
             return None
         self._cache.move_to_end(question.digest)
@@ -75,14 +75,14 @@ class Judge:
         self._count("late", cue)
 
     def may_ask(self, cue: Cue) -> bool:
-        """Is the session within its limit, and does the model answer these days?"""
+        """True if the session is within its limit and the model is answering."""
         if cue.session and self._calls.get(cue.session, 0) >= self._options.calls:
             self._count("capped", cue)
             return False
         return self._breaker.allow()
 
     async def verdict(self, cue: Cue, question: Question) -> Verdict | None:
-        """The model's verdict; None, counted and logged, where it gives none."""
+        """The model's verdict; None, counted and logged, if there is no usable one."""
         self._calls[cue.session] = self._calls.get(cue.session, 0) + 1
         self._calls.move_to_end(cue.session)
         if len(self._calls) > MAX_SESSIONS:
@@ -155,7 +155,7 @@ class Judge:
 
 
 def judge_ping(llm: LlmOptions) -> Ping:
-    """Does the model of `surface.judge` answer in time? It is asked something small."""
+    """The health of the model of `surface.judge`: whether it answers a small question in time."""
     if not llm.base_url:
         return Ping(ok=False, detail="surface.judge is on", hint="set llm.base_url and llm.model")
     began = SYSTEM_CLOCK.monotonic()
@@ -172,5 +172,5 @@ def _chosen(hit: Hit) -> Hit:
 
 
 def is_judged(hit: Hit) -> bool:
-    """Did the judge choose this hit?"""
+    """True if the judge chose this hit."""
     return JUDGED in hit.signals

@@ -1,4 +1,4 @@
-"""The place of the judge among the filters: it chooses where relevance would decide."""
+"""Connects the judge to the filters: it chooses where relevance would otherwise decide."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class Judging:
         return self._judge.totals
 
     def note(self, cue: Cue) -> None:
-        """Take note of a cue, as a step of its session."""
+        """Record a cue as a step of its session."""
         if cue.door == Door.SESSION:
             self._judge.steps.forget(cue.session)
         elif cue.door in (Door.PROMPT, Door.TOOL):
@@ -57,10 +57,12 @@ class Judging:
         self._judge.steps.forget(session)
 
     async def choose(self, case: Case, seconds: float) -> Choice:
-        """The judge's choice; that of the filters where the judge has no say or gives no verdict.
-        A prompt waits for it, at most `seconds`; a call gets a late one with the next call."""
+        """The judge's choice, or that of the filters if the judge is not asked or gives no verdict.
+        A prompt waits for the verdict, at most `seconds`; after a call, a late verdict is offered
+        at the next call.
+        """
         cue, chosen = case.cue, case.chosen
-        # The owner pays for the model: other principals' clients do not spend it.
+        # The owner pays for the model, so other principals' clients must not use it.
         if cue.door not in (Door.PROMPT, Door.TOOL) or cue.principal.name or _is_exact(chosen):
             return chosen
         candidates = await self._post_filter.candidates(cue, case.hits, case.intent, case.moment)
@@ -73,12 +75,12 @@ class Judging:
             return _silence(SkipReason.JUDGING, "busy with an earlier event", candidates)
         if not self._judge.may_ask(cue):
             return chosen
-        asking = self._tasks.start(self._judge.verdict(cue, question))
-        await asyncio.wait({asking}, timeout=self._patience(cue, seconds))
-        if asking.done():
-            return _choice(asking.result(), case)
+        verdict_task = self._tasks.start(self._judge.verdict(cue, question))
+        await asyncio.wait({verdict_task}, timeout=self._patience(cue, seconds))
+        if verdict_task.done():
+            return _choice(verdict_task.result(), case)
         self._waiting.add(cue.session)
-        self._tasks.start(self._offer_later(case, asking))
+        self._tasks.start(self._offer_later(case, verdict_task))
         return _silence(SkipReason.JUDGING, "", candidates)
 
     async def take_late(self, cue: Cue) -> tuple[Query, list[Hit]] | None:
@@ -100,11 +102,11 @@ class Judging:
             return None
         return seconds if cue.door == Door.PROMPT or not cue.session else 0.0
 
-    async def _offer_later(self, case: Case, asking: "asyncio.Task[Verdict | None]") -> None:
+    async def _offer_later(self, case: Case, verdict_task: "asyncio.Task[Verdict | None]") -> None:
         """Keep a late verdict for the session's next event; without one, the filters' choice."""
         try:
             with contained("waiting for a verdict"):
-                verdict = await asking
+                verdict = await verdict_task
                 choice = _choice(verdict, case)
                 if isinstance(choice, list) and case.cue.session:
                     self._judge.late(case.cue)
@@ -115,8 +117,8 @@ class Judging:
             self._waiting.discard(case.cue.session)
 
 
-def _is_exact(chosen: Choice) -> bool:
-    return isinstance(chosen, list) and any(hit.trigger for hit in chosen)
+def _is_exact(choice: Choice) -> bool:
+    return isinstance(choice, list) and any(hit.trigger for hit in choice)
 
 
 def _choice(verdict: Verdict | None, case: Case) -> Choice:

@@ -1,5 +1,6 @@
-"""Learning, as surfacing uses it: thresholds and demotions, the use that agents make of memories,
-and counts."""
+"""The learning that surfacing needs: thresholds and demotions, the observed use of memories, and
+counts.
+"""
 
 import hashlib
 from collections import deque
@@ -15,7 +16,7 @@ from upwell.ground.types.memory import Hit
 from upwell.ground.types.surfacing import Feedback, Rating, Skip, SkipReason, Surfacing
 from upwell.learn.budgets import LearnOptions
 from upwell.learn.feedback import Rated, of_rater, without_rater
-from upwell.learn.implicit import Rare, Uses, Verdict, Watching, Written
+from upwell.learn.implicit import Rare, Sighting, Uses, Verdict, Watching, Written
 from upwell.learn.learned import Learned, Limits
 from upwell.learn.thresholds import Use
 from upwell.surface.moments import case_of
@@ -43,13 +44,15 @@ def ratings_of(
         )
     scores = {memory_id: float(score) for memory_id, score in decision["memories"]}
     evidence = decision["evidence"]
-    chosen = [memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})]
-    named = feedback.memory_id
-    if named is not None and named not in chosen:
-        rule = " (a standing rule)" if named in scores else ""
+    rateable_ids = [
+        memory_id for memory_id in scores if "pinned" not in evidence.get(memory_id, {})
+    ]
+    named_memory = feedback.memory_id
+    if named_memory is not None and named_memory not in rateable_ids:
+        rule = " (a standing rule)" if named_memory in scores else ""
         raise UsageError(
-            f"memory {named!r}{rule} was not chosen in surfacing {surfacing_id}",
-            hint=f"it chose: {', '.join(chosen) or 'none that can be rated'}",
+            f"memory {named_memory!r}{rule} was not chosen in surfacing {surfacing_id}",
+            hint=f"it chose: {', '.join(rateable_ids) or 'none that can be rated'}",
         )
     return [
         Rated(
@@ -62,13 +65,13 @@ def ratings_of(
             score=scores[memory_id],
             signals=evidence.get(memory_id, {}),
         )
-        for memory_id in (chosen if named is None else [named])
+        for memory_id in (rateable_ids if named_memory is None else [named_memory])
     ]
 
 
 _SESSION_DIGEST_CHARS = 12
 MOST_RATINGS = 120
-"""How many ratings within an hour one principal may make who is not the owner."""
+"""How many ratings a principal other than the owner may make within an hour."""
 _QUOTA_SECONDS = 3600.0
 MarkUsed = Callable[[Sequence[str]], Awaitable[None]]
 """Receives the ids of memories that were used."""
@@ -80,7 +83,7 @@ async def nothing_is_rare(_: Sequence[str]) -> set[str]:
 
 
 async def mark_nothing(_: Sequence[str]) -> None:
-    """No store keeps track of use."""
+    """Do nothing: no store keeps track of use."""
 
 
 def _case_of(surfacing: Surfacing, hit: Hit) -> str:
@@ -88,7 +91,9 @@ def _case_of(surfacing: Surfacing, hit: Hit) -> str:
 
 
 def _tokens_of(surfacing: Surfacing) -> int:
-    """The tokens of a whole surfacing, or of the last of its lines where it holds fewer hits."""
+    """The tokens of a surfacing, or of as many of its last lines as it has hits, if it is part of
+    another one.
+    """
     lines = [line for line in surfacing.text.split("\n") if line.startswith(ENTRY_MARK)]
     if len(lines) <= len(surfacing.hits):
         return count(surfacing.text)
@@ -99,7 +104,8 @@ class Learning:
     """The learning side of one `Surfacer`. On the path of a call it only reads from memory and
     takes notes; `jobs` do the rest afterwards.
 
-    `rare` tells which words few memories hold, `mark_used` receives the memories that were used.
+    `rare` returns the words that few memories contain; `mark_used` receives the memories that were
+    used.
     """
 
     def __init__(
@@ -126,7 +132,7 @@ class Learning:
 
     @classmethod
     def none(cls, ttl_store: TtlStore, surface: SurfaceOptions, clock: Clock) -> "Learning":
-        """Counting without learning."""
+        """A `Learning` that only counts."""
         options = LearnOptions(auto_tune=False, implicit_signals=False)
         limits = Limits(min_score=surface.min_score)
         return cls(Learned(None, Uses(ttl_store), options, limits), ttl_store, options, clock=clock)
@@ -137,23 +143,28 @@ class Learning:
         return (*watching, self.counts.flush, self.learned.load_learned)
 
     def min_score(self, cue: Cue, case: str = "", *, exact: bool = False) -> float:
-        """The threshold of the cue's tool, or of its door where there is no tool, for memories of
-        this case. `exact`: the memory's own situation is met."""
+        """The threshold of the cue's tool (or of its door if there is no tool) for memories of this
+        case. `exact` means that the memory's own situation is met.
+        """
         tool = cue.tool or str(cue.door)
         return self.learned.min_score(tool, cue.principal.name, case, exact=exact)
 
     def is_demoted(self, memory_id: str, cue: Cue) -> bool:
-        """Did this principal rate the memory down too often to be offered it unasked?"""
+        """True if this principal rated the memory down too often to be offered it unasked."""
         return self.learned.is_demoted(memory_id, cue.principal.name)
 
+    async def verdicts(self) -> Sequence[Sighting]:
+        """All verdicts on memories that were mentioned, oldest first."""
+        return await self._uses.all()
+
     async def was_ignored_twice(self, memory_id: str) -> bool:
-        """Did agents ignore the memory the last two times?"""
+        """True if agents ignored the memory the last two times."""
         samples = [sighting.sample for sighting in await self._uses.all(memory_id)]
         latest = sorted(samples, key=lambda sample: sample.at)[-2:]
         return len(latest) == 2 and all(sample.verdict is Use.IGNORED for sample in latest)
 
     def notice(self, cue: Cue, outcome: Surfacing | Skip) -> None:
-        """Take note of a decision."""
+        """Record a decision."""
         label = str(outcome.reason) if isinstance(outcome, Skip) else "surfaced"
         memories = len(outcome.hits) if isinstance(outcome, Surfacing) else 0
         door, tool = str(cue.door), cue.tool or ""
@@ -163,7 +174,7 @@ class Learning:
         if cue.session:
             digest = hashlib.sha256(cue.session.encode(errors="replace")).hexdigest()
             self.counts.add(Event.SESSION, digest[:_SESSION_DIGEST_CHARS])
-        # Thresholds are everybody's, so only what the owner's agents do counts for them.
+        # All principals share the thresholds, so only the behaviour of the owner's agents counts.
         if self._watching and not cue.principal.name:
             self._watching.noticed(cue, outcome)
 
@@ -182,7 +193,7 @@ class Learning:
         self.undo_part(surfacing, cue)
 
     def undo_part(self, surfacing: Surfacing, cue: Cue) -> None:
-        """Uncount the memories of this surfacing only: the agent received others."""
+        """Uncount only the memories of this surfacing, since the agent received the other ones."""
         door, tool = str(cue.door), cue.tool or ""
         self.counts.add(Event.SAID, "memories", door=door, tool=tool, by=-len(surfacing.hits))
         self.counts.add(Event.SAID, "tokens", door=door, tool=tool, by=-_tokens_of(surfacing))
@@ -203,13 +214,14 @@ class Learning:
             self.counts.add(Event.COMPRESSED, kind, tool=tool, by=number)
 
     def opened(self, session: str, memory_id: str) -> None:
-        """The agent fetched the full text of a memory."""
+        """Note that the agent fetched the full text of a memory."""
         if self._watching:
             self._watching.opened(session, memory_id)
 
     async def wrote(self, session: str, written: Written, *, ended: bool = False) -> None:
-        """The agent finished a turn with this text, or the session ended: decide which of its
-        memories were used."""
+        """Note that the agent finished a turn with this text, or that the session ended, and decide
+        which of its memories were used.
+        """
         if self._watching:
             self._watching.wrote(session, written)
             if ended:
@@ -219,8 +231,7 @@ class Learning:
     def spend(self, principal: str) -> None:
         """Count a rating of a principal who is not the owner.
 
-        Raises:
-            UsageError: it has made too many within the hour.
+        Raises: UsageError: the principal has made too many within the hour.
         """
         if not principal:
             return

@@ -9,21 +9,22 @@ from upwell.hosts.base import AutoLoaded
 
 MAX_FILES = 40
 MAX_BYTES = 200_000
-"""Of one file. Hosts warn their users long before that."""
+"""The most bytes read of one file. Hosts warn their users long before that size."""
 
 
 def loaded_by(host: str, cwd: str | None, texts: Iterable[str]) -> set[str]:
-    """Those of `texts` that stand word for word in the files which `host` loads for a session in
-    `cwd`. An unknown host loads nothing. Reads files: call it in a thread."""
+    """Those of `texts` that are word for word in the files that `host` loads for a session in
+    `cwd`. An unknown host loads nothing. Reads files, so call it in a thread.
+    """
     if host not in HOSTS:
         return set()
     remaining = {text: _words(text) for text in texts}
     loaded: set[str] = set()
     for path in _files(HOSTS[host].auto_loaded, cwd):
         content = _words(_content(path))
-        found = {text for text, words in remaining.items() if words in content}
-        loaded |= found
-        remaining = {text: words for text, words in remaining.items() if text not in found}
+        loaded_texts = {text for text, words in remaining.items() if words in content}
+        loaded |= loaded_texts
+        remaining = {text: words for text, words in remaining.items() if text not in loaded_texts}
         if not remaining:
             break
     return loaded
@@ -72,5 +73,5 @@ def _content(path: Path) -> str:
 
 
 def _words(text: str) -> str:
-    """The text on one line, without marks of lists at its ends."""
+    """The text on one line, without list marks at its ends."""
     return " ".join(text.split()).strip("-*• .").casefold()

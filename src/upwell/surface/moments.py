@@ -1,14 +1,13 @@
-"""Moments: could anything help the agent now, and which kinds of memory could?
-
-In real sessions a useful memory exists for one event in twenty. It answers the user's words, or it
-carries an exact fact at a step that went wrong. A moment therefore names the situation of a cue,
-and each moment admits only the kinds of memory that help in it.
+"""Moments: whether a memory could help the agent now, and memories of which kind. In real sessions
+a useful memory exists for one event in twenty. It answers the user's words, or it states an exact
+fact at a step that went wrong. A moment therefore names the situation of a cue, and each moment
+admits only the kinds of memory that help in it.
 
 Documentation and commits were not written for the agent, and a match of words alone is seldom
-useful: of 105 that were said in replayed sessions, two were. They answer a question about the
-documented matter, asked for the first time, whole and without pointing at something else. In the
-middle of a session a prompt continues the conversation, and the words that it shares with a
-document are an accident. `lack_of` names what speaks against such a text.
+useful: of 105 that were said in replayed sessions, two were. A document can answer a question about
+its subject that opens a session, is complete, and does not refer to anything else. In the middle of
+a session a prompt continues the conversation, and the words that it shares with a document are a
+coincidence. `lack_of` names the reason against such a text.
 """
 
 import re
@@ -51,7 +50,7 @@ class Moment(StrEnum):
     NAME = "name"
     """A search for a name in the code, about which a note may exist."""
     TRIGGER = "trigger"
-    """Any other event with a trigger, which an earlier session may have met."""
+    """Any other event with a trigger that an earlier session may have met."""
     ROUTINE = "routine"
     """Everything else."""
 
@@ -94,8 +93,8 @@ _INTERROGATIVE = re.compile(
     re.IGNORECASE,
 )
 _NOTHING = re.compile(
-    r"\s*(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
-    r"0 (?:matches|results))?[.\s]*",
+    r"\s*+(?:no (?:matches|files|results)(?: were)?(?: found)?|found 0 (?:files|matches|results)|"
+    r"0 (?:matches|results))?+[.\s]*+",
     re.IGNORECASE,
 )
 _ABSENT = re.compile(
@@ -129,20 +128,25 @@ def _of_situation(cue: Cue, prompts_before: int) -> Moment:
 
 
 def is_question(text: str) -> bool:
-    """Is a prompt phrased as a question?"""
+    """True if a prompt is phrased as a question."""
     return "?" in text or bool(_INTERROGATIVE.match(text))
+
+
+def is_correction(text: str) -> bool:
+    """Does a prompt begin as if it contradicts the agent?"""
+    return bool(_CORRECTION.match(text))
 
 
 def _of_prompt(text: str, prompts_before: int) -> Moment:
     if len(text) > MAX_QUESTION_CHARS:
         return Moment.ROUTINE
-    if is_question(text) or _CORRECTION.match(text):
+    if is_question(text) or is_correction(text):
         return Moment.QUESTION
     return Moment.ROUTINE if prompts_before else Moment.FIRST_REQUEST
 
 
 def asks_in_words(args: Mapping[str, object]) -> bool:
-    """Do the arguments hold a question, or a query of several plain words?"""
+    """True if the arguments contain a question, or a query of several plain words."""
     if isinstance(args.get(CONTEXT_QUERY), str):
         return True
     return any(_is_plain(text) for name, text in _texts(args) if name in _QUESTION_KEYS)
@@ -192,7 +196,9 @@ def names_in(cue: Cue) -> Sequence[str]:
 
 
 def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
-    """At a call on one file or name: was the memory written about that very one?"""
+    """True if the cue is a call on one file or name and the memory was written about exactly that
+    one.
+    """
     if moment is Moment.FILE:
         return _is_about(memory, file_of(cue))
     if moment is Moment.NAME:
@@ -201,13 +207,13 @@ def _is_exact(cue: Cue, moment: Moment, memory: Memory) -> bool:
 
 
 def _is_about(memory: Memory, file: str) -> bool:
-    """Was the memory written about that very file?"""
+    """True if the memory was written about exactly that file."""
     path = relative_to(file, memory.project)
     return any(path == other or path.endswith(f"/{other}") for other in memory.paths)
 
 
 def _is_plain(text: str) -> bool:
-    """Is `text` a question or a phrase, rather than a pattern, a path or code?"""
+    """True if `text` is a question or a phrase, rather than a pattern, a path or code."""
     words = text.split()
     plain = sum(word.strip("?.,!'\"").isalpha() for word in words)
     return len(words) >= MIN_WORDS_ASKED and plain >= 0.7 * len(words)
@@ -227,7 +233,7 @@ def _command(args: Mapping[str, object]) -> str:
 
 
 def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
-    """Does an answer say that a search had no results, or that a file does not exist?"""
+    """True if an answer says that a search had no results or that a file does not exist."""
     searches = any(args.get(name) for name in _SEARCH_KEYS)
     if searches and len(answer.text) < _HEAD_CHARS and _NOTHING.fullmatch(answer.text):
         return True
@@ -235,9 +241,9 @@ def found_nothing(args: Mapping[str, object], answer: ToolAnswer) -> bool:
 
 
 LEAST_SCORES: Mapping[Kind, float] = {Kind.DOCUMENT: 0.5, Kind.COMMIT: 0.8}
-"""Scores from which a text that was not written for the agent may be said at all."""
+"""The least scores at which a text that was not written for the agent may be said at all."""
 SURE = 0.8
-"""A score from which a document may answer a question in the middle of a session."""
+"""The least score at which a document may answer a question in the middle of a session."""
 LEAST_SENTENCE_WORDS = 8
 LEAST_REASON_WORDS = 10
 """A commit with a shorter body gives no reason that a reader could use."""
@@ -275,7 +281,9 @@ _POINTER = re.compile(
     r"changes?|plan|review|file)\b",
     re.IGNORECASE,
 )
-"""Something that documentation does not know: a ticket, a file of this machine, this branch."""
+"""References that documentation knows nothing about: a ticket, a file of this machine, this
+branch.
+"""
 _INSTRUCTION = re.compile(
     r"^\W*(?:(?:please|ok|okay|now|so|and|then),?\s+)*(?:(?:can|could|would|will) (?:you|we)\b|"
     r"let'?s\b|(?:i'd|i would) like you\b|(?:adjust|analy[sz]e|brainstorm|check|clean ?up|commit|"
@@ -284,7 +292,7 @@ _INSTRUCTION = re.compile(
     r"write)\b)",
     re.IGNORECASE,
 )
-_SENTENCE_BREAK = re.compile(r"[.?!;\n]+\s+")
+_SENTENCE_BREAK = re.compile(r"[.?!;\n]\s+")
 _CONVERSATION = re.compile(r"\b(?:you|your|you're|you've)\b", re.IGNORECASE)
 _WHY = re.compile(
     r"\b(?:why|reasons?|rationale|decide[ds]?|decisions?|chose[n]?|how come|when did|since when|"
@@ -302,8 +310,9 @@ _SENTENCE_END = re.compile(r"(?<=[.!?])\s+")
 
 
 def lack_of(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
-    """What `hit` lacks to be worth saying to the prompt `text`, the session's `prompts`-th; "" for
-    nothing. Memories that were written on purpose lack nothing."""
+    """The reason why `hit` is not worth saying to the prompt `text`, the session's `prompts`-th; ""
+    if there is none. There is none against memories that were written on purpose.
+    """
     kind = kind_of(hit.memory)
     least = LEAST_SCORES.get(kind)
     if least is None or moment not in (Moment.QUESTION, Moment.FIRST_REQUEST):
@@ -324,7 +333,7 @@ def _own_lack(memory: Memory, kind: Kind) -> str:
 
 
 def _prompt_lack(text: str) -> str:
-    """The reason that documentation cannot answer the prompt; "" for none."""
+    """The reason why documentation cannot answer the prompt; "" if it can."""
     if len(text.split()) > MAX_WORDS:
         return LONG
     if _POINTER.search(text):
@@ -346,14 +355,15 @@ def _situation_lack(text: str, moment: Moment, prompts: int, hit: Hit) -> str:
 
 
 def gives_reason(message: str) -> bool:
-    """Does the body of a commit's message give a reason?"""
+    """True if the body of a commit's message gives a reason."""
     body = message.partition(". ")[2]
     return len(body.split()) >= LEAST_REASON_WORDS and bool(_REASON.search(body))
 
 
 def is_paper(source: str) -> bool:
-    """Does this document record work – a plan, a task, a report, a changelog, a transcript –
-    rather than describe the project?"""
+    """True if this document records work – a plan, a task, a report, a changelog, a transcript –
+    rather than describes the project.
+    """
     *folders, file = source.lower().split("/")
     stem = file.partition(".")[0]
     words = _NAME_WORD.findall(stem)
@@ -365,7 +375,7 @@ def is_paper(source: str) -> bool:
 
 
 def has_sentence(text: str) -> bool:
-    """Does `text` hold a whole sentence outside lists, tables, code and headings?"""
+    """True if `text` contains a whole sentence outside lists, tables, code and headings."""
     prose = " ".join(_prose_lines(text))
     return any(
         len(sentence.split()) >= LEAST_SENTENCE_WORDS for sentence in _SENTENCE_END.split(prose)

@@ -41,9 +41,10 @@ class InjectionMode(StrEnum):
 class SurfaceOptions:
     """`surface.*`. `templates` map a tool pattern to a query with `{argument}` placeholders. An
     intent missing from `namespace_weights` keeps its table of `NAMESPACE_WEIGHTS`. `moments` are
-    those at which upwell may speak by itself; with "all", every cue is looked up, whatever its
-    moment, and every kind of memory may be said. `judge`: the model of
-    `llm.*` chooses, at most `judge_calls` times a session."""
+    those at which upwell may speak by itself; with "all", every cue starts a search, whatever its
+    moment, and every kind of memory may be said. With `judge`, the model of `llm.*` chooses, at
+    most `judge_calls` times a session.
+    """
 
     enabled: bool = True
     moments: Literal["all"] | tuple[Moment, ...] = TELLING_MOMENTS
@@ -95,7 +96,9 @@ NOT_PER_TOOL = frozenset(
         "query_retention_days",
     }
 )
-"""Keys of `surface.*` that cannot differ by tool: they rule a session, a memory or a whole home."""
+"""Keys of `surface.*` that cannot differ by tool, because they apply to a session, a memory or a
+whole home.
+"""
 
 _SCALES: Mapping[str, Mapping[str, int]] = {
     "small": {"max_injection_chars": 1500, "max_tokens": 1500, "max_count": 5, "tool_count": 2},
@@ -111,7 +114,8 @@ def scaled_to(size: str) -> Mapping[str, int]:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
     """`calls` is the number of verdicts that a session may ask for. The prices are those of a
-    million tokens, 0 where nothing is to be counted. `waits`: every verdict is waited for."""
+    million tokens, 0 means that no cost is counted. With `waits`, events wait for every verdict.
+    """
 
     calls: int = 40
     input_price: float = 0.0
@@ -121,7 +125,7 @@ class JudgeOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntentOptions:
-    """`intent.*`. `use_llm`: the model of `llm.*` classifies prompts as well."""
+    """`intent.*`. With `use_llm`, the model of `llm.*` classifies prompts as well."""
 
     min_confidence: float = 0.5
     required: bool = False
@@ -140,17 +144,18 @@ class ContextOptions:
 
 
 def never_paused(session: str) -> bool:
-    """Nobody can switch surfacing off."""
+    """For a home in which nobody can switch surfacing off."""
     del session
     return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that configures the pipeline. `surface` holds for messages and for whole
-    sessions; `of_cue` gives the options beside a tool (None: a message) in a context window of so
-    many tokens (None: not known). `is_paused` tells whether the user has paused a session.
-    `judge` are the limits of the judge that `surface.judge` switches on."""
+    """Everything that configures the pipeline. `surface` applies to messages and to whole sessions.
+    `of_cue` returns the options beside a tool (None: a message) for a context window of this many
+    tokens (None: unknown). `is_paused` tells whether the user has paused a session. `judge` are the
+    limits of the judge that `surface.judge` switches on.
+    """
 
     surface: SurfaceOptions = field(default_factory=SurfaceOptions)
     intent: IntentOptions = field(default_factory=IntentOptions)

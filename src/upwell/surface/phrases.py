@@ -1,4 +1,4 @@
-"""Matching phrases: the little language of `lexicon.toml`, in one pass over the words of a text.
+"""Matches phrases in the small language of `lexicon.toml`, in one pass over the words of a text.
 
 A phrase is tried only at its first word, and a gap never crosses a sentence, so the work is linear
 in the length of the text. A word outside the lexicon that is one typing slip away from a word of a
@@ -136,8 +136,9 @@ class Phrases:
 def _follows(
     tokens: Sequence[str], position: int, elements: Sequence[Element | None], index: int
 ) -> bool:
-    """Do the tokens from `position` on match the phrase from element `index` on? Gaps end with the
-    sentence."""
+    """True if the tokens from `position` on match the phrase from element `index` on. Gaps end with
+    the sentence.
+    """
     while index < len(elements):
         element = elements[index]
         if element is None:
@@ -186,7 +187,7 @@ def _one_left_out(word: str) -> set[str]:
 
 
 def _one_slip(token: str, word: str) -> bool:
-    """Is `token` one slip away from `word`?"""
+    """True if `token` is one slip away from `word`."""
     if len(token) == len(word):
         wrong = [position for position in range(len(word)) if token[position] != word[position]]
         if len(wrong) == 2 and wrong[1] == wrong[0] + 1:

@@ -54,8 +54,9 @@ MAX_EPISODES = 16
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A cue that passed the gates, and the search that it asks for. `missing`: the places that
-    could not take part in that search. `moment` is None where every moment may speak."""
+    """A cue that passed the gates, and the search that it asks for. `missing` names the places that
+    could not be searched. `moment` is None if `surface.moments` is `all`.
+    """
 
     cue: Cue
     query: Query
@@ -64,15 +65,15 @@ class _Question:
     missing: tuple[str, ...] = ()
 
     def answered(self, outcome: Outcome) -> Outcome:
-        """`outcome` with the intent, the queries and the gaps of this question."""
+        """`outcome` with the intent, the queries and the missing places of this question."""
         return replace(outcome, intent=self.intent, queries=self.query.texts, missing=self.missing)
 
 
 class Surfacer:
     """Decides whether to speak and what to say.
 
-    `reader` is what it may read of memory, `ttl_store` the home's log and journal, `state` the
-    short-lived state of sessions, `chat` the model behind `intent.use_llm` and `surface.judge`,
+    `reader` is its read access to memory, `ttl_store` holds the home's log and journal, `state` is
+    the short-lived state of sessions, `chat` the model behind `intent.use_llm` and `surface.judge`,
     `learning` the thresholds and demotions that feedback moved.
     """
 
@@ -133,20 +134,24 @@ class Surfacer:
 
     @property
     def verdicts(self) -> Mapping[str, int]:
-        """What the judge did and cost so far in this process; empty without one."""
+        """The judge's work and cost so far in this process; empty without a judge."""
         return self._judging.totals if self._judging else {}
 
     async def surface(self, cue: Cue) -> Outcome:
-        """Decide what to say to this cue, and book it as delivered. A fault of the memory side, of
-        whatever kind, is logged and becomes `Skip(FAULT)`; nothing but cancellation is raised."""
+        """Decide what to say to this cue, and record it as delivered. A fault of the memory side,
+        of whatever kind, is logged and becomes `Skip(FAULT)`; nothing but cancellation is
+        raised.
+        """
         outcome = await self.offer(cue)
         if isinstance(outcome, Surfacing):
             await self.delivered(outcome, cue)
         return outcome
 
     async def offer(self, cue: Cue) -> Outcome:
-        """Like `surface`, for a door that learns what became of its answer: it reports a surfacing
-        by `delivered` or `take_back`. Until then the memories count as told for a minute only."""
+        """Like `surface`, for a door that learns whether its answer arrived. The door reports this
+        by `delivered` or `take_back`; until then, the memories count as delivered for only a
+        minute.
+        """
         started = self._clock.monotonic()
         cue = cue if cue.at is not None else replace(cue, at=self._clock.now())
         traced = {"trace_id": cue.trace_id} if cue.trace_id else {}
@@ -186,23 +191,24 @@ class Surfacer:
         return ratings
 
     async def delivered(self, surfacing: Surfacing, cue: Cue) -> None:
-        """The agent received this surfacing."""
-        chosen = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
+        """Record that the agent received this surfacing."""
+        memories = [hit.memory for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
 
         async def record() -> None:
             if cue.session and cue.door != Door.SESSION:
-                await self._seen_log.record(chosen, cue.session, cue.principal.name)
+                await self._seen_log.record(memories, cue.session, cue.principal.name)
 
-        # At once: a process that is killed takes its pending decisions with it.
+        # Written at once, because a process that is killed loses its pending decisions.
         await side_by_side(record, self._journal.flush, self._learning.counts.flush)
 
     async def take_back(self, surfacing: Surfacing, cue: Cue, *, late: bool = False) -> None:
-        """Undo a surfacing that did not reach the agent, so that it may be said again. `late`: it
-        missed its call, and is offered at the session's next one."""
+        """Undo a surfacing that did not reach the agent, so that it may be said again. With `late`,
+        it missed its call and is offered at the session's next one.
+        """
         self._learning.undo(surfacing, cue, late=late)
         undelivered = _undelivered(surfacing, late=late)
         self._journal.note(cue, undelivered, surfacing.id, surfacing.took_ms, late=late)
-        with contained("taking a surfacing back"):
+        with contained("taking back a surfacing"):
             await self._withdraw(surfacing.hits, cue)
             if cue.door == Door.SESSION:
                 await self._session_start.take_back(cue, surfacing)
@@ -213,17 +219,17 @@ class Surfacer:
     async def cut(self, surfacing: Surfacing, cue: Cue, omitted: int) -> Surfacing:
         """Undo the last `omitted` memories of a surfacing, for which its host had no room. Returns
         the rest of it."""
-        said, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
-        shorter = replace(surfacing, hits=said, held_back=(*rest, *surfacing.held_back))
+        delivered_hits, rest = surfacing.hits[:-omitted], surfacing.hits[-omitted:]
+        shorter = replace(surfacing, hits=delivered_hits, held_back=(*rest, *surfacing.held_back))
         self._learning.undo_part(replace(surfacing, hits=rest), cue)
         self._journal.note(cue, shorter, surfacing.id, surfacing.took_ms)
-        with contained("taking a part of a surfacing back"):
+        with contained("taking back part of a surfacing"):
             await self._withdraw(rest, cue)
         self._background.request()
         return shorter
 
     async def compacting(self, session: str) -> None:
-        """The session's agent is about to lose its context: allow repeats."""
+        """Allow repeats, because the session's agent is about to lose its context."""
         self._sketches.compacted(session)
         if self._judging:
             self._judging.forget(session)
@@ -231,8 +237,9 @@ class Surfacer:
             await self._compaction.before(session)
 
     def missed(self, cue: Cue) -> None:
-        """No process answered when this cue's session began: give it the rules with its next
-        surfacing, unless it has them."""
+        """Note that no process answered when this cue's session began: it gets the rules with its
+        next surfacing, unless it has them.
+        """
         if cue.session:
             start = Cue(
                 door=Door.SESSION,
@@ -270,7 +277,9 @@ class Surfacer:
         return await self._session_start.begin(cue, self._clock.now())
 
     def _moment(self, cue: Cue, triggers: Sequence[str]) -> Moment | None:
-        """The moment of an automatic cue, where moments decide; the cue becomes context."""
+        """The moment of an automatic cue if moments matter. Adds the cue to the session's
+        context.
+        """
         if cue.door not in AUTOMATIC_DOORS or self._options.beside(cue).surface.moments == "all":
             return None
         moment = moment_of(cue, self._sketches.of(cue.session).prompts, triggers)
@@ -292,16 +301,16 @@ class Surfacer:
         hits, question = await self._search(question)
         if isinstance(hits, Skip):
             return question.answered(hits)
-        chosen = await self._post_filter.choose(cue, hits, question.intent, moment)
+        choice = await self._post_filter.choose(cue, hits, question.intent, moment)
         if self._judging:
-            case = Case(cue, question.query, question.intent, moment, hits, chosen)
-            chosen = await self._judging.choose(case, self._timeout(cue))
-        if isinstance(chosen, Skip):
-            return question.answered(chosen)
-        return await self._speak(question, chosen, hits)
+            case = Case(cue, question.query, question.intent, moment, hits, choice)
+            choice = await self._judging.choose(case, self._timeout(cue))
+        if isinstance(choice, Skip):
+            return question.answered(choice)
+        return await self._speak(question, choice, hits)
 
     async def _take_late_verdict(self, cue: Cue, moment: Moment | None) -> Outcome | None:
-        """A surfacing of what the judge chose at an earlier event, at whatever moment this is."""
+        """A surfacing of the judge's choice for an earlier event, whatever the present moment."""
         if self._judging is None or self._gate.silencing(cue):
             return None
         late = await self._judging.take_late(cue)
@@ -314,7 +323,9 @@ class Surfacer:
     async def _question(
         self, cue: Cue, moment: Moment | None, triggers: Sequence[str]
     ) -> _Question | Skip:
-        """The query and the intent of a cue that may look something up, or why it may not."""
+        """The query and the intent of a cue that may start a search, or the reason why it may
+        not.
+        """
         intent = detector_of(self._options.lexicon).intent(cue.text) if cue.text else NO_INTENT
         if silence := self._gate.silencing(cue, triggers):
             return replace(silence, intent=intent)
@@ -333,7 +344,7 @@ class Surfacer:
     def _triggered_query(
         self, cue: Cue, intent: Intent, moment: Moment | None, triggers: Sequence[str]
     ) -> Query | None:
-        """The query of a cue, for its triggers too; at `Moment.TRIGGER` for these alone."""
+        """The query of a cue, including its triggers; at `Moment.TRIGGER`, only its triggers."""
         query = self._query(cue, intent) if moment is not Moment.TRIGGER else None
         if not triggers:
             return query
@@ -353,33 +364,34 @@ class Surfacer:
         hits = await self._late_hits.take(question.cue, question.query)
         if not hits:
             return []
-        chosen = await self._post_filter.choose(
+        choice = await self._post_filter.choose(
             question.cue, hits, question.intent, question.moment
         )
-        if isinstance(chosen, Skip):
+        if isinstance(choice, Skip):
             return []
         self._learning.offered_late(question.cue)
-        return chosen
+        return choice
 
     async def _search(self, question: _Question) -> tuple[list[Hit] | Skip, _Question]:
-        """The hits for a question, and the question with what the model made of its intent
-        meanwhile."""
+        """The hits for a question, and the question with its intent, which the model may have
+        refined in the meantime.
+        """
         cue, intent = question.cue, question.intent
         if not self._classifier.can_refine(cue.text, intent):
-            found = await self._recall(question)
+            result = await self._recall(question)
         else:
             async with asyncio.TaskGroup() as tasks:
                 refining = tasks.create_task(
                     self._classifier.refined(cue.text, intent, self._timeout(cue))
                 )
-                found = await self._recall(question)
-                if isinstance(found, Skip):
+                result = await self._recall(question)
+                if isinstance(result, Skip):
                     refining.cancel()
             intent = intent if refining.cancelled() else refining.result()
-        question = replace(question, intent=intent, missing=found.missing)
-        if isinstance(found, Skip):
-            return found, question
-        current = [hit for hit in found.hits if _may_be_said(hit)]
+        question = replace(question, intent=intent, missing=result.missing)
+        if isinstance(result, Skip):
+            return result, question
+        current = [hit for hit in result.hits if _may_be_said(hit)]
         return current or Skip(reason=SkipReason.NO_CANDIDATES), question
 
     async def _recall(self, question: _Question) -> Found | Skip:
@@ -390,7 +402,7 @@ class Surfacer:
         try:
             async with asyncio.timeout(seconds):
                 deadline = Deadline.after(seconds, self._clock)
-                found = await self._reader.search(question.query, deadline)
+                result = await self._reader.search(question.query, deadline)
         except TimeoutError:
             self._breaker.fail()
             return Skip(reason=SkipReason.DEADLINE, detail=f"{seconds:g} s")
@@ -399,15 +411,15 @@ class Surfacer:
             missing = error.missing if isinstance(error, RecallUnavailable) else ()
             return replace(_fault(error), missing=missing)
         self._breaker.succeed()
-        return found
+        return result
 
     async def _speak(
-        self, question: _Question, chosen: Sequence[Hit], found: Sequence[Hit]
+        self, question: _Question, chosen_hits: Sequence[Hit], all_hits: Sequence[Hit]
     ) -> Outcome:
         """Say as many of the chosen hits as fit the budget of the door."""
         cue, texts = question.cue, question.query.texts
         profile = profile_of(cue.door, question.intent, self._options.beside(cue))
-        hits = fitting(chosen, texts, profile, FRAME_CHARS)
+        hits = fitting(chosen_hits, texts, profile, FRAME_CHARS)
         if not hits:
             return question.answered(Skip(reason=SkipReason.OVER_BUDGET))
         surfacing_id = f"s_{secrets.token_hex(6)}"
@@ -422,7 +434,7 @@ class Surfacer:
             else block(hits, texts, profile, surfacing_id),
             confidence=best.score,
             signals=best.signals,
-            held_back=tuple(hit for hit in found if hit.memory.id not in ids),
+            held_back=tuple(hit for hit in all_hits if hit.memory.id not in ids),
             situation=next((situation_of(cue, hit.trigger) for hit in hits if hit.trigger), ""),
         )
         await self._record(question, surfacing)
@@ -441,7 +453,7 @@ class Surfacer:
 
     async def _take_back_from(self, cue: Cue, surfacing: Surfacing, *, late: bool) -> None:
         await self._pace.withdraw(cue.session, surfacing.id)
-        # Rules come back by themselves, where they belong.
+        # Rules return by themselves at their next occasion.
         hits = [hit for hit in surfacing.hits if not _OPENING & hit.signals.keys()]
         query = self._query(cue) if late and hits else None
         if query is not None:
@@ -449,7 +461,7 @@ class Surfacer:
             await self._late_hits.keep(cue, query, hits, judged=judged)
 
     def _note(self, cue: Cue, outcome: Outcome, took_ms: float) -> None:
-        """Hand the decision to the journal and to learning, which work behind the call."""
+        """Hand the decision to the journal and to learning, which work after the call."""
         key = outcome.id if isinstance(outcome, Surfacing) else f"k_{secrets.token_hex(6)}"
         with contained("noting a decision"):
             self._journal.note(cue, outcome, key, took_ms)
@@ -489,7 +501,7 @@ def _undelivered(surfacing: Surfacing, *, late: bool) -> Skip:
 
 
 def _may_be_said(hit: Hit) -> bool:
-    """Neither superseded, nor written by a tool."""
+    """True if the memory is neither superseded nor written by a tool."""
     return not hit.signals.get(SUPERSEDED) and hit.memory.trust is not Trust.TOOL
 
 

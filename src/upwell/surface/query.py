@@ -29,7 +29,7 @@ MAX_KEYWORDS = 5
 MAX_READ_CHARS = 4000
 MIN_WORDS = 3
 CJK_CHARS_A_WORD = 2
-"""For scripts without spaces, where most words have one or two characters."""
+"""The shortest keyword in scripts without spaces, where most words have one or two characters."""
 MAX_ACRONYM = 10
 MAX_POLITE_WORDS = 16
 
@@ -40,7 +40,7 @@ _COMMANDS = frozenset(
 )
 """Slash commands of the hosts and of seed 003's origin."""
 _QUESTION_MARKS = "?？؟՞⸮\u037e"
-"""Including those of Arabic, Armenian and Greek."""
+"""Question marks, including those of Arabic, Armenian and Greek."""
 _EDGES = re.compile(r"^[^\w]+|[^\w]+$")
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
@@ -60,7 +60,7 @@ class Messages:
         self._not_names = {fold(word) for word in lexicon.not_names}
 
     def not_applicable(self, message: str) -> str:
-        """The reason that a message needs no search of memory; "" if it may need one."""
+        """The reason why a message needs no search of memory; "" if it may need one."""
         text = message[:MAX_READ_CHARS].strip()
         if not text:
             return "empty message"
@@ -105,8 +105,9 @@ class Messages:
         return list(names)
 
     def _is_command(self, text: str) -> bool:
-        """Does the text begin with a slash command? A root folder is not one, nor is a word before
-        a request (`/newspaper please find it`)."""
+        """True if the text begins with a slash command. A root folder is not one, nor is a word
+        before a request (`/newspaper please find it`).
+        """
         slash = _SLASH.match(text)
         if slash is None or slash.group(1).lower() in _ROOT_FOLDERS:
             return False
@@ -116,7 +117,7 @@ class Messages:
         return not any(f"{rest} ".startswith(f"{request} ") for request in self._requests)
 
     def _polite(self, bare: str) -> bool:
-        """Is the text a sequence of greetings and acknowledgements (`ok, thanks a lot`)?"""
+        """True if the text is a sequence of greetings and acknowledgements (`ok, thanks a lot`)."""
         tokens = bare.split()
         if len(tokens) > MAX_POLITE_WORDS:
             return False
@@ -128,11 +129,11 @@ class Messages:
         return bool(tokens) and len(tokens) in reachable_ends
 
     def _keywords(self, message: str, persona: list[str]) -> str:
-        taken = {fold(part) for name in persona for part in (name, *words(name))}
+        known_words = {fold(part) for name in persona for part in (name, *words(name))}
         keywords: dict[str, None] = {}
         for word in words(message):
             lower = word.lower()
-            known = fold(lower) in taken or lower in self._stop_words
+            known = fold(lower) in known_words or lower in self._stop_words
             if not known and informative([fold(lower)]):
                 keywords.setdefault(lower)
         return " ".join(list(keywords)[:MAX_KEYWORDS])
@@ -224,7 +225,9 @@ FOLDER_TOOLS = ("Grep", "Glob", "LS", "*search*", "*grep*", "*list*", "*tree*", 
 """Tools whose `path` is the folder to search, not the subject."""
 GENERIC_KEYS = frozenset({"description", "output_mode", "repo", "owner", "type", "branch"})
 _MAX_ANCHORS = 12
-"""Also the number of list items that are read, so that the cost of a call is bounded."""
+"""The number of search texts; also the number of list items that are read, so that the cost of a
+call is bounded.
+"""
 _MAX_ARGUMENTS = 50
 _MAX_CLEANED = 200
 _MAX_DEPTH = 4
@@ -264,7 +267,7 @@ class CueReader:
         return replace(query, texts=()) if joined and says_little(query, self.lexicon) else query
 
     def exact(self, cue: Cue, limit: int, triggers: Sequence[str]) -> Query:
-        """The query that asks for nothing but the memories with these triggers."""
+        """The query that asks only for the memories with these triggers."""
         scope = Scope(project=_project(cue), namespaces=cue.principal.namespaces)
         return Query(texts=(), triggers=tuple(triggers), scope=scope, limit=limit, awaited=False)
 
@@ -309,7 +312,7 @@ class CueReader:
 
 
 def usable(text: str) -> bool:
-    """Does the text have an informative word?"""
+    """True if the text has an informative word."""
     return bool(informative(terms(text[:MAX_VALUE_CHARS])))
 
 
@@ -330,8 +333,9 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 
 def _project(cue: Cue) -> str | None:
-    """The repository of the cue's folder; outside any repository, that of the first file in the
-    call that has one; else the folder."""
+    """The repository of the cue's folder. Outside any repository, the repository of the first file
+    in the call that is in one, else the folder.
+    """
     if cue.cwd is None or repository_of(cue.cwd):
         return project_of(cue.cwd)
     for key in (*PATH_KEYS, *OTHER_PATH_KEYS):
@@ -342,7 +346,7 @@ def _project(cue: Cue) -> str | None:
 
 
 def _filled(template: str, args: Mapping[str, Any], speech: Speech, root: str | None) -> str:
-    """The template with its placeholders filled; "" if it has some and all of them are empty."""
+    """The template with its placeholders filled; "" if all of its placeholders are empty."""
     names = _PLACEHOLDER.findall(template)
     texts = {name: _in_words(name, _argument(args, name), speech, root) for name in names}
     if names and not any(texts.values()):
@@ -380,15 +384,16 @@ def _generic_words(lexicon: Lexicon) -> frozenset[str]:
 
 
 def says_little(query: Query, lexicon: Lexicon) -> bool:
-    """Does the query hold only the name of a tool, in words that many tools share
-    (`get_file_info`)?"""
+    """True if the query contains only the name of a tool, in words that many tools share
+    (`get_file_info`).
+    """
     return query.source is QuerySource.TOOL_NAME and not any(
         word not in _generic_words(lexicon) for text in query.texts for word in text.split()
     )
 
 
 def _in_words(key: str, value: Any, speech: Speech, root: str | None) -> str:
-    """An argument as words; command lines without the words that every command has."""
+    """An argument as words; command lines lose the words that every command has."""
     text = _string(value)
     if key.rpartition(".")[2] in COMMAND_KEYS:
         return speech.command(text, root)
@@ -419,7 +424,7 @@ def _command(args: Mapping[str, Any]) -> str:
 
 
 def _is_file_pattern(value: str) -> bool:
-    """Is it a pattern of files (`**/*name*.py`), not of text?"""
+    """True if this is a pattern of files (`**/*name*.py`), not of text."""
     return "*" in value and "/" in value and " " not in value
 
 

@@ -33,18 +33,21 @@ _OWN_TAG = re.compile(
     r"(?:system|user|assistant|human|instructions?|important|invoke|parameter|result|fnr)\b))",
     re.IGNORECASE,
 )
-"""Tags with two-part names, which could imitate the end of our frame or the start of another, and
-those that mark a turn or an instruction."""
+"""Tags with two-part names, which could imitate the end of our frame or the start of another one,
+and tags that mark a turn or an instruction.
+"""
 _IMAGE = re.compile(r"!(?=\[[^\]\n]{0,200}\]\()")
-"""A picture in Markdown, which a client would load from its address."""
+"""A Markdown image, which a client would load from its address."""
 _TURN = re.compile(r"\[(?=/?INST\])")
 _SPACE = re.compile(r"\s+")
 _WIDE = str.maketrans({char: f"\\u{ord(char):04x}" for char in "＜＞﹤﹥"})
 
 
 def harmless(text: str) -> str:
-    """`text` with nothing that acts on a terminal or a reader: invisible characters become spaces
-    or visible escapes, and tags like our frame's, pictures and marks of a turn are escaped."""
+    """`text` without anything that acts on a terminal or a reader: invisible characters become
+    spaces or visible escapes, and tags like those of our frame, images and marks of a turn are
+    escaped.
+    """
     shown = _OWN_TAG.sub("\\\\u003c", visible(text).translate(_WIDE))
     return _TURN.sub(r"[\\", _IMAGE.sub(r"!\\", shown))
 
@@ -76,7 +79,9 @@ class Profile:
     items: int
     preview_chars: int
     passage_chars: int = 0
-    """A passage of documentation is shown whole up to this, with what governs it."""
+    """A passage of documentation is shown whole up to this length, with the lines that govern
+    it.
+    """
 
 
 def profile_of(door: Door | str, intent: Intent, options: Options) -> Profile:
@@ -131,8 +136,10 @@ def preview(text: str, query_texts: Sequence[str], limit: int) -> str:
 
 @lru_cache(maxsize=64)
 def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
-    """The start of the window of `width` with most distinct query words; the first on ties."""
-    # Cached, because a hit is formatted twice: to see whether it fits, and to be shown.
+    """The start of the window of `width` with the most distinct query words; the first one in a
+    tie.
+    """
+    # Cached, because a hit is formatted twice: once to see whether it fits, and once to show it.
     query_terms = informative(term for text in query_texts for term in terms(text))
     by_beginning = {term[:_ALIKE_CHARS]: term for term in sorted(query_terms, reverse=True)}
     beginnings = (
@@ -145,17 +152,17 @@ def _best_start(line: str, query_texts: tuple[str, ...], width: int) -> int:
         if beginning in by_beginning
     ]
     best, best_count = 0, len({term for position, term in marks if position < width})
-    inside: Counter[str] = Counter()
+    window_words: Counter[str] = Counter()
     left = right = 0
     for position, _ in marks:
         start = max(0, position - width // 4)
         while right < len(marks) and marks[right][0] < start + width:
-            inside[marks[right][1]] += 1
+            window_words[marks[right][1]] += 1
             right += 1
         while marks[left][0] < start:
-            inside[marks[left][1]] -= 1
+            window_words[marks[left][1]] -= 1
             left += 1
-        different = sum(1 for count in inside.values() if count > 0)
+        different = sum(1 for count in window_words.values() if count > 0)
         if different > best_count:
             best, best_count = start, different
     return best if best < len(line) - width else max(0, len(line) - width)
@@ -176,7 +183,8 @@ def digest(hits: Sequence[Hit], query_texts: Sequence[str], profile: Profile) ->
 
 def _without_heading(hit: Hit) -> Hit:
     """A passage of a document without the headings in front of it, unless they reverse its meaning
-    (`Do not:`): a digest has the words of the file."""
+    (`Do not:`): a digest contains the words of the file.
+    """
     heading, newline, text = hit.memory.text.partition("\n")
     if PASSAGE not in hit.signals or not newline or not heading.endswith(":"):
         return hit
@@ -218,8 +226,8 @@ def entry(hit: Hit, query_texts: Sequence[str], profile: Profile) -> str:
         text = quoted(memory.text, hit.matched) if memory.lines else memory.text
         shown = preview(text, query_texts, profile.preview_chars)
     cited = citation(memory)
-    cut = shown.endswith("…") or shown.startswith("…")
-    link = f" {memory_uri(memory.id)}" if cut and not cited.startswith("upwell://") else ""
+    is_cut = shown.endswith("…") or shown.startswith("…")
+    link = f" {memory_uri(memory.id)}" if is_cut and not cited.startswith("upwell://") else ""
     label = AGENT_LABEL if memory.trust is Trust.AGENT else ""
     return f"- [{cited}] {label}{shown}{link}"
 

@@ -1,9 +1,9 @@
-"""Standing rules: pinned memories, given when a session begins and, where that was missed, beside
-its first prompt. A rule with a scope is given beside the first file or command that matches.
+"""Standing rules: pinned memories, given when a session begins or, if that was missed, beside its
+first prompt. A rule with a scope is given beside the first file or command that matches.
 
 A paused rule is not given, nor is one that the agent's host loads by itself. Rules do not compete
-with what a cue finds. A cap of their own keeps them short, and their block states how many it
-leaves out.
+with the memories that a cue finds. They have a size limit of their own, and their block states how
+many it leaves out.
 """
 
 import asyncio
@@ -36,12 +36,13 @@ SILENT = frozenset(
         SkipReason.EXCLUDED_TOOL,
     }
 )
-"""Outcomes beside which rules are not given either."""
+"""Outcomes to which no rules are added either."""
 
 
 class Rules:
-    """Gives a session each rule of its project once. The record of that lives for `ttl_seconds`:
-    one entry for the rules that open a session, and one for each rule with a scope."""
+    """Gives a session each rule of its project once. The record of this lives for `ttl_seconds`:
+    one entry for the rules that open a session, and one for each rule with a scope.
+    """
 
     def __init__(self, reader: MemoryReader, ttl_store: TtlStore, ttl_seconds: float) -> None:
         self._reader = reader
@@ -57,22 +58,22 @@ class Rules:
         return ()
 
     async def record(self, session: str) -> None:
-        """This session has the rules now."""
+        """Record that this session has the rules now."""
         if session:
             await self._record([session])
 
     async def has(self, session: str) -> bool:
-        """Does this session still have the rules in its context?"""
+        """True if this session still has the rules in its context."""
         return bool(session) and session in await self._ttl_store.get(Kind.RULES, [session])
 
     async def withdraw(self, session: str) -> None:
-        """This session has lost the rules, or never received them."""
+        """Record that this session has lost the rules, or never received them."""
         await self._ttl_store.delete(Kind.RULES, [session])
         if session:
             await self._ttl_store.drop(Kind.RULES, _key(session, ""))
 
     async def take_back(self, session: str, memories: Sequence[Memory]) -> None:
-        """These memories did not reach the session: the rules among them are due again."""
+        """Make the rules among these memories due again, because they did not reach the session."""
         rules = [memory for memory in memories if memory.pinned]
         keys = {_key(session, rule.id) if _is_scoped(rule) else session for rule in rules}
         if keys:
@@ -110,8 +111,8 @@ class Rules:
         }
         if not matching:
             return []
-        told = await self._ttl_store.get(Kind.RULES, list(matching))
-        return [rule for key, rule in matching.items() if key not in told]
+        entries = await self._ttl_store.get(Kind.RULES, list(matching))
+        return [rule for key, rule in matching.items() if key not in entries]
 
     async def _record(self, keys: Sequence[str]) -> None:
         values = dict.fromkeys(keys, b"told")
@@ -120,7 +121,7 @@ class Rules:
 
 
 def _takes_rules(cue: Cue, outcome: Surfacing | Skip) -> bool:
-    """May rules be given beside this outcome?"""
+    """True if rules may be added to this outcome."""
     if cue.door not in (Door.PROMPT, Door.TOOL) or not cue.session:
         return False
     return not isinstance(outcome, Skip) or outcome.reason not in SILENT
@@ -131,7 +132,9 @@ def _is_scoped(rule: Memory) -> bool:
 
 
 def _is_in(rule: Memory, outcome: Surfacing | Skip) -> bool:
-    return isinstance(outcome, Surfacing) and any(rule.id == it.id for it in outcome.memories)
+    return isinstance(outcome, Surfacing) and any(
+        rule.id == memory.id for memory in outcome.memories
+    )
 
 
 def _key(session: str, rule_id: str) -> str:

@@ -1,7 +1,6 @@
-"""The scope of a standing rule: the files and commands beside which it is said.
-
-A scope is kept in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for
-tools and their commands. A rule without a scope opens every session.
+"""The scope of a standing rule: the files and commands beside which it is given. A scope is stored
+in the rule's triggers: `path:GLOB` for files, `tool:NAME` or `tool:NAME(GLOB)` for tools and their
+commands. A rule without a scope opens every session.
 """
 
 import re
@@ -20,7 +19,7 @@ from upwell.ground.types.memory import Memory
 from upwell.surface.query import COMMAND_KEYS, anchors_of
 
 PAUSED = "paused"
-"""The tag of a rule that is not given for now."""
+"""The tag of a paused rule."""
 MAX_PATTERN_CHARS = 200
 MAX_COMMAND_CHARS = 2_000
 _PATH, _TOOL = "path:", "tool:"
@@ -42,7 +41,9 @@ class RuleScope:
         return (*paths, *(f"{_TOOL}{pattern}" for pattern in self.tools))
 
     def matches(self, cue: Cue) -> bool:
-        """Is the cue about one of these files and tools? A scope without patterns matches none."""
+        """True if the cue is about one of these files and tools. A scope without patterns matches
+        no cue.
+        """
         if not self.paths and not self.tools:
             return False
         about_file = not self.paths or any(map(self._holds, files_of(cue)))
@@ -63,8 +64,7 @@ def scope_of(rule: Memory) -> RuleScope:
 def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
     """A scope as a person typed it.
 
-    Raises:
-        UsageError: a pattern is not one.
+    Raises: UsageError: a pattern is not valid.
     """
     for pattern in (*paths, *tools):
         if not pattern.strip() or len(pattern) > MAX_PATTERN_CHARS:
@@ -84,8 +84,13 @@ def checked_scope(paths: Sequence[str], tools: Sequence[str]) -> RuleScope:
     return RuleScope(paths=bare, tools=tuple(tools))
 
 
+def globs_of(paths: Sequence[str]) -> RuleScope:
+    """The scope of a rule about these paths: the globs among them."""
+    return RuleScope(paths=tuple(path for path in paths if "*" in path))
+
+
 def files_of(cue: Cue) -> list[str]:
-    """The files of a cue, relative to its project where they lie in there."""
+    """The files of a cue, relative to its project if they are inside it."""
     paths = anchors_of(cue.tool, cue.args)[0] if cue.tool else paths_in(cue.text)
     project = project_of(cue.cwd)
     return [relative_to(normpath(join(cue.cwd or "", path)), project) for path in paths]
@@ -96,15 +101,15 @@ def _with(prefix: str, triggers: Sequence[str]) -> tuple[str, ...]:
 
 
 def _runs(pattern: str, cue: Cue) -> bool:
-    """Does the cue call a tool of this name, with such a command?"""
-    named = _NAMED_TOOL.fullmatch(pattern)
-    if not cue.tool or named is None or not first_match(cue.tool, (named[1],)):
+    """True if the cue calls a tool of this name, with such a command."""
+    match = _NAMED_TOOL.fullmatch(pattern)
+    if not cue.tool or match is None or not first_match(cue.tool, (match[1],)):
         return False
-    return named[2] is None or any(_glob(named[2], "/").fullmatch(step) for step in _steps(cue))
+    return match[2] is None or any(_glob(match[2], "/").fullmatch(step) for step in _steps(cue))
 
 
 def _steps(cue: Cue) -> list[str]:
-    """The commands of a call, each alone: `cd web && npm test` has two."""
+    """The commands of a call, one by one: `cd web && npm test` has two."""
     texts = [cue.args[key] for key in sorted(COMMAND_KEYS & cue.args.keys())]
     line = "\n".join(text for text in texts if isinstance(text, str))[:MAX_COMMAND_CHARS]
     return [" ".join(step.split()) for step in _COMMAND_ENDS.split(line) if step.strip()]

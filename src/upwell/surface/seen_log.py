@@ -14,26 +14,29 @@ from upwell.ground.ttl_store import Entries, Item, Kind, TtlStore
 from upwell.ground.types.memory import Hit, Memory
 
 SESSION_SECONDS = 30 * 86_400.0
-"""The life of a session's entries: hosts resume sessions, with their context, after weeks."""
+"""The lifetime of a session's entries: hosts resume sessions, with their context, after weeks."""
 RESERVED_SECONDS = 60.0
-"""The life of an entry whose delivery is open: a process that dies does not silence a memory."""
+"""The lifetime of an entry whose delivery is pending, so that a process that dies does not silence
+a memory.
+"""
 KNOWN = b"\0known"
 """The value of a principal's entry after the rating `already_known`."""
 _SEPARATOR = "\n"
 
 Ignored = Callable[[str], Awaitable[bool]]
-"""Did agents ignore the memory of this id repeatedly?"""
+"""True if agents ignored the memory with this id repeatedly."""
 
 
 async def never_ignored(memory_id: str) -> bool:
-    """The use of memories is not watched."""
+    """For a home in which the use of memories is not watched."""
     del memory_id
     return False
 
 
 class SeenLog:
-    """Remembers deliveries. `ttl_seconds` bounds the memory across sessions (seed 000: 7 days);
-    0 switches the whole log off."""
+    """Remembers deliveries. `ttl_seconds` limits how long deliveries to other sessions count (seed
+    000: 7 days); 0 switches off the whole log.
+    """
 
     def __init__(
         self, ttl_store: TtlStore, ttl_seconds: float, ignored: Ignored = never_ignored
@@ -45,7 +48,8 @@ class SeenLog:
     async def fresh(self, hits: Sequence[Hit], session: str = "", principal: str = "") -> list[Hit]:
         """The hits that this session has not received. Those that another session of the principal
         received come last, and not at all if the principal knew or ignored them. A subagent has a
-        context of its own and hears everything once."""
+        context of its own and may receive everything once.
+        """
         if self._ttl_seconds <= 0:
             return list(hits)
         own_keys = [_session_key(hit.memory, session, principal) for hit in hits]
@@ -59,7 +63,8 @@ class SeenLog:
             if shared is None or shared.value == _value(session) or is_subagents(session):
                 new.append(hit)
             elif shared.value == KNOWN or (
-                # Only the owner's sessions are watched, and only they conclude from it.
+                # Only the owner's sessions are watched, so only they take ignored memories into
+                # account.
                 not principal and await self._ignored(hit.memory.id)
             ):
                 continue
@@ -70,12 +75,14 @@ class SeenLog:
         return [*new, *repeated]
 
     async def reserve(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """These memories are on their way to a session: it counts as told, for a minute."""
+        """Record that these memories are on their way to a session: for a minute, they count as
+        delivered.
+        """
         if self._ttl_seconds > 0:
             await self._put(memories, session, principal, RESERVED_SECONDS)
 
     async def record(self, memories: Sequence[Memory], session: str, principal: str = "") -> None:
-        """A session received these memories."""
+        """Record that a session received these memories."""
         if self._ttl_seconds <= 0 or not memories:
             return
         entries = [_session_entries(memories, session, principal, SESSION_SECONDS)]
@@ -86,7 +93,7 @@ class SeenLog:
         await self._ttl_store.put_all(*entries)
 
     async def record_at_start(self, memories: Sequence[Memory], session: str) -> None:
-        """These memories opened a session; in others they rank as before."""
+        """Record that these memories opened a session; in other sessions they rank as before."""
         if self._ttl_seconds > 0:
             await self._put(memories, session, "", SESSION_SECONDS)
 
@@ -95,12 +102,12 @@ class SeenLog:
         keys = [_session_key(memory, session, principal) for memory in memories]
         shared_keys = [_shared_key(memory, principal) for memory in memories]
         entries = await self._ttl_store.get(Kind.SEEN, shared_keys)
-        # A delivery to another session stays: its entry has that session's name.
+        # A delivery to another session stays, because its entry has that session's name.
         own = [key for key, entry in entries.items() if entry.value == _value(session)]
         await self._ttl_store.delete(Kind.SEEN, [*keys, *own])
 
     async def ids_of(self, session: str) -> list[str]:
-        """Ids of the memories that this session received, the latest last."""
+        """The ids of the memories that this session received, the latest last."""
         keys = [item.key.rpartition(_SEPARATOR)[2] for item in await self._entries_of(session)]
         return list(dict.fromkeys(key.rpartition(":")[0] for key in keys))
 
@@ -111,7 +118,9 @@ class SeenLog:
         )
 
     async def known(self, memory_id: str, principal: str = "") -> None:
-        """A reader knew this memory already: no session of theirs hears it within the time."""
+        """Record that a reader already knew this memory: none of their sessions receives it while
+        the entry lives.
+        """
         if self._ttl_seconds > 0:
             entries = await self._ttl_store.scan(Kind.SEEN, f"{memory_id}:")
             marked = {

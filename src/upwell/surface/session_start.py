@@ -1,9 +1,9 @@
 """The opening of a session: the rules that the user pinned, and the notes most likely to be useful.
 
-There is no question yet, so nothing can match. A note earns its place by belonging to this project,
-by being recent or recently read, by stating a decision or a pitfall, and by being about files that
-changed lately (by their own timestamps: a cloned repository must not start a process, so git is not
-run). Everything together stays within `surface.session_max_bytes`.
+There is no question yet, so nothing can match. A note ranks higher if it belongs to this project,
+is recent or recently read, states a decision or a pitfall, or is about files that changed lately.
+(The files' own timestamps show this; git is not run, because a cloned repository must not start a
+process.) Everything together stays within `surface.session_max_bytes`.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class Compaction:
     ttl_store: TtlStore
 
     async def before(self, session: str) -> None:
-        """The agent is about to lose its context: save the list, and allow repeats."""
+        """Save the list and allow repeats, because the agent is about to lose its context."""
         if not session:
             return
         ids = await self.seen_log.ids_of(session)
@@ -60,12 +60,13 @@ class Compaction:
         await self.rules.withdraw(session)
 
     async def is_pending(self, session: str) -> bool:
-        """Has the session been compacted without being opened again since?"""
+        """True if the session has been compacted and not been opened again since then."""
         return bool(session) and session in await self.ttl_store.get(Kind.COMPACTION, [session])
 
     async def after(self, cue: Cue) -> Sequence[Memory]:
-        """The memories that the session of the cue may need again: those that it used, then the
-        latest that it neither used nor ignored."""
+        """The memories that the session of the cue may need again: the used ones, then the latest
+        of those that were neither used nor ignored.
+        """
         session = cue.session
         await self.before(session)
         item = (await self.ttl_store.get(Kind.COMPACTION, [session])).get(session)
@@ -81,12 +82,12 @@ class Compaction:
         used = [memory_id for memory_id, use in verdicts.items() if use is Use.USED]
         undecided = [memory_id for memory_id, use in verdicts.items() if use is None]
         memories = [await self.reader.known(memory_id) for memory_id in (*used, *undecided)]
-        # An episode comes back by itself where its situation does.
+        # An episode returns by itself when its situation does.
         return [memory for memory in memories if memory is not None and not memory.triggers]
 
 
 _WAITING = SILENT | {SkipReason.WRITE_TOOL, SkipReason.EXCLUDED_TOOL}
-"""Outcomes beside which nothing at all is said: an owed opening waits."""
+"""Outcomes to which nothing at all is added; a pending opening waits."""
 HEADING = "Of this project, lately:"
 HEADING_AFTER_COMPACTION = "Of this session so far, and of this project:"
 FORGETFUL = frozenset({COMPACTED, "clear"})
@@ -94,9 +95,11 @@ FORGETFUL = frozenset({COMPACTED, "clear"})
 RESUMED = "resume"
 """A host that resumes a session restores its context."""
 MISSED = "missed"
-"""Ours: no process answered at the start. The session gets the rules, unless it has them."""
+"""Our own reason: no process answered at the start. The session gets the rules, unless it has
+them.
+"""
 SUBAGENT = "subagent"
-"""Ours: a subagent has its task, and gets only the rules."""
+"""Our own reason: a subagent started. It has its task, and gets only the rules."""
 LOOKED_AT = 200
 """The newest memories, of the project and global ones, that compete for a place."""
 MAX_NOTES = 6
@@ -111,7 +114,9 @@ KINDS = {"decisions": 1.0, "blockers": 1.0, "patterns": 0.9, "learnings": 0.9}
 OTHER_KINDS = 0.7
 TRUSTS = {Trust.USER: 1.0, Trust.IMPORTED: 0.8, Trust.AGENT: 0.7}
 ELSEWHERE = 0.5
-"""Factors of a note's worth: its namespace, its author, and belonging to no project (ours)."""
+"""Factors on the score of a note: for its namespace, its author, and for belonging to no project
+(our own constants).
+"""
 _DAY_SECONDS = 86_400.0
 _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHARS)
 
@@ -119,7 +124,8 @@ _PROFILE = Profile(chars=0, tokens=0, items=MAX_NOTES, preview_chars=PREVIEW_CHA
 @dataclass(frozen=True, slots=True)
 class SessionStart:
     """Opens sessions. Notes that the opening shows whole are logged, so that the session does not
-    receive them again. `owed` are the sessions whose opening missed them, by name."""
+    receive them again. `owed` holds the sessions that did not receive their opening, by name.
+    """
 
     reader: MemoryReader
     learning: Learning
@@ -134,11 +140,10 @@ class SessionStart:
         self, cue: Cue, now: float, shown_ids: Collection[str] = ()
     ) -> Surfacing | Skip:
         """The rules and notes for the session of this cue, without the memories of `shown_ids`; or
-        why there are none.
-
-        Standing rules open every session, except a resumed one that already has them. A session
-        whose context was lost gets its memories again. Other notes come with the request that they
-        bear on; they open a session, once, only where every moment may speak.
+        the reason why there are none. Standing rules open every session, except a resumed one that
+        already has them. A session whose context was lost gets its memories again. Other notes come
+        with the request that they bear on; they open a session (once) only if `surface.moments` is
+        `all`.
         """
         if not self.options.session_max_bytes:
             return Skip(reason=SkipReason.DISABLED, detail="surface.session_max_bytes = 0")
@@ -163,7 +168,7 @@ class SessionStart:
         )
 
     async def join(self, cue: Cue, outcome: Surfacing | Skip, now: float) -> Surfacing | Skip:
-        """`outcome` with the opening that the cue's session is owed, if any."""
+        """`outcome` with the pending opening of the cue's session, if any."""
         if cue.session not in self.owed or cue.door not in (Door.PROMPT, Door.TOOL):
             return outcome
         if isinstance(outcome, Skip) and outcome.reason in _WAITING:
@@ -180,7 +185,7 @@ class SessionStart:
             self.owed.popitem(last=False)
 
     async def take_back(self, cue: Cue, surfacing: Surfacing) -> None:
-        """The opening did not reach the agent: give it at the session's next event."""
+        """Give the opening at the session's next event, because it did not reach the agent."""
         if not cue.session:
             return
         self.owe(cue)
@@ -189,7 +194,8 @@ class SessionStart:
         await self.seen_log.withdraw(surfacing.memories, cue.session)
 
     async def _has_rules(self, cue: Cue) -> bool:
-        # Codex resumes and compacts in one: two events, of which the second brings the rules.
+        # Codex resumes and compacts at once: this sends two events, and the second one brings the
+        # rules.
         if cue.text == RESUMED and await self.compaction.is_pending(cue.session):
             return True
         return await self.rules.has(cue.session)
@@ -265,8 +271,9 @@ def _joined(outcome: Surfacing | Skip, opening: Surfacing) -> Surfacing:
 
 
 def standing(memory: Memory, project: str | None, touched: float, now: float) -> Hit:
-    """A memory as a hit that no search found. Its score is how likely it is to be useful by itself;
-    `touched` (0 to 1) is how recently a file that it is about was changed."""
+    """A memory as a hit that no search found. Its score is the probability that it is useful by
+    itself; `touched` (0 to 1) shows how recently a file that it is about was changed.
+    """
     created = memory.created_at if memory.created_at is not None else now
     used = memory.viewed_at is not None and memory.viewed_at > created + 1.0
     age_days = max(0.0, now - max(created, memory.viewed_at or 0.0)) / _DAY_SECONDS
@@ -315,8 +322,9 @@ class _Block:
         return added if added and self._add(lines) else []
 
     def add_notes(self, notes: Sequence[Hit], heading: str) -> list[Hit]:
-        """Add the best notes that fit, in order; a note that is too long is passed over. Returns
-        those that were added."""
+        """Add the best notes that fit, in order; a note that is too long is skipped. Returns those
+        that were added.
+        """
         added: list[Hit] = []
         for hit in notes:
             if len(added) == MAX_NOTES:

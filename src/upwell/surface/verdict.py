@@ -1,9 +1,9 @@
 """The question to a judging model and its verdict: pure functions over texts.
 
 Everything in the question comes from files, tools and people, so it is data: one JSON document,
-every string bounded, without secrets and without characters that act on a reader. Notes have keys
-that nobody who wrote one can guess. A note that speaks to the judge is left out. The verdict is a
-key or nothing; no word of the model reaches the agent.
+every string bounded, without secrets and without characters that act on a reader. Notes have random
+keys, which the author of a note cannot guess. A note that addresses the judge is left out. The
+verdict is a key or nothing; no word of the model reaches the agent.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ MAX_CANDIDATES = 8
 NOTE_CHARS, REQUEST_CHARS, TEXT_CHARS, STEP_CHARS = 500, 600, 1_500, 160
 ARG_CHARS, MAX_ARGS = 300, 6
 ANSWER_HEAD_CHARS, ANSWER_TAIL_CHARS = 500, 700
-"""Of a tool's answer only the head and the tail are shown: an error stands in one of them."""
+"""Only the head and the tail of a tool's result are shown: an error is in one of them."""
 MAX_STEPS, MAX_SESSIONS = 8, 200
 MAX_REPLY_CHARS = 20_000
 KEY_CHARS = 6
@@ -56,12 +56,12 @@ _ADDRESSES = (
     rb"(?i)\b(you are|act as|pretend)\b.{0,30}\b(judge|assistant|model|colleague|system)\b",
     rb"(?i)<\|[a-z_]+\|>|\[/?(inst|system)\]|</?(system|assistant|user)>|\bsystem prompt\b",
 )
-"""Ways in which a text speaks to a model that chooses between notes."""
+"""Phrases with which a text addresses a model that chooses between notes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to the judge: its text, the hit of each key, and a digest of what it asks."""
+    """A question to the judge: its text, the hit of each key, and a digest of its content."""
 
     text: str
     hits: Mapping[str, Hit]
@@ -70,7 +70,9 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The hit to tell, or None for nothing; of how many, and the tokens that it took."""
+    """The hit to mention, or None; the number of candidates; and the tokens that the verdict
+    took.
+    """
 
     hit: Hit | None
     candidates: int = 0
@@ -80,8 +82,8 @@ class Verdict:
     @property
     def in_words(self) -> str:
         """The verdict and its cost, for `explain`."""
-        chosen = "1" if self.hit else "none"
-        return f"{chosen} of {self.candidates}, {self.tokens_in + self.tokens_out} tokens"
+        choice = "1" if self.hit else "none"
+        return f"{choice} of {self.candidates}, {self.tokens_in + self.tokens_out} tokens"
 
 
 class Steps:
@@ -116,7 +118,7 @@ class Steps:
 def question_of(
     cue: Cue, moment: Moment | None, hits: Sequence[Hit], steps: Steps, secret: bytes, now: float
 ) -> Question | None:
-    """The question which of `hits` to tell at this moment; None where no note may be shown."""
+    """The question which of `hits` to mention at this moment; None if no note may be shown."""
     shown = [hit for hit in hits if not addresses_judge(hit.memory.text)][:MAX_CANDIDATES]
     if not shown:
         return None
@@ -138,7 +140,7 @@ def question_of(
 
 
 def parsed(reply: str, question: Question) -> Hit | None:
-    """The hit that the reply names, None for none.
+    """The hit that the reply names, or None.
 
     Raises:
         ValueError: the reply is anything but one object with a known key or null.
@@ -158,14 +160,14 @@ def parsed(reply: str, question: Question) -> Hit | None:
 
 
 def addresses_judge(text: str) -> bool:
-    """Does a note speak to whoever chooses between notes?"""
+    """True if a note addresses the model that chooses between notes."""
     data = " ".join(text.split()).encode("utf-8", "replace")
     return any(pattern.search(data) for pattern in _patterns())
 
 
 @cache
 def _patterns() -> tuple[Any, ...]:
-    # Imported here: it takes some milliseconds, and most homes have no judge.
+    # Imported here, because the import takes some milliseconds and most homes have no judge.
     import re2
 
     return tuple(re2.compile(pattern) for pattern in _ADDRESSES)
@@ -218,7 +220,8 @@ def _step(cue: Cue) -> str:
 
 def _plain(text: str, limit: int) -> str:
     """At most `limit` characters of a text, without secrets and without odd characters."""
-    # Cut before redaction with room to spare: a secret that the limit halves must still show.
+    # Cut before redaction, with room to spare, because a secret that the limit would halve must
+    # still be recognised.
     return harmless(redact(text[: 2 * limit + 200])[0])[:limit]
 
 

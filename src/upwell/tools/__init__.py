@@ -1,1 +1,1 @@
-"""upwell's own MCP tools: reading originals on, searching and writing memories, feedback."""
+"""upwell's own MCP tools: reading originals, searching and writing memories, feedback."""

@@ -1,4 +1,4 @@
-"""The shape of upwell's own tools, and the box that lists and calls them."""
+"""The interface of upwell's own tools, and the toolbox that lists and calls them."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Full definitions of tools, where the list shows one line of each."""
+"""Full definitions of tools, for lists that show only one line of each."""
 
 import asyncio
 import difflib

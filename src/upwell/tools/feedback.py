@@ -19,12 +19,12 @@ def feedback_tool(rate: Rate) -> Tool:
     """`feedback(surfacing_id, rating, memory_id?)`: moves thresholds and demotes memories."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
-        named = args.get("memory_id")
+        memory_id = args.get("memory_id")
         ratings = await rate(
             Feedback(
                 surfacing_id=args["surfacing_id"],
                 rating=Rating(args["rating"]),
-                memory_id=id_in(named) if named else None,
+                memory_id=id_in(memory_id) if memory_id else None,
             )
         )
         return text_result(noted(ratings, Rating(args["rating"])))

@@ -1,57 +1,129 @@
 """Short-term notes: `add_memory`, `search_memory`, `delete_memory`.
 
-Status lines ("STM entry added") appear only if the user asked for them; data and ids always do.
+Status lines ("STM entry added") appear only if the user asked for them; data and ids always appear.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from upwell.ground.errors import UsageError
+from upwell.ground.errors import RecallError, UsageError
+from upwell.ground.text.anchors import paths_in
 from upwell.ground.text.format import iso
-from upwell.ground.types.memory import Trust
+from upwell.ground.text.words import jaccard, terms
+from upwell.ground.types.memory import Memory, Trust
+from upwell.ground.types.principal import OWNER, Principal
 from upwell.memory.notes.file import Origin
+from upwell.memory.notes.labels import GENERAL, KINDS, checked_labels
 from upwell.memory.notes.stm import Entry, ShortTerm
+from upwell.surface.render import preview
 from upwell.tools.base import READ_ONLY, WRITES, Result, Tool, text_result
+from upwell.tools.recall import Memories
 from upwell.wire.rawjson import dumps
 
 ADDED = "STM entry added"
 DELETED = "STM entry deleted"
 NOTHING_FOUND = "No matching STM entries found"
+NO_FILE = "no file is named: a note that is about files is found again by their `paths`"
+ALIKE = 0.6
+"""The share of common words (Jaccard) from which two notes are near duplicates."""
+MAX_ALIKE = 3
+_COMPARED = 8
+_COMPARED_CHARS = 4_000
+_SHOWN_CHARS = 200
+_SEARCH_SECONDS = 1.0
+_TEXTS = {"type": "array", "items": {"type": "string"}}
+Alike = Callable[[str], Awaitable[Sequence[Memory]]]
+"""The memories that say nearly the same as a text."""
 
 
-def add_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
-    """`add_memory(content)`: store a note. It belongs to the project, and carries the label of an
-    agent's note wherever it appears."""
+async def none_alike(text: str) -> Sequence[Memory]:
+    """As if nothing were stored."""
+    return ()
+
+
+async def alike(
+    memories: Memories, project: str | None, principal: Principal, text: str
+) -> Sequence[Memory]:
+    """The memories that say nearly the same as `text`; none where memory cannot be searched."""
+    try:
+        result = await memories.find(
+            text[:_COMPARED_CHARS],
+            limit=_COMPARED,
+            project=project,
+            namespaces=principal.namespaces,
+            seconds=_SEARCH_SECONDS,
+        )
+    except RecallError:
+        return ()
+    words = set(terms(text))
+    near = [
+        hit.memory for hit in result.hits if jaccard(words, set(terms(hit.memory.text))) >= ALIKE
+    ]
+    return near[:MAX_ALIKE]
+
+
+def add_tool(
+    notes: ShortTerm,
+    project: str | None,
+    principal: Principal = OWNER,
+    *,
+    status: bool,
+    alike: Alike = none_alike,
+) -> Tool:
+    """`add_memory(content, namespace?, paths?, tags?, kind?)`: store a note. It belongs to the
+    project, and carries the label of an agent's note wherever it appears."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
+        labels, label_rules = checked_labels(args)
+        if not principal.sees(labels.place):
+            raise UsageError(f"the namespace {labels.place!r} is not available to you")
         origin = Origin(project=project, trust=Trust.AGENT, session=session)
-        entry, rules = await asyncio.to_thread(notes.add, args["content"], origin)
+        content = args["content"]
+        near = await alike(content)
+        entry, rules = await asyncio.to_thread(notes.add, content, origin, labels)
+        masked = dict.fromkeys((*rules, *label_rules))
         lines = [entry.id]
-        lines += [f"a secret was masked before it was stored ({rule})" for rule in rules]
-        return _result(notes, lines, ADDED if status else "")
+        lines += [f"a secret was masked before it was stored ({rule})" for rule in masked]
+        remarks = [*_duplicates(near), *await asyncio.to_thread(_missing, entry, project)]
+        return _result(notes, lines, "\n".join(remarks), ADDED if status else "")
 
     return Tool(
         name="add_memory",
         description=(
             "Store a short note for later work: a decision and its reason, a pitfall, a "
             "preference. One subject per note, understandable by itself, naming the files "
-            "concerned. Returns its id. A note that nobody reads expires after "
-            f"{notes.options.retention_days} days."
+            "concerned. Returns its id, and the notes that say nearly the same. A note that "
+            f"nobody reads expires after {notes.options.retention_days} days."
         ),
-        properties={"content": {"type": "string"}},
+        properties={
+            "content": {"type": "string"},
+            "namespace": {
+                "type": "string",
+                "description": "decisions, patterns, learnings, blockers …; `kind` chooses one.",
+            },
+            "paths": {**_TEXTS, "description": "The files that the note is about."},
+            "tags": _TEXTS,
+            "kind": {"type": "string", "enum": list(KINDS)},
+        },
         required=("content",),
         annotations=WRITES,
         run=run,
     )
 
 
-def search_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
+def search_tool(
+    notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
+) -> Tool:
     """`search_memory(query?, id?, date?)`: at most three notes, whole."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         filters = {name: args.get(name) for name in ("query", "id", "date")}
-        notes_found = await asyncio.to_thread(lambda: notes.search(**filters, project=project))
+        notes_found = await asyncio.to_thread(
+            lambda: notes.search(**filters, project=project, namespaces=principal.namespaces)
+        )
         shown = dumps(described(notes_found)).decode()
         return _result(notes, [shown], NOTHING_FOUND if status and not notes_found else "")
 
@@ -74,12 +146,15 @@ def search_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
     )
 
 
-def delete_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
+def delete_tool(
+    notes: ShortTerm, project: str | None, principal: Principal = OWNER, *, status: bool
+) -> Tool:
     """`delete_memory(id)`."""
 
     async def run(args: Mapping[str, Any], session: str) -> Result:
         note_id = args["id"].strip()
-        if not await asyncio.to_thread(lambda: notes.delete(note_id, project=project)):
+        delete = partial(notes.delete, project=project, namespaces=principal.namespaces)
+        if not await asyncio.to_thread(delete, note_id):
             raise UsageError(f"no note has the id {note_id!r}", hint="search_memory finds ids")
         return _result(notes, [note_id], DELETED if status else "")
 
@@ -96,7 +171,7 @@ def delete_tool(notes: ShortTerm, project: str | None, *, status: bool) -> Tool:
     )
 
 
-def described(entries: Sequence[Entry]) -> list[dict[str, str | None]]:
+def described(entries: Sequence[Entry]) -> list[dict[str, Any]]:
     """Notes as JSON, with the keys of the file."""
     return [
         {
@@ -104,6 +179,7 @@ def described(entries: Sequence[Entry]) -> list[dict[str, str | None]]:
             "content": entry.content,
             "created_at": iso(entry.created_at),
             "viewed_at": iso(entry.viewed_at),
+            **entry.labels.keys(),
         }
         for entry in entries
     ]
@@ -111,9 +187,36 @@ def described(entries: Sequence[Entry]) -> list[dict[str, str | None]]:
 
 def moved(notes: ShortTerm) -> str:
     """A notice, given once, that `stm.json` could not be read and was moved aside; or ""."""
-    aside = notes.file.take_report()
-    return f"stm.json could not be read; it was moved to {aside}, and a new one began" * bool(aside)
+    moved_path = notes.file.take_report()
+    return f"stm.json could not be read; it was moved to {moved_path}, and a new one began" * bool(
+        moved_path
+    )
 
 
-def _result(notes: ShortTerm, lines: Sequence[str], status: str) -> Result:
-    return text_result("\n".join(lines), *filter(None, (moved(notes), status)))
+def _duplicates(near: Sequence[Memory]) -> list[str]:
+    """The memories that say nearly the same, a line each."""
+    return [
+        f"nearly the same is stored already: {memory.id}: {preview(memory.text, (), _SHOWN_CHARS)}"
+        for memory in near
+    ]
+
+
+def _missing(entry: Entry, project: str | None) -> list[str]:
+    """What a note lacks to be found and checked again: a file, or one that exists."""
+    paths = entry.labels.paths or paths_in(entry.content)
+    if not paths:
+        return [] if entry.labels.kind in GENERAL else [NO_FILE]
+    absent = [path for path in paths if project and not _may_exist(path, project)]
+    return [f"no such file in this project: {', '.join(absent)}"] if absent else []
+
+
+def _may_exist(path: str, project: str) -> bool:
+    """Is there such a file in the project? Paths outside it, and globs, are not looked up."""
+    file = os.path.normpath(os.path.join(project, path))
+    if not file.startswith(project + os.sep) or "*" in path or not os.path.isdir(project):
+        return True
+    return os.path.lexists(file)
+
+
+def _result(notes: ShortTerm, lines: Sequence[str], *others: str) -> Result:
+    return text_result("\n".join(lines), *filter(None, (moved(notes), *others)))

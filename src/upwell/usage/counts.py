@@ -35,7 +35,8 @@ class Event(StrEnum):
     RATING = "rating"
     JUDGE = "judge"
     """`kind` is `asked`, then `chosen`, `nothing`, `failed` or `unusable`; `cached`, `capped`,
-    `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, by their number."""
+    `late`; or `tokens_in`, `tokens_out` and `millionths` of the currency, counted one by one.
+    """
     COMPRESSED = "compressed"
     """`kind` is `results`, `tokens_before` or `tokens_saved`."""
 

@@ -1,5 +1,6 @@
-"""The counters of some days, added up: decisions, reasons for silence, the use of memories, and the
-tokens saved."""
+"""Adds up the counters of some days: decisions, reasons for silence, the use of memories, and the
+tokens saved.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -37,7 +38,9 @@ class Saved:
 class Stats:
     """The totals of some days. `skips` has every reason and `ratings` every rating, including those
     with a count of 0; `late` surfacings missed their call, and `offered_late` of them were said at
-    the next one. `judge`: how often a model was asked and chose, its tokens and their cost."""
+    the next one. `judge` holds the number of questions to the model, its verdicts, its tokens and
+    their cost.
+    """
 
     decisions: int
     surfaced: int
@@ -85,13 +88,13 @@ def stats_of(counts: Sequence[Count]) -> Stats:
     by_kind = _summed(decided)
     use = _summed(count for count in counts if count.event is Event.USE)
     late = _summed(count for count in counts if count.event is Event.LATE)
-    said = _summed(count for count in counts if count.event is Event.SAID)
+    surfaced_counts = _summed(count for count in counts if count.event is Event.SAID)
     rated = _summed(count for count in counts if count.event is Event.RATING)
     return Stats(
         decisions=sum(by_kind.values()),
         surfaced=by_kind[SURFACED],
-        memories=said["memories"],
-        tokens=said["tokens"],
+        memories=surfaced_counts["memories"],
+        tokens=surfaced_counts["tokens"],
         sessions=len({count.kind for count in counts if count.event is Event.SESSION}),
         used=use["used"],
         ignored=use["ignored"],
@@ -188,7 +191,9 @@ def _saved(counts: Sequence[Count]) -> list[Saved]:
 
 
 def judge_totals(by_kind: Mapping[str, int]) -> dict[str, float]:
-    """The judge's verdicts, tokens and their cost. `failed`: no usable verdict came."""
+    """The judge's verdicts, and its tokens with their cost. `failed` counts questions without a
+    usable verdict.
+    """
     kinds = Counter(by_kind)
     return {
         "asked": kinds["asked"],

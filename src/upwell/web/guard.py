@@ -1,10 +1,10 @@
 """One guard before every route checks the sender, the origin and the size of a request.
 
 Any web page can send requests to 127.0.0.1, and a foreign host name can resolve to it (DNS
-rebinding). So `Host` must be one of ours, so must `Origin` if there is one, and every path but
-`/healthz` needs a token. The token identifies the principal; tokens that the owner gave to others
-only open `/mcp`. A browser cannot send a token with its first request, so some paths answer 401
-with a page that asks for it.
+rebinding). `Host` must therefore be one of our names, and so must `Origin` if there is one. Every
+path except `/healthz` needs a token. The token identifies the principal; tokens that the owner gave
+to others open only `/mcp`. A browser cannot send a token with its first request, so some paths
+answer 401 with a page that asks for it.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -35,7 +35,7 @@ class TooLarge(Exception):
 class Guard:
     """ASGI middleware.
 
-    `hosts` are our own names and addresses, `principal_of` looks a token up, `login_pages` maps a
+    `hosts` are our own names and addresses, `principal_of` looks up a token, `login_pages` maps a
     path to the page that asks for a token.
     """
 
@@ -64,8 +64,9 @@ class Guard:
         await self._capped(refusal or self._app, scope, receive, send)
 
     async def _capped(self, app: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-        """Run the application. A body over the limit gets 413, however the application reacts to
-        the interruption."""
+        """Run the application. A body over the limit is answered with 413, however the application
+        reacts to the interruption.
+        """
         started, remaining = False, self._max_body_bytes
 
         async def counted() -> Message:

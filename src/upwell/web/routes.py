@@ -22,7 +22,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 class AnswerHook(Protocol):
     """Takes a host, an event name ("" if the body names it) and a body; returns JSON. The receipt
-    is settled when the fate of the answer is known."""
+    is settled when it is known whether the answer arrived.
+    """
 
     async def __call__(self, host: str, name: str, body: bytes, *, receipt: Receipt) -> bytes: ...
 
@@ -30,7 +31,9 @@ class AnswerHook(Protocol):
 def http_app(
     routes: Sequence[BaseRoute], principal_of: PrincipalOf, hosts: Iterable[str] = ()
 ) -> ASGIApp:
-    """All routes behind one guard. `hosts` are names besides loopback."""
+    """All routes behind one guard. `hosts` are names that are accepted in addition to loopback
+    names.
+    """
     login_pages = {dashboard.PATH: dashboard.page} if _has(routes, dashboard.PATH) else {}
     application = Starlette(routes=list(routes))
     return Guard(application, principal_of, {*LOOPBACK, *hosts}, login_pages=login_pages)
@@ -61,7 +64,9 @@ def hook_routes(answer: AnswerHook) -> list[BaseRoute]:
 
 
 class _Received(Response):
-    """JSON whose receipt says whether the client was still there when all of it was sent."""
+    """A JSON response whose receipt tells whether the client was still connected when all of it was
+    sent.
+    """
 
     media_type = "application/json"
 
@@ -70,15 +75,16 @@ class _Received(Response):
         self._receipt = receipt
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(receive())
+        disconnection = asyncio.ensure_future(receive())
         try:
-            # One turn of the loop, in which a disconnection that already happened shows.
+            # One turn of the event loop, so that a disconnection that has already happened becomes
+            # visible.
             await asyncio.sleep(0)
             await super().__call__(scope, receive, send)
-            self._receipt.settle(not gone.done())
+            self._receipt.settle(not disconnection.done())
         finally:
             self._receipt.settle(False)
-            gone.cancel()
+            disconnection.cancel()
 
 
 def health_routes(

@@ -21,19 +21,22 @@ from upwell.ground.types.principal import IN_SCOPE
 
 MAX_CONNECTIONS = 256
 MAX_STRANGERS = 64
-"""Connections that have not shown a valid token. Beyond these the oldest one is closed, so that
-strangers take no places from those who have one."""
+"""How many connections may be open without having shown a valid token. Beyond this number the
+oldest of them is closed, so that strangers cannot crowd out clients with a token.
+"""
 KEEP_ALIVE_SECONDS = 30
 REQUEST_SECONDS = 10.0
-"""Time limit for the head of each request, from its first byte; for the first request of a
-connection, from its beginning."""
+"""Time limit for the head of each request, from its first byte; for the first request, from the
+start of the connection.
+"""
 WARNING_SECONDS = 60.0
 """The same warning is logged once within this time."""
 
 
 class TimedProtocol(H11Protocol):
-    """Closes a connection on which the head of a request is slow to come, and the oldest connection
-    without a token when there are too many."""
+    """Closes a connection on which the head of a request takes too long, and the oldest connection
+    without a token when there are too many.
+    """
 
     strangers: ClassVar["OrderedDict[TimedProtocol, None]"] = OrderedDict()
 
@@ -64,7 +67,9 @@ class TimedProtocol(H11Protocol):
             self._limit_head()
 
     def _recognise(self) -> bool:
-        """Has the connection shown a valid token? The guard puts the principal into the scope."""
+        """Note whether the connection has shown a valid token: the guard then puts the principal
+        into the scope.
+        """
         if self.scope and IN_SCOPE in self.scope:
             self.strangers.pop(self, None)
         return self not in self.strangers
@@ -86,7 +91,7 @@ class TimedProtocol(H11Protocol):
 
 
 class Seldom(logging.Filter):
-    """Lets each warning pass once a minute: strangers can cause as many as they like."""
+    """Lets each warning pass once a minute, because strangers can cause as many as they like."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +114,7 @@ class HttpServer(uvicorn.Server):
 
 
 def http_server(app: ASGIApp) -> HttpServer:
-    """A server for `app`. Run it with `serve(sockets=[…])`. It logs to our log."""
+    """A server for `app`. Run it with `serve(sockets=[…])`. It writes to upwell's own log."""
     logger = logging.getLogger("uvicorn")
     logger.handlers, logger.propagate = LOG.handlers, False
     logging.getLogger("uvicorn.error").addFilter(Seldom())
@@ -133,8 +138,7 @@ def http_server(app: ASGIApp) -> HttpServer:
 def address_of(text: str) -> tuple[str, int]:
     """`HOST:PORT`, `[::1]:PORT`, or a port on loopback.
 
-    Raises:
-        UsageError: none of these forms.
+    Raises: UsageError: the text has none of these forms.
     """
     host, _, port = text.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
@@ -148,7 +152,7 @@ def url_of(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Is this a loopback address?"""
+    """True if this is a loopback address."""
     return ipaddress.ip_address(host).is_loopback
 
 
@@ -158,8 +162,8 @@ def listen(host: str, port: int) -> socket.socket:
     Raises:
         UsageError: the address is in use or not ours.
     """
-    # asyncio disables Nagle's algorithm only for sockets that name their protocol; without that,
-    # every response waits 40 ms for an acknowledgement.
+    # asyncio disables Nagle's algorithm only for sockets that name their protocol; with the
+    # algorithm, every response waits 40 ms for an acknowledgement.
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

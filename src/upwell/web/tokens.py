@@ -64,8 +64,9 @@ class AccessToken:
 
 
 class Tokens:
-    """Looks tokens up: the `owner`'s, and those in the file at `path`, which is read again when it
-    changes."""
+    """Looks up tokens: the `owner`'s, and those in the file at `path`, which is read again when it
+    changes.
+    """
 
     def __init__(self, owner: str, path: Path) -> None:
         self._owner = _digest(owner)
@@ -86,7 +87,9 @@ class Tokens:
         return owner
 
     def _refresh(self) -> None:
-        """Read the file again if it changed. An unreadable file opens nothing to others."""
+        """Read the file again if it changed. While the file cannot be read, only the owner's token
+        is valid.
+        """
         now = stamp(self._path)
         if now == self._stamp:
             return

@@ -50,14 +50,17 @@ _TAIL_CHARS = 2000
 _READ_BYTES = 256 * 1024
 _PR_SET_PDEATHSIG = 1
 LAST_WORDS_SECONDS = 0.3
-"""The silence after which the output of a process that has ended is taken to be complete."""
+"""If a process has ended and its output has been silent for this long, the output counts as
+complete.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """A program and its arguments, never a shell line. A `tied` child ends with the gateway, and so
-    do the processes that it starts. That makes its start slower; a child that starts nothing and
-    ends when its stdin closes does not need it."""
+    do the processes that it starts. Tying a child makes its start slower; a child that starts no
+    processes and ends when its stdin closes does not need it.
+    """
 
     program: str
     args: Sequence[str] = ()
@@ -79,7 +82,9 @@ class _Streams(asyncio.subprocess.SubprocessStreamProtocol):
         self.ended = asyncio.Event()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """As asyncio does, but tolerates a caller that no longer waits for the pipe to close."""
+        """Does the same as asyncio's method, but tolerates a caller that no longer waits for the
+        pipe to close.
+        """
         with contextlib.suppress(asyncio.InvalidStateError):
             super().pipe_connection_lost(fd, exc)
 
@@ -219,7 +224,7 @@ async def start(command: Command, environment: Mapping[str, str]) -> Child:
 
 
 async def _finishes(seconds: float, work: Awaitable[object]) -> bool:
-    """Does `work` finish within `seconds`?"""
+    """True if `work` finishes within `seconds`."""
     try:
         async with asyncio.timeout(seconds):
             await work
@@ -232,7 +237,7 @@ def _die_with_parent() -> Callable[[], None] | None:
     """On Linux, have the kernel kill the child when the gateway dies, even by `kill -9`."""
     if not sys.platform.startswith("linux"):
         return None
-    # Loaded here: between fork and exec only async-signal-safe calls are allowed.
+    # Loaded here, because only async-signal-safe calls are allowed between fork and exec.
     libc = ctypes.CDLL(None)
 
     def ask_kernel() -> None:

@@ -51,12 +51,14 @@ async def body_of(response: "httpx2.Response", max_bytes: int, identity: bytes) 
 
 
 def too_large(identity: bytes, size: int) -> Line:
-    """The line for an answer over the cap. Its content is unknown, but not its request."""
+    """The line that replaces an answer over the cap. The content of the answer is unknown, but its
+    request is known.
+    """
     return Line(b'{"id":%b' % identity, oversize=size)
 
 
 def is_answer(event: Event, identity: bytes) -> bool:
-    """Is this event the answer to that request?"""
+    """True if this event is the answer to that request."""
     try:
         message = read_message(event.data)
     except NotJson:
@@ -65,13 +67,14 @@ def is_answer(event: Event, identity: bytes) -> bool:
 
 
 def unanswered(identity: bytes, reason: str) -> Line:
-    """The line for a request that will get no answer."""
+    """The line that reports that a request will get no answer."""
     return Line(b"", lost=identity, reason=reason)
 
 
 def refused(identity: bytes, status: int, body: bytes, requirement: str = "") -> bytes:
-    """The line for a request with an HTTP error: the requirement that the user has to meet, or else
-    the server's JSON-RPC error, or else the status."""
+    """The line for a request with an HTTP error. It contains the requirement that the user has to
+    meet, else the server's JSON-RPC error, else the status.
+    """
     if requirement:
         return answer_line(identity, Reply(error=error_body(INTERNAL_ERROR, requirement)))
     try:
@@ -333,7 +336,7 @@ class HttpLink:
             reason = _unreachable(self._address.shown, error)
             locked_out = isinstance(error, LoginNeeded)
         self._end(reason, locked_out=locked_out)
-        # Requests that wait for the URL would wait for ever: let them fail.
+        # Requests that wait for the URL would wait forever, so they fail now.
         self._url_known.set()
 
     def _end(self, reason: str, *, locked_out: bool = False) -> None:
@@ -378,14 +381,16 @@ def open_link(
 
 
 def _unreachable(shown: str, error: Exception) -> str:
-    """The reason that a server cannot be reached, without credentials."""
+    """The reason why a server cannot be reached, without credentials."""
     if isinstance(error, LoginNeeded):
         return str(error)
     return f"{shown} cannot be reached: {_description(error)}"
 
 
 def _description(error: Exception) -> str:
-    """An error without credentials: the text of an HTTP status error would cite the whole URL."""
+    """A description of an error without credentials: the text of an HTTP status error would contain
+    the whole URL.
+    """
     response = getattr(error, "response", None)
     if response is not None:
         return f"HTTP {response.status_code}"

@@ -24,9 +24,9 @@ CLOSE_SECONDS = 0.5
 class Line:
     """One line without its newline.
 
-    A line over the cap has its size so far as `oversize`; `data` is then only its beginning, and
-    the rest is dropped as it arrives. A line with `lost` reports a failure instead: the request
-    with this raw id will get no answer any more, for the `reason` given.
+    For a line over the cap, `oversize` is its size so far and `data` only its beginning; the rest
+    is dropped as it arrives. A line with `lost` reports a failure instead: the request with this
+    raw id will not be answered any more, for the given `reason`.
     """
 
     data: bytes
@@ -63,11 +63,11 @@ class Link(Protocol):
 
     @property
     def locked_out(self) -> bool:
-        """Did the connection end because the server requires a login?"""
+        """True if the connection ended because the server requires a login."""
         ...
 
     async def exit_reason(self, patience_seconds: float = 0.5) -> str:
-        """How the connection ended, for an error message."""
+        """The way in which the connection ended, for an error message."""
         ...
 
     async def stop(self, grace_seconds: float = 2.0) -> None: ...
@@ -131,8 +131,8 @@ class PipeSink:
         """
         if self._writer.is_closing():
             raise ConnectionResetError("the other side has closed the connection")
-        # Drained before the write as well: a caller that is cancelled while it waits here has sent
-        # nothing, and not half a message.
+        # Drained before the write as well, so that a caller that is cancelled while it waits here
+        # has sent nothing instead of half a message.
         await self._writer.drain()
         self._writer.write(data)
         await self._writer.drain()
@@ -149,7 +149,7 @@ class PipeSink:
 
 
 class FileSink:
-    """Writes to a file or a terminal on a thread: the event loop cannot wait for those."""
+    """Writes to a file or a terminal on a thread, because the event loop cannot wait for these."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -256,6 +256,6 @@ class Inbox:
         await self._changed.wait()
 
     def _wake(self) -> None:
-        # A new event each time: tasks that wait later must not see this one as set.
+        # A new event each time, because tasks that wait later must not see this one set.
         self._changed.set()
         self._changed = asyncio.Event()

@@ -1,7 +1,7 @@
 """The user's logins at servers, in one file of the home with mode 0600.
 
-A login is bound to the URL that it was made for, and does not apply once the configuration names
-another. Its `repr` never contains a secret.
+A login is bound to the URL that it was made for, and no longer applies if the configuration names
+another URL. Its `repr` never contains a secret.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ EARLY_SECONDS = 10.0
 
 
 class LoginNeeded(Exception):
-    """There is no login at a server, or it has expired. `str` tells which."""
+    """There is no login at a server, or it has expired. The message tells which is the case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Login:
         return bool(self.token_endpoint and (self.refresh_token or self.is_machine))
 
     def is_fresh(self, now: float) -> bool:
-        """Can the token be used without renewal?"""
+        """True if the token can be used without renewal."""
         return self.holds and (self.expires_at is None or now < self.expires_at - EARLY_SECONDS)
 
     def described(self, now: float) -> str:
@@ -75,7 +75,7 @@ class Login:
         return f"until {expiry.replace('+00:00', 'Z')}" if now < self.expires_at else NEEDED
 
     def wider(self, scope: str) -> "Login":
-        """The login with the note that the server demands `scope` as well."""
+        """The login, with a note that the server demands `scope` as well."""
         scopes = dict.fromkeys([*self.wanted.split(), *scope.split()])
         return dataclasses.replace(self, wanted=" ".join(scopes))
 

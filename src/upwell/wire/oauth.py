@@ -1,4 +1,5 @@
-"""Authentication of requests by a login: the token is sent along, and renewed when it expires.
+"""Authentication of requests by a login: the token is sent with each request, and renewed when it
+expires.
 
 A renewal is one POST (RFC 6749, section 6). The official SDK's client is not used for it: it takes
 a second and 37 MB to load, ignores other processes that renew the same login, and starts an
@@ -23,7 +24,7 @@ from upwell.wire.logins import REQUIREMENT, Login, LoginNeeded, Logins
 
 MAX_SCOPE_CHARS = 500
 RENEW_SECONDS = 30.0
-_PARAMETER = re.compile(r"(\w+)\s*=\s*(?:\"([^\"\\]*)\"|([^\s,\"]+))")
+_PARAMETER = re.compile(r"(?<!\w)(\w++)\s*+=\s*+(?:\"([^\"\\]*)\"|([^\s,\"]+))")
 _POLL_SECONDS = 0.05
 _REFUSED = (400, 401, 403)
 
@@ -83,7 +84,7 @@ class LoginAuth(httpx2.Auth):
         return login
 
     async def _renewed(self, spent: Login) -> Login:
-        """A login other than `spent`: another process's renewal, or our own."""
+        """A login other than `spent`, renewed by another process or by us."""
         async with self._renewing:
             lock = self._logins.renewing(self._server)
             try:

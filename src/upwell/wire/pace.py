@@ -1,8 +1,7 @@
-"""How fast the messages of one server are taken, so that it holds up no other.
-
-Answers to requests are as many as the requests. Everything else a server may send as fast as it can
-write: notifications, requests of its own, answers to nothing. They are taken at a bounded rate;
-beyond it the gateway stops reading from that server, and its pipe fills.
+"""Limits the rate at which the messages of one server are taken, so that it does not hold up the
+others. There are as many answers as requests, but a server may send everything else as fast as it
+can write: notifications, requests of its own, answers that nobody asked for. These are taken at a
+bounded rate; beyond it, the gateway stops reading from that server, and its pipe fills.
 """
 
 import asyncio
@@ -16,9 +15,9 @@ UNASKED_AT_ONCE = 2_000.0
 BYTES_A_MESSAGE = 4_096
 """A longer message counts as several."""
 TURN_SECONDS = 0.002
-"""After so much work the rest of the gateway gets a turn."""
+"""After this much work, the rest of the gateway gets a turn."""
 OFFENCE_SECONDS = 60.0
-"""A server that sends too much for so long is ended, and starts again."""
+"""A server that sends too much for this long is ended, and starts again."""
 
 
 class Flood(ValueError):
@@ -37,8 +36,8 @@ class Pace:
         self._held_since: float | None = None
 
     async def taken(self, unasked_bytes: int | None) -> None:
-        """Account for a message; None for an answer that was waited for. Returns once the next may
-        be taken.
+        """Account for a message; None means an answer to a pending request. Returns when the next
+        message may be taken.
 
         Raises:
             Flood: the server has been over its rate for a minute.

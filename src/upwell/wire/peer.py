@@ -24,7 +24,7 @@ _ANSWER_HEAD = re.compile(
     rb'"id"[ \t]*+:[ \t]*+("[^"\\]{0,200}"|-?\d{1,40})[ \t]*+,[ \t]*+"result"[ \t]*+:'
 )
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""Some runtimes write it before their first line."""
+"""A byte order mark, which some runtimes write before their first line."""
 MAX_ID_BYTES = 1024
 MAX_CANCELLED = 1_000
 """The number of cancelled requests whose late answers are still recognised."""
@@ -142,15 +142,15 @@ def answer_line(identity: bytes, reply: Reply) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (identity, name, body)
 
 
-def settle(waiting: "asyncio.Future[Reply]", message: Message) -> None:
+def settle(future: "asyncio.Future[Reply]", message: Message) -> None:
     """Complete a future with the answer in a message."""
     error, result = message.body.get("error"), message.body.get("result")
     if error is not None:
-        waiting.set_result(Reply(error=error, repaired=message.repaired))
+        future.set_result(Reply(error=error, repaired=message.repaired))
     elif result is not None:
-        waiting.set_result(Reply(result=result, repaired=message.repaired))
+        future.set_result(Reply(result=result, repaired=message.repaired))
     else:
-        waiting.set_exception(ProtocolError("an answer with neither result nor error"))
+        future.set_exception(ProtocolError("an answer with neither result nor error"))
 
 
 Incoming = Callable[[Message], Awaitable[None]]
@@ -162,7 +162,8 @@ class Peer:
     `run` reads until the other side closes the connection. It passes requests and notifications to
     `on_message`, and answers to the requests that wait for them. When the connection ends or an
     answer cannot be read, the waiting requests fail at once. With `answers_malformed`, a malformed
-    line is answered with an error. `pace` bounds how fast messages are taken that are no answers.
+    line is answered with an error. `pace` limits the rate at which messages other than answers are
+    taken.
     """
 
     def __init__(

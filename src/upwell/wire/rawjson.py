@@ -1,7 +1,7 @@
 """JSON that keeps its bytes.
 
 A gateway must not change JSON by accident: number lexemes (`1.10`, thirty digits), duplicate keys,
-key order, escapes and unknown fields have to arrive as they were sent. So nothing is decoded and
+key order, escapes and unknown fields have to arrive as they were sent, so nothing is decoded and
 encoded again. `RawObject` and `RawArray` hold the members of *one* level as bytes; a member is
 opened only when its content is needed.
 
@@ -18,7 +18,7 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _KEY = re.compile(rb"[ \t\r\n]*+(" + _STRING + rb")[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
 _SCALAR = re.compile(rb"(?:" + _STRING + rb"|[^\s,\[\]{}\":]++)", re.DOTALL)
-_MARK = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_MARK = re.compile(rb'[\[\]{}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 _NOT_QUOTES = bytes(set(range(256)) - set(b'"\r\n'))
 _OPENING = frozenset(b"[{")
 _CLOSING = frozenset(b"]}")
@@ -57,7 +57,8 @@ def check(raw: bytes) -> None:
 
 def one_line(raw: bytes) -> bytes:
     """`raw` with every line end replaced by a space. JSON has line ends only between its tokens,
-    where a space is equivalent; a reader of lines must not find one message inside another.
+    where a space is equivalent. Without them, a reader of lines cannot find one message inside
+    another.
 
     Raises:
         NotJson: a line ends inside a string.
@@ -174,7 +175,7 @@ def kind_of(raw: bytes) -> str:
 
 
 def _is(key: bytes, name: str) -> bool:
-    """Does a raw key, with or without escapes, spell `name`?"""
+    """True if a raw key, with or without escapes, spells `name`."""
     return key[1:-1] == name.encode() or (b"\\" in key and loads(key) == name)
 
 

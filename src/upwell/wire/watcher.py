@@ -1,8 +1,8 @@
 """Ends the processes that our children started, even after `kill -9` of the gateway.
 
 The kernel can end a child with its parent (`wire/child.py`), but not the processes that the child
-started. So a shell (1.7 MB resident) reads the process groups that we start and end from a pipe.
-The pipe closes however the gateway ends, and then the shell kills the groups that are left.
+started. A shell (1.7 MB resident) therefore reads from a pipe which process groups we start and
+end. However the gateway ends, the pipe closes, and the shell kills the groups that are left.
 """
 
 import os
@@ -56,14 +56,14 @@ class Watcher:
             self.shell = 0
 
     def _begin(self) -> None:
-        ours, self._pipe = os.pipe()
+        reader, self._pipe = os.pipe()
         try:
             self.shell = os.posix_spawn(
                 SHELL,
                 ["sh", "-c", _SCRIPT, "upwell-watcher"],
                 {},
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, ours, 0),
+                    (os.POSIX_SPAWN_DUP2, reader, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
@@ -74,7 +74,7 @@ class Watcher:
             os.close(self._pipe)
             return
         finally:
-            os.close(ours)
+            os.close(reader)
         self._tell("+", self._groups)
 
     def _tell(self, verb: str, groups: Iterable[int]) -> None:

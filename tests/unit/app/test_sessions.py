@@ -114,12 +114,26 @@ async def test_measured_episodes_may_be_kept_without_asking(tmp_path: Path, proj
     await app.aclose()
 
 
+async def test_a_transcript_that_is_read_again_counts_nothing_twice(
+    app: App, project: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a.jsonl").write_text(usage(project))
+    (transcript,) = transcripts_at([tmp_path / "a.jsonl"])
+    learning = app.session_learning(accepts=every_proposal)
+    assert (await learning.read(transcript)).stored == 1
+    again = await learning.read(transcript, again=True)
+    assert (again.stored, again.strengthened, again.proposed) == (0, 0, 0)
+    (memory,) = await app.memory.list()
+    assert memory.occurrences == 1
+
+
 async def test_what_is_found_again_counts_and_is_not_added(
     app: App, project: Path, tmp_path: Path
 ) -> None:
     learning = app.session_learning(accepts=every_proposal)
     for name in "ab":
-        (tmp_path / f"{name}.jsonl").write_text(usage(project))
+        own = usage(project).replace('"sessionId": "s"', f'"sessionId": "{name}"')
+        (tmp_path / f"{name}.jsonl").write_text(own)
     gains = [
         await learning.end_turn(f"{tmp_path}/{name}.jsonl", name, str(project)) for name in "ab"
     ]

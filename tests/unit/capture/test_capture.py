@@ -2,50 +2,16 @@
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from upwell.capture.git import proposals_from
-from upwell.capture.inbox import Inbox, Proposal
-from upwell.capture.rules import gives_reasons, standing_rules
+from upwell.capture.inbox import MAX_WAITING, Inbox, Intake, Proposal
+from upwell.capture.reasons import gives_reasons
 from upwell.ground.errors import StoreUnwritable, UsageError
 from upwell.ground.types.memory import Trust
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "Always run the migrations before the tests.",
-        "please never push to the release branch directly",
-        "From now on, dates are written in ISO format.",
-        "In this repo we never edit the generated clients by hand.",
-    ],
-)
-def test_a_rule_of_the_user_is_found(rule: str) -> None:
-    assert list(standing_rules(f"Thanks. {rule}\nGo on.")) == [rule]
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        "Can you always run the tests?",
-        "fix the parser",
-        "never mind",
-        "I never saw this error before, what is it?",
-        "```\nalways use strict mode here\n```",
-        "<system-reminder>Always call the tool first.</system-reminder>",
-        "it always fails on my machine",
-        "Let's go with Postgres for the queue.",
-        "We decided to keep the old endpoint until June.",
-        "Never do that again, please, not in any file.",
-        "Always check these before the next release:",
-        "From now on, we do it like in the example below.",
-        "Always format the code with black.\n" + "x" * 2_000,
-    ],
-)
-def test_other_sentences_are_ignored(said: str) -> None:
-    assert list(standing_rules(said)) == []
 
 
 @pytest.mark.parametrize(
@@ -93,7 +59,7 @@ def test_commits_that_give_a_reason_are_proposed_with_their_files(tmp_path: Path
     )
     commit(tmp_path, "Bump tokio to avoid a deadlock that somebody reported", "lock")
     commit(tmp_path, "Cache keys hold the tenant, so that nobody reads another's", "src/cache.py")
-    proposals = proposals_from(tmp_path, 50, os.environ)
+    proposals = proposals_from(tmp_path, 50, os.environ).proposals
     assert [item.text for item in proposals] == [
         "Fix the retry loop. It must wait, because the bank locks accounts that ask too often.",
         "Cache keys hold the tenant, so that nobody reads another's",
@@ -114,7 +80,7 @@ def test_a_repositorys_configuration_starts_nothing(tmp_path: Path) -> None:
         git(tmp_path, "config", key, str(trap))
     git(tmp_path, "config", "log.showSignature", "true")
     mark.unlink(missing_ok=True)
-    assert len(proposals_from(tmp_path, 50, os.environ)) == 1
+    assert len(proposals_from(tmp_path, 50, os.environ).proposals) == 1
     assert not mark.exists()
 
 
@@ -162,9 +128,32 @@ def test_no_message_can_imitate_another_commit(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
     text = "Keys hold the tenant,\x01 because\x02 nobody\x1e may read another's \x01\x02\x02"
     commit(tmp_path, text, "a.py")
-    (proposals,) = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    reading = proposals_from(tmp_path, 50, {**os.environ, "GIT_DIR": "/nowhere"})
+    (proposals,) = reading.proposals
     assert proposals.text.startswith("Keys hold the tenant")
     assert proposals.paths == ("a.py",)
+
+
+def test_what_is_not_read_is_counted(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q")
+    for number in range(5):
+        commit(tmp_path, f"Locks are taken in order {number}, otherwise jobs wait", "a.py")
+    reading = proposals_from(tmp_path, 2, os.environ)
+    assert (len(reading.proposals), reading.read, reading.total) == (2, 2, 5)
+    assert proposals_from(tmp_path, None, os.environ).read == 5
+    assert proposals_from(tmp_path, None, os.environ, since=4e9).read == 0
+
+
+def test_progress_is_told_while_commits_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("upwell.capture.git.SHOWN_EVERY", 2)
+    git(tmp_path, "init", "-q")
+    for number in range(5):
+        commit(tmp_path, f"Change {number}", "a.py")
+    shown: list[tuple[int, int]] = []
+    proposals_from(tmp_path, 4, os.environ, show=lambda done, total: shown.append((done, total)))
+    assert shown == [(2, 4), (4, 4)]
 
 
 def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
@@ -174,7 +163,10 @@ def test_a_folder_outside_a_repository_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def box(tmp_path: Path) -> Inbox:
-    return Inbox(tmp_path / "inbox.json", lambda text: text.replace("hunter2", "***"))
+    def mask(text: str) -> tuple[str, tuple[str, ...]]:
+        return text.replace("hunter2", "***"), ("password",) if "hunter2" in text else ()
+
+    return Inbox(tmp_path / "inbox.json", mask)
 
 
 def proposal(text: str) -> Proposal:
@@ -182,8 +174,8 @@ def proposal(text: str) -> Proposal:
 
 
 def test_a_proposal_waits_once(box: Inbox, tmp_path: Path) -> None:
-    assert box.propose([proposal("One"), proposal("one "), proposal("Two")]) == 2
-    assert box.propose([proposal("Two")]) == 0
+    assert box.propose([proposal("One"), proposal("one "), proposal("Two")]).new == 2
+    assert box.propose([proposal("Two")]).new == 0
     assert [item.text for item in box.waiting()] == ["one ", "Two"]
     assert (tmp_path / "inbox.json").stat().st_mode & 0o777 == 0o600
 
@@ -192,7 +184,7 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
     box.propose([proposal("One"), proposal("Two")])
     first = box.waiting()[0]
     assert box.take([first.id]) == [first]
-    assert box.propose([proposal("One")]) == 0
+    assert box.propose([proposal("One")]).new == 0
     assert [item.text for item in box.waiting()] == ["Two"]
     assert [item.text for item in box.chosen([])] == ["Two"]
     with pytest.raises(UsageError):
@@ -200,7 +192,7 @@ def test_a_settled_proposal_is_not_made_again(box: Inbox) -> None:
 
 
 def test_secrets_are_masked_before_anything_is_written(box: Inbox, tmp_path: Path) -> None:
-    box.propose([proposal("The password is hunter2")])
+    assert box.propose([proposal("The password is hunter2")]).redacted == ("password",)
     assert b"hunter2" not in (tmp_path / "inbox.json").read_bytes()
     assert box.waiting()[0].text == "The password is ***"
 
@@ -220,9 +212,9 @@ def episode(text: str, session: str, at: float) -> Proposal:
 
 
 def test_the_later_episode_of_a_situation_replaces_the_earlier_one(box: Inbox) -> None:
-    assert box.propose([episode("`bake --lid` works.", "a", 1.0)]) == 1
-    assert box.propose([episode("`bake --cover` works.", "b", 3.0)]) == 0
-    assert box.propose([episode("`bake --old` works.", "c", 2.0)]) == 0
+    assert box.propose([episode("`bake --lid` works.", "a", 1.0)]).new == 1
+    assert box.propose([episode("`bake --cover` works.", "b", 3.0)]).new == 0
+    assert box.propose([episode("`bake --old` works.", "c", 2.0)]).new == 0
     (waiting,) = box.waiting()
     assert (waiting.text, waiting.occurrences) == ("`bake --cover` works.", 3)
     assert waiting.memory().triggers == ("fails:bake:1",)
@@ -232,6 +224,34 @@ def test_the_same_session_counts_once(box: Inbox) -> None:
     for _ in range(3):
         box.propose([episode("`bake --lid` works.", "a", 1.0)])
     assert [one.occurrences for one in box.waiting()] == [1]
+
+
+def test_a_banned_proposal_comes_back_in_no_form(box: Inbox) -> None:
+    box.propose([proposal("One rule"), episode("`bake --lid` works.", "a", 1.0)])
+    assert box.ban(box.waiting()) == 2
+    elsewhere = replace(proposal("one RULE!"), project="/q")
+    assert box.propose([elsewhere, episode("`bake --cover` works.", "b", 2.0)]).new == 0
+    assert box.is_settled(elsewhere)
+    assert not box.is_settled(proposal("Another rule"))
+
+
+def test_a_ban_removes_open_duplicates(box: Inbox) -> None:
+    box.propose([proposal("One rule"), replace(proposal("One rule."), project="/q")])
+    assert box.ban(box.waiting()[:1]) == 2
+    assert box.waiting() == []
+
+
+def test_the_room_of_each_project_is_its_own(box: Inbox) -> None:
+    box.propose([proposal("Kept")])
+    other = [replace(proposal(f"Rule {n}"), project="/q") for n in range(MAX_WAITING + 2)]
+    assert box.propose(other) == Intake(new=MAX_WAITING + 2, displaced=2)
+    waiting = [item.text for item in box.waiting()]
+    assert waiting[:2] == ["Kept", "Rule 2"]
+    assert len(waiting) == MAX_WAITING + 1
+    assert box.displaced() == {"/q": 2}
+    assert box.forget_displaced("/p") == 0
+    assert box.forget_displaced(None) == 2
+    assert box.displaced() == {}
 
 
 def test_a_damaged_inbox_is_reported(box: Inbox, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from upwell.ground.ttl_store import MemoryTtlStore
 from upwell.ground.types.cue import Cue, Door
 from upwell.ground.types.memory import Found, Hit, Memory, Query
 from upwell.hook.client import IGNORED_TOOLS
-from upwell.hook.door import HookDoor
+from upwell.hook.door import HookDoor, OptIns
 from upwell.hook.options import HookOptions, Replacing
 from upwell.hook.tool_output import Shorten, texts_in, with_texts
 from upwell.hosts import HOSTS
@@ -197,7 +197,7 @@ def shortening_door(shorten: Shorten, **options: Any) -> HookDoor:
     ttl_store, recall = MemoryTtlStore(), FakeRecall(hits(SAID))
     surfacer = Surfacer(recall, ttl_store, Options(surface=SurfaceOptions(moments="all")))
     chosen = HookOptions(compress=("claude",), **options)
-    return HookDoor(surfacer, HostSessions(ttl_store), chosen, shorten=shorten)
+    return HookDoor(surfacer, HostSessions(ttl_store), chosen, opt_ins=OptIns(shorten=shorten))
 
 
 async def test_an_answer_can_be_shortened_and_have_a_memory_beside_it() -> None:

@@ -9,14 +9,15 @@ from upwell.ground.clock import Deadline
 from upwell.ground.sqlite.database import open_database
 from upwell.ground.types.memory import Query, Scope
 from upwell.memory.library import Library
+from upwell.memory.lookups import ROW_BUDGET
 from upwell.memory.ranking import null_scores as background
 from upwell.memory.ranking.calibrate import probability
 from upwell.memory.ranking.signals import SIGNALS
 from upwell.memory.ranking.terms import names_in, query_words, speaker
 from upwell.memory.recall import StoreRecall
-from upwell.memory.sqlite.lookup import ROW_BUDGET, corpus_seen_by, read
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.sqlite.lookup import corpus_seen_by, read
 from upwell.memory.sqlite.store import OWNER, SqliteStore
+from upwell.memory.stems import stemmer
 
 KNOWN = [
     "We pinned urllib3 below 2 because botocore breaks with 2.x behind our proxies",
@@ -80,8 +81,8 @@ async def test_thirty_common_words_stay_within_the_row_budget(library: Library) 
     def reading(db):
         return read(db, " ".join(common) + " rare", corpus_seen_by(db, Scope()))
 
-    expression = (await database.read(reading)).match
-    assert expression == '"word0"'
+    clauses = (await database.read(reading)).clauses
+    assert [clause.words for clause in clauses] == [("word0",)]
 
 
 async def test_signals_have_the_documented_names(library: Library) -> None:

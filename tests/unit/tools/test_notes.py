@@ -40,11 +40,11 @@ async def complaint(box: Toolbox, tool: str, **args: object) -> str:
 
 async def test_without_status_lines_there_is_only_data(notes: ShortTerm) -> None:
     box = toolbox(notes)
-    (note_id,) = await said(box, "add_memory", content="the tide turns at noon")
+    (note_id,) = await said(box, "add_memory", content="the tide table is in docs/tides.md")
     (result,) = await said(box, "search_memory", query="tide")
     (note,) = json.loads(result)
     assert set(note) == {"id", "content", "created_at", "viewed_at"}
-    assert (note["id"], note["content"]) == (note_id, "the tide turns at noon")
+    assert (note["id"], note["content"]) == (note_id, "the tide table is in docs/tides.md")
     assert note["created_at"].endswith("Z")
     assert await said(box, "search_memory", query="kettle") == ["[]"]
     assert await said(box, "delete_memory", id=note_id) == [note_id]
@@ -53,7 +53,7 @@ async def test_without_status_lines_there_is_only_data(notes: ShortTerm) -> None
 
 async def test_with_status_lines_the_seeds_texts_appear_beside_the_data(notes: ShortTerm) -> None:
     box = toolbox(notes, status=True)
-    note_id, status = await said(box, "add_memory", content="the tide turns at noon")
+    note_id, status = await said(box, "add_memory", content="the tide table is in docs/tides.md")
     assert status == "STM entry added"
     assert len(await said(box, "search_memory", query="tide")) == 1
     assert await said(box, "search_memory", query="x") == ["[]", "No matching STM entries found"]
@@ -67,14 +67,14 @@ async def test_invalid_arguments_are_reported(notes: ShortTerm) -> None:
         assert all(name in text for name in ("query", "id", "date"))
     assert "date" in await complaint(box, "search_memory", date="2025-02-30")
     assert "content" in await complaint(box, "add_memory", content="  ")
-    (note_id,) = await said(box, "add_memory", content="x")
+    note_id, _ = await said(box, "add_memory", content="x")
     await said(box, "delete_memory", id=note_id)
     assert note_id in await complaint(box, "delete_memory", id=note_id)
 
 
 async def test_a_masked_secret_is_reported(notes: ShortTerm) -> None:
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    (text,) = await said(toolbox(notes), "add_memory", content=f"use {token}")
+    text, _ = await said(toolbox(notes), "add_memory", content=f"use {token}")
     assert "github-pat" in text
     assert token not in notes.file.path.read_text()
 
@@ -88,7 +88,7 @@ async def test_a_file_that_was_moved_aside_is_reported_once(notes: ShortTerm) ->
 
 
 async def test_another_project_does_not_see_the_note(notes: ShortTerm) -> None:
-    (note_id,) = await said(toolbox(notes), "add_memory", content="the tide turns")
+    note_id, _ = await said(toolbox(notes), "add_memory", content="the tide turns")
     other = toolbox(notes, project="/other")
     assert await said(other, "search_memory", query="tide") == ["[]"]
     assert note_id in await complaint(other, "delete_memory", id=note_id)

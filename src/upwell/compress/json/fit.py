@@ -30,15 +30,16 @@ MANY = 20
 _LONGEST = 60
 """A record with more values than this is not selected as a whole."""
 _LATER, _ENDS, _ODDNESS = 0.25, 1.0, 0.5
-"""`_LATER`: what a record loses with each doubling of its position. `_ENDS`: what the first and the
-last record gain. `_ODDNESS`: the weight of the amount by which its oddest value stands out."""
+"""`_LATER`: the loss of a record with each doubling of its position. `_ENDS`: the gain of the first
+and the last record. `_ODDNESS`: the weight of the amount by which its oddest value stands out.
+"""
 _TIE = 1e-6
 
 
 def rank_records(doc: Outline, saliences: MutableSequence[float], tables: Tables) -> None:
     """Give all values of a record the same salience, so that records are bought one by one.
 
-    The first and the last record rank high, and those with a value unlike the others. Changes
+    The first and the last record rank high, and so do those with a value unlike the others. Changes
     `saliences`.
     """
     for array in _arrays(doc, tables):
@@ -105,7 +106,7 @@ class Basket:
 
     def buy(self, order: Sequence[int]) -> list[int]:
         """Buy units in this order until one does not fit. Returns the units that were bought."""
-        taken = []
+        bought_units = []
         for unit in order:
             chars, tokens = self.chars, self.tokens
             opened = self._add(unit)
@@ -113,8 +114,8 @@ class Basket:
                 self._undo(unit, opened)
                 self.chars, self.tokens = chars, tokens
                 break
-            taken.append(unit)
-        return taken
+            bought_units.append(unit)
+        return bought_units
 
     def give_back(self, unit: int) -> None:
         """Undo the last purchase, that of `unit`."""
@@ -231,7 +232,9 @@ _LIFT = 2.5
 """Values that show the schema come first if they take at most `_SMALL_SCHEMA` characters. Otherwise
 they are raised by `_LIFT`, which keeps them behind the names of records."""
 _DEEPER = 2.0
-"""What each level costs a value that represents its top-level key: every level needs brackets."""
+"""The cost of each level to a value that represents its top-level key: every level needs
+brackets.
+"""
 _ROUNDS = 6
 """No unit costs more than its estimate, so a larger budget always gets at least as far."""
 
@@ -279,27 +282,27 @@ def _spend(
     basket: Basket, ordered: list[int], remaining: RemainingBudget, write: Callable[[], Fitted]
 ) -> Fitted:
     """Buy units until the written document fills `remaining`; give some back if it is too long."""
-    bought = basket.buy(ordered)
+    purchases = basket.buy(ordered)
     fitted = write()
     for _ in range(_ROUNDS - 1):
         if not remaining.holds(fitted.text):
             break
         basket.settle(fitted.text)
-        extra = basket.buy(ordered[len(bought) :])
+        extra = basket.buy(ordered[len(purchases) :])
         if not extra:
             break
-        bought += extra
+        purchases += extra
         fitted = write()
-    while bought and not remaining.holds(fitted.text):
-        for _ in range(max(1, len(bought) // 20)):
-            basket.give_back(bought.pop())
+    while purchases and not remaining.holds(fitted.text):
+        for _ in range(max(1, len(purchases) // 20)):
+            basket.give_back(purchases.pop())
         fitted = write()
     return fitted
 
 
 def _written(doc: Outline, text: str, style: Style, tables: Tables) -> Fitted:
     writer = Writer(doc, text, style, tables)
-    return Fitted(writer.write(), tuple(writer.omitted))
+    return Fitted(writer.write(), writer.omitted)
 
 
 def _empty(root: Node, style: Style) -> str:

@@ -50,10 +50,10 @@ def thin(text: str, question: Question) -> Node | None:
     array = max(arrays, key=lambda node: node.end - node.start, default=None)
     if array is None or 2 * (array.end - array.start) < len(text):
         return None
-    chosen = _chosen(array.items, text, question)
-    array.beyond = len(array.items) - len(chosen)
+    selection = _chosen(array.items, text, question)
+    array.beyond = len(array.items) - len(selection)
     array.items = []
-    for record in chosen:
+    for record in selection:
         tree = parse(text[record.start : record.end])
         if tree is None:
             return None
@@ -130,26 +130,26 @@ def _chosen(records: list[Node], text: str, question: Question) -> list[Node]:
         weight = term.weight * rarity(len(records), len(matches))
         for record in matches:
             scores[record] = scores.get(record, 0.0) + weight
-    chosen: set[int] = set()
+    selection: set[int] = set()
     matching = sorted(scores, key=lambda record: (-scores[record], record))
-    _choose(chosen, matching, records, _READ_CHARS * (1.0 - _FROM_EVERYWHERE))
+    _choose(selection, matching, records, _READ_CHARS * (1.0 - _FROM_EVERYWHERE))
     mean = max(1.0, sum(record.end - record.start for record in records) / max(1, len(records)))
     step = max(1, int(len(records) * mean / (_READ_CHARS * _FROM_EVERYWHERE)))
-    _choose(chosen, range(0, len(records), step), records, float(_READ_CHARS))
-    return [records[record] for record in sorted(chosen)]
+    _choose(selection, range(0, len(records), step), records, float(_READ_CHARS))
+    return [records[record] for record in sorted(selection)]
 
 
 def _choose(
-    chosen: set[int], order: "list[int] | range", records: list[Node], chars: float
+    selection: set[int], order: "list[int] | range", records: list[Node], chars: float
 ) -> None:
-    spent = sum(records[record].end - records[record].start for record in chosen)
+    spent = sum(records[record].end - records[record].start for record in selection)
     for record in order:
-        if record < 0 or record in chosen:
+        if record < 0 or record in selection:
             continue
         spent += records[record].end - records[record].start
-        if spent > chars and chosen:
+        if spent > chars and selection:
             return
-        chosen.add(record)
+        selection.add(record)
 
 
 def shift(node: Node, by: int) -> None:

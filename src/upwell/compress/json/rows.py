@@ -29,15 +29,16 @@ _LIKE = 0.5
 """The share of items that must have a column, and of an array's values that columns must cover."""
 _OURS = (f'"{SIGN}', '"\\u2026', f'"{NONE}"', '"\\u2205"')
 _STANDS_OUT = 2.0
-"""A value whose salience exceeds its column's by this much keeps its own salience."""
+"""A value whose salience exceeds that of its column by this much keeps its own salience."""
 _LOOKS = 8
 """How often a value may be examined for a table; bounds the work for deeply nested arrays."""
 _TIE = 1e-6
 _LATER, _FIRST = 0.25, 16
-"""What a cell loses with each doubling of its row number beyond `_FIRST`. The first rows show more
-of their columns, and the budget still reaches many rows."""
+"""The loss of a cell with each doubling of its row number beyond `_FIRST`. The first rows therefore
+show more of their columns, and the budget still reaches many rows.
+"""
 _NAMING = 0.5
-"""How much the column that names the rows is raised above the others."""
+"""The bonus of the column that names the rows."""
 
 
 @dataclass(slots=True)
@@ -67,7 +68,7 @@ class Table:
 
 
 class Cell(NamedTuple):
-    """The place of a unit: its table, its record, the number of its column."""
+    """The position of a unit: its table, its record, the number of its column."""
 
     table: Table
     record: Node
@@ -76,10 +77,9 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Row:
-    """The units of one item by column, `ABSENT` where it has none.
-
-    The first `filled` units were bought. `alone` of these are selected in no container, so only the
-    row shows them.
+    """The units of one item by column, with `ABSENT` for a column that the item lacks. The first
+    `filled` units were bought. Of these, `alone` are selected in no container, so only the row
+    shows them.
     """
 
     table: Table
@@ -105,8 +105,8 @@ class Tables:
     def find(self, doc: Outline, text: str, saliences: MutableSequence[float]) -> None:
         """Find the tables of `doc`, and align the `saliences` of each column.
 
-        Aligned columns are bought one after the other. A document with a key that begins with our
-        sign gets no tables, so that every table in a result is ours.
+        Aligned columns are bought one after the other. A document with a key that begins with `…`
+        gets no tables, so that every table in a result is one that we wrote.
         """
         if any(sign in text for sign in _OURS):
             return

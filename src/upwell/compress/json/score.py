@@ -23,16 +23,16 @@ _DULL = frozenset(
 )
 _TROUBLE = "error fail denied fatal exception panic crash invalid timeout refused".split()
 _TIME = re.compile(r'"?(?:\d{4}-\d\d-\d\d|\w{3}, \d\d? \w{3} \d{4}|1[5-9]\d{8}(?:\d{3})?\b)')
-_NUMBER = re.compile(r'"?-?\d[\d,.]*(?: ?[A-Za-z%]{1,3})?"?\Z')
+_NUMBER = re.compile(r'"?-?\d[\d,.]*+(?: ?[A-Za-z%]{1,3})?"?\Z')
 _PLACE = re.compile(r'"(?:https?://|/|[\w.-]+/|[\w-]+\.[a-z]{2,})')
 _TYPES = {"time": _TIME, "number": _NUMBER, "place": _PLACE}
 
 _EMPTY = frozenset({"null", "true", "false", '""', "[]", "{}", "0"})
 _EMPTY_CHARS = max(map(len, _EMPTY))
 _COMMON = 64
-"""Values with more occurrences than this cost no more than those with this many."""
+"""Further occurrences of a value do not add to its cost."""
 _LONGEST = 400
-"""Values longer than this cost no more than those of this length."""
+"""Further characters of a value do not add to its cost."""
 _STEP_UP = 0.72
 """The credit of a term in the parent's key, relative to one in the value's own key."""
 _EXPECTED = 1.3
@@ -42,7 +42,7 @@ _HOLLOW = 0.5
 IDENTITIES = ("name", "id", "key", "title", "number", "slug", "login", "path", "sha", "email")
 """Keys that identify a record, the best first."""
 _NAMING_DEPTH = 1
-"""An object that lies so deep in a record may name it."""
+"""An object at most this deep in a record may name the record."""
 
 
 def salience(doc: Outline, text: str) -> list[float]:
@@ -82,7 +82,7 @@ def _doubling_costs(step: float, most: int, least: int) -> tuple[float, ...]:
 
 
 def _troubled(doc: Outline, text: str) -> set[int]:
-    """Return the units whose value mentions trouble."""
+    """Return the units whose value mentions an error."""
     lowercase = lowered(text)
     units: set[int] = set()
     for word in _TROUBLE:
@@ -134,32 +134,32 @@ def relevance(doc: Outline, text: str, question: Question) -> tuple[dict[int, fl
         for path in set(first_equal)
     }
 
-    def worth(path: int, around: dict[int, float], fit: float) -> float:
+    def worth(path: int, context: dict[int, float], fit: float) -> float:
         score, path_credits = sums[path], credits[path]
-        for term, credit in around.items():
+        for term, credit in context.items():
             gain = credit - path_credits.get(term, 0.0)
             if gain > 0.0:
                 score += weights[term] * gain
         return score * ((0.5 + 0.5 * fit) * (_EXPECTED if path in expected else 1.0))
 
-    around: dict[int, float] = {}
+    context: dict[int, float] = {}
     parent: Node | None = None
     caches: dict[int, dict[int, float]] = {}
-    cache = caches.setdefault(id(around), {})
+    cache = caches.setdefault(id(context), {})
     scores: dict[int, float] = {}
     for unit, node in enumerate(doc.nodes):
         if node.parent is not parent:
             parent = node.parent
-            around = contexts[id(parent)]
-            cache = caches.setdefault(id(around), {})
+            context = contexts[id(parent)]
+            cache = caches.setdefault(id(context), {})
         path = first_equal[node.path]
         if unit in hits:
-            own = {**around, **dict.fromkeys(hits[unit], 1.0)}
+            own = {**context, **dict.fromkeys(hits[unit], 1.0)}
             scores[unit] = worth(path, own, max(precision[path], 0.6))
             continue
         score = cache.get(path)
         if score is None:
-            score = cache[path] = worth(path, around, precision[path])
+            score = cache[path] = worth(path, context, precision[path])
         if score > 0.0:
             start, end = doc.starts[unit], doc.ends[unit]
             empty = end - start <= _EMPTY_CHARS and text[start:end] in _EMPTY
@@ -303,10 +303,10 @@ def with_identities(
     units: dict[int, None] = {}
     for unit in ordered:
         if unit in relevances:
-            around = [
+            naming_units = [
                 names[id(record)] for record in _records(doc.nodes[unit]) if id(record) in names
             ]
-            units.update(dict.fromkeys(reversed(around)))
+            units.update(dict.fromkeys(reversed(naming_units)))
         units.setdefault(unit)
     return list(units)
 

@@ -1,4 +1,5 @@
-"""Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as written.
+"""Parse JSON into spans of its text, so that numbers, strings and duplicate keys stay as they were
+written.
 
 Nothing is converted: `1.10` stays `1.10`, and a number keeps its thirty digits. Nothing recurses: a
 document may be nested 100 000 levels deep.
@@ -22,7 +23,7 @@ KEY, VALUE, OPEN, CLOSE = 1, 2, 3, 4
 _NOT_JSON = frozenset({"NaN", "Infinity", "-Infinity"})
 
 _ITEM, _ITEM_OR_END, _END = 0, 1, 2
-"""What may follow: a comma, the beginning of a container, an item without comma."""
+"""The tokens that may follow: a comma, the beginning of a container, an item without a comma."""
 _NO_ITEMS: "list[Node]" = []
 _NO_UNITS: list[int] = []
 """Shared empty lists. Most nodes are scalars that are never selected, and a list for each would
@@ -117,5 +118,5 @@ def compact(text: str) -> str:
     return packed
 
 
-_BLANKS = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*"(?:: (?=[^ \t\r\n]))?)|[ \t\r\n]+')
-_NON_FINITE = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")|NaN|-?Infinity')
+_BLANKS = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?+(?:: (?=[^ \t\r\n]))?)|[ \t\r\n]+')
+_NON_FINITE = re.compile(r'("[^"\\]*+(?:\\.[^"\\]*+)*+"?+)|NaN|-?Infinity')

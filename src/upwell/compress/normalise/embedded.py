@@ -1,4 +1,4 @@
-"""Write arrays of objects that stand in one line of a text as a list, one object a line.
+"""Write arrays of objects that are on one line of a text as a list, one object per line.
 
     Links: [{"title":"Cranes","url":"https://example.org/c"},{"title":"Quays","url":"https://…"}]
     →
@@ -6,7 +6,7 @@
     - Cranes <https://example.org/c>
     - Quays <https://example.org/q>
 
-Web searches answer like this. Each line can then be selected or left out.
+Web search tools return results like this. Each line can then be selected or left out.
 """
 
 import json
@@ -15,11 +15,11 @@ import re
 _ARRAY = re.compile(r"^([\w ]{0,40}:[ \t]?)?(\[\{.*\}\])[ \t\r]*$", re.M)
 _LEAST_CHARS, _MOST_CHARS = 200, 200_000
 LINK = re.compile(r"- .* <https?://[^\s>]+>\s*\Z")
-"""A line with a link of such a list."""
+"""A line of such a list that has a link."""
 
 
 def as_lists(text: str) -> str:
-    """Write the arrays of `text` as lists; the same text when there is none."""
+    """Write the arrays of `text` as lists; the same text if it has none."""
     return _ARRAY.sub(_list, text) if "[{" in text else text
 
 

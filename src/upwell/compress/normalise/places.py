@@ -19,19 +19,22 @@ _MATCH = re.compile(
 )
 _ENTRY = re.compile(r"(\.{0,2}/(?:[^\s:/]++/)*+|(?:[^\s:/]++/)++)(?=[^\s/])")
 _LIKE_MEMBER = re.compile(r"\d+[:-]|[ \t]+\S")
-"""A line of another kind that would look like one of ours."""
+"""A line of the source that would look like one of our folder or file lines."""
 _MOST = 0.6
+_SAMPLE_ROWS, _LIKELY = 100, 0.4
 FOLDER, FILE = "/", ":"
 
 
 def fold(text: str, *, matches: bool = True) -> str:
     """Fold a list of paths, and with `matches` search results; else return the same text.
 
-    Unfolded, each match can be quoted with its file and line. That serves an agent with a question.
+    For an agent with a question, matches stay unfolded, so that each can be quoted with its file
+    and line.
     """
     rows = text.split("\n")
-    filled = sum(1 for row in rows if row.strip())
-    for pattern, render in _FORMS:
+    forms = [form for form in _FORMS if _is_likely(rows, form[0])]
+    filled = sum(1 for row in rows if row.strip()) if forms else 0
+    for pattern, render in forms:
         heads = [pattern.match(row) for row in rows]
         if sum(1 for head in heads if head) <= _MOST * filled:
             continue
@@ -42,6 +45,20 @@ def fold(text: str, *, matches: bool = True) -> str:
             folded = "\n".join(render(rows, heads))
             return folded if len(folded) < len(text) else text
     return text
+
+
+def count_lines(text: str) -> int:
+    """Count the lines of the original that lines of a folded list stand for: each entry and match
+    for one, folders and files for none."""
+    rows = text.removesuffix("\n").split("\n")
+    heads = [row for row in rows if row.endswith((FOLDER, FILE)) and not _LIKE_MEMBER.match(row)]
+    return len(rows) - len(heads)
+
+
+def _is_likely(rows: list[str], pattern: re.Pattern[str]) -> bool:
+    """Tell from a sample of the rows whether most of them may match."""
+    sample = [row for row in rows[:: 1 + len(rows) // _SAMPLE_ROWS] if row.strip()]
+    return sum(1 for row in sample if pattern.match(row)) >= _LIKELY * len(sample)
 
 
 def _matches(rows: list[str], heads: list[re.Match[str] | None]) -> list[str]:

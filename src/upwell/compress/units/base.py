@@ -9,13 +9,13 @@ import sys
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import accumulate, pairwise, repeat
 
 from upwell.compress.relevance import lowered
 from upwell.ground.text.safe import boundary
 
 BLANK = -4.0
-"""The salience of units that are never selected for themselves."""
+"""The salience of units that are never selected for their own sake."""
 FIRST = 50.0
 """The salience of units that are selected before all others."""
 LONG_LINE = 480
@@ -28,12 +28,12 @@ class Units:
     """Units in order, without gaps: unit `i` is `text[starts[i]:ends[i]]`.
 
     `salience[i]`: its importance when there is no question.
-    `needs[i]`: the units without which it makes no sense (its heading, its file, both ends of its
-    fence), outermost first.
-    `by_names`: whether the units are ordered by the names that they bring (`coverage.py`); a
+    `needs[i]`: the units without which unit `i` makes no sense (its heading, its file, both ends of
+    its fence), outermost first.
+    `by_names`: whether the units are ordered by the names that they contribute (`coverage.py`); a
     salience above zero then doubles the worth of a unit's names.
     `raised_share`: the part of a budget that raised units (salience `FIRST` or more) get first.
-    `early`: how much more the first units are worth than later ones, in such an order.
+    `early`: the additional worth of the first units in such an order.
     `reach`: how many neighbours on each side share in the score of a match; 0 for none.
     """
 
@@ -70,15 +70,24 @@ class Units:
 def lines(text: str, start: int = 0, end: int | None = None) -> Iterator[tuple[int, int]]:
     """Yield the spans of the lines of `text`, each with its line end; long lines in pieces."""
     stop = len(text) if end is None else end
-    offset = start
-    while offset < stop:
-        newline = text.find("\n", offset, stop)
-        last = stop if newline < 0 else newline + 1
-        if last - offset <= LONG_LINE:
-            yield offset, last
+    if start >= stop:
+        return iter(())
+    sizes = [len(row) + 1 for row in text[start:stop].split("\n")]
+    # The last line has no line end, and after a final line end it is empty.
+    sizes[-1] -= 1
+    if not sizes[-1]:
+        sizes.pop()
+    ends = list(accumulate(sizes, initial=start))
+    spans = pairwise(ends)
+    return spans if max(sizes) <= LONG_LINE else _in_pieces(text, spans)
+
+
+def _in_pieces(text: str, spans: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    for start, end in spans:
+        if end - start <= LONG_LINE:
+            yield start, end
         else:
-            yield from pieces(text, offset, last)
-        offset = last
+            yield from pieces(text, start, end)
 
 
 def pieces(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -112,23 +121,25 @@ _SUMMARY = [
 _MAX_HITS = 50_000
 _USUAL_CHARS = 60
 _LONG_COSTS = 0.5
-"""What a unit loses with each doubling of its length, since short units use the budget better. It
-is rounded to whole steps, so that lines of about one length stay adjacent and need no marks."""
+"""The loss of a unit with each doubling of its length, since short units use the budget better. The
+loss is rounded to whole steps, so that lines of about one length stay adjacent and need no
+marks.
+"""
 
 
 class Trouble:
-    """The places in a text that mention trouble; found once for the text."""
+    """The places in a text that mention an error; found once for the text."""
 
     def __init__(self, text: str) -> None:
         self._places = _places(lowered(text), _TROUBLE)
 
     def within(self, start: int, end: int) -> bool:
-        """Tell whether `text[start:end]` mentions trouble."""
+        """Tell whether `text[start:end]` mentions an error."""
         return self._places[bisect_left(self._places, start)] < end
 
 
 class Marks:
-    """The places in a text that mention trouble, warn, or summarise; found once for the text."""
+    """The places in a text that mention an error, warn, or summarise; found once for the text."""
 
     def __init__(self, text: str) -> None:
         lowercase = lowered(text)
@@ -173,7 +184,7 @@ _VARIABLE = re.compile(
     r"\d(?:(?<=0)x[0-9a-fA-F]+|(?<=[0-9])[0-9a-fA-F]{7,}|\d*+)|[a-fA-F][0-9a-fA-F]{7,}"
 )
 _EDGE = 3
-"""This many lines at both ends of a text are raised: they show how it begins and ends."""
+"""This many lines at each end of a text are raised: they show how the text begins and ends."""
 
 
 def template(line: str) -> str:
@@ -182,7 +193,7 @@ def template(line: str) -> str:
 
 
 def split_lines(text: str, name: str = "") -> Units:
-    """Split into lines. A line similar to earlier ones is worth less than the first of its kind."""
+    """Split into lines. A line similar to earlier ones ranks below the first of its kind."""
     units = Units()
     marks = Marks(text)
     counts: dict[str, int] = {}

@@ -11,7 +11,8 @@ _FILE_MORE = re.compile(
     r"|=====|--- |\+\+\+ |Binary )"
 )
 _HUNK = re.compile(r"@@ -\d+(?:,\d+)? \+\d+")
-_COMMIT = re.compile(r"[*|\\/ ]*commit [0-9a-f]{7,40}\b")
+_HASHED = re.compile(r"commit [0-9a-f]{7,40}\b")
+_COMMIT = re.compile(rf"[*|\\/ ]*+{_HASHED.pattern}")
 _HEADER = re.compile(r"[*|\\/ ]*(?:Author|AuthorDate|Commit|CommitDate|Date|Merge|Reflog): ?")
 _STAT = re.compile(r" \S.* \| +(?:\d+|Bin)|\d+ files? changed| \d+ files? changed")
 
@@ -27,7 +28,7 @@ def split_diff(text: str, name: str = "") -> Units:
 
 
 def _pair(units: Units, text: str) -> None:
-    """Let each removed line and the added line in its place need each other."""
+    """Make each removed line and the added line in its place need each other."""
     removed: list[int] = []
     place = 0
     for unit, start in enumerate(units.starts):
@@ -75,7 +76,7 @@ class _Changes:
             units.add(start, end, _line_worth(line), (*self._file, *self._hunk))
 
     def _is_named(self) -> bool:
-        """Tell whether the line that began the file already names it."""
+        """Tell whether the line that began the file already names the file."""
         start = self._units.starts[self._file[-1]]
         return self.begins(self._text[start : start + 12])
 
@@ -88,7 +89,7 @@ def _line_worth(line: str) -> float:
 
 def split_log(text: str, name: str = "") -> Units:
     """Split a git log: one unit for a commit's header, one for each line of its message."""
-    if not _COMMIT.search(text[:2_000]):
+    if not _HASHED.search(text[:2_000]):
         return split_plain(text, name)
     units = Units(reach=1)
     marks = Marks(text)

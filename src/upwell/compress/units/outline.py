@@ -1,9 +1,9 @@
 """Split source code and the output of commands into lines, each linked to the enclosing lines it
 depends on.
 
-Indentation tells what governs a line: the nearest lines above it with less and less indentation,
-such as the `if`, the signature and the class around a statement. That needs no grammar, reads every
-language alike, and takes time linear in the length of the text.
+Indentation shows which lines govern a line: the nearest lines above it with less and less
+indentation, such as the `if`, the signature and the class around a statement. This method needs no
+grammar, treats all languages alike, and takes time linear in the length of the text.
 """
 
 import re
@@ -31,13 +31,14 @@ _KEYWORD = (
     r"|namespace|record|protocol|object|fun|template)\b|(?:const|let|var|val|#define)[ \t]++\w"
 )
 _DEFINES = re.compile(
-    rf"^[ \t]*+(?:(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})"
-    r"|#{1,6}[ \t]|[A-Z][A-Z0-9_]{3,}[ \t]*+[:=]"
-    rf"|(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{[ \t]*+$)",
-    re.M,
+    rf"(?:{_MODIFIER}[ \t]++)*+(?:{_KEYWORD})|#{{1,6}}[ \t]|[A-Z][A-Z0-9_]{{3,}}[ \t]*+[:=]"
 )
-"""A line that defines something in most languages: by its keyword, as a constant, or with
-parentheses before the brace of a body. Headings too."""
+"""The beginning of a line that defines something in most languages: a keyword, a constant. It also
+matches headings."""
+_SIGNATURE = re.compile(
+    rf"(?!{_STATEMENT})[\w~$#*][^\n;={{(]{{0,160}}+\([^\n;]{{0,300}}\)[^\n;=(){{]*+\{{\s*+$"
+)
+"""A line with parentheses before the brace of a body."""
 _ELEMENT = re.compile(
     r"^[ \t]*+(?:- )?(?:\[[\w-]+\][ \t])?(?:link|button|textbox|searchbox|checkbox|radio|combobox"
     r"|menuitem|tab|option|switch|slider|spinbutton|treeitem)\b",
@@ -51,24 +52,21 @@ _RAISED_SHARE = 0.6
 _CLOSING = "})]"
 _MAX_GOVERNING = 6
 _PROSE_CHARS = 120
-"""The lines of prose are longer than this on average."""
+"""Lines of prose are longer than this on average."""
 
 
 def split(text: str, name: str = "") -> Units:
     """Split code into lines, each with the lines that govern it. Definitions count double."""
-    return _outline(text, {match.start() for match in _DEFINES.finditer(text)})
-
-
-def _outline(text: str, lifted: Container[int]) -> Units:
-    """Split into lines; the names of those that begin at an offset in `lifted` count double."""
     units = Units(by_names=True)
     starts, ends, saliences, all_needs = units.starts, units.ends, units.salience, units.needs
+    defines = _DEFINES.match
     open_blocks: list[tuple[int, int, tuple[int, ...]]] = []
     for start, end in lines(text):
         bare = text[start:end].lstrip()
-        depth = end - start - len(bare)
+        salience = BLANK
         needs: tuple[int, ...] | None = None
         if bare:
+            depth = end - start - len(bare)
             while open_blocks and open_blocks[-1][0] >= depth:
                 depth_of_open, _, above = open_blocks.pop()
                 needs = above if depth_of_open == depth else None
@@ -76,18 +74,22 @@ def _outline(text: str, lifted: Container[int]) -> Units:
                 needs = _governing(open_blocks[-1]) if open_blocks else ()
             if bare[0] not in _CLOSING:
                 open_blocks.append((depth, len(starts), needs))
+            is_definition = defines(bare) or ("{" in bare and _SIGNATURE.match(bare))
+            salience = 1.0 if is_definition else 0.0
         elif saliences and saliences[-1] == BLANK:
             ends[-1] = end
             continue
         starts.append(start)
         ends.append(end)
-        saliences.append((1.0 if start in lifted else 0.0) if bare else BLANK)
+        saliences.append(salience)
         all_needs.append(needs or ())
     return units
 
 
 def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
-    """Return what governs a line below `line`: at most six lines, the outermost and the nearest."""
+    """Return the lines that govern a line below `line`: at most six, the outermost and the
+    nearest.
+    """
     _, number, above = line
     if len(above) >= _MAX_GOVERNING:
         above = (*above[: _MAX_GOVERNING // 2], *above[1 - _MAX_GOVERNING // 2 :])
@@ -95,12 +97,11 @@ def _governing(line: tuple[int, int, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def split_text(text: str, name: str = "") -> Units:
-    """Split a text of no particular kind: prose by what stands out, other text by its names."""
+    """Split a text of no particular kind. Prose is ranked by salience, other text by its names."""
     if len(text) > _PROSE_CHARS * (1 + text.count("\n")):
         return split_lines(text, name)
-    lifted = {match.start() for match in _DEFINES.finditer(text)}
     elements = {match.start() for match in _ELEMENT.finditer(text)}
-    units = _outline(text, lifted)
+    units = split(text)
     units.raised_share, units.early = _RAISED_SHARE, 0.0
     if len(elements) > _MANY_ELEMENTS * len(units):
         _raise_elements(units, elements)
@@ -110,7 +111,9 @@ def split_text(text: str, name: str = "") -> Units:
 
 
 def _raise_elements(units: Units, elements: Container[int]) -> None:
-    """Raise the elements of a page. The groups around one tell nothing that its line does not."""
+    """Raise the elements of a page. The line of an element says everything that the groups around
+    it say.
+    """
     units.needs = [()] * len(units)
     for unit, start in enumerate(units.starts):
         if start in elements:
@@ -118,7 +121,7 @@ def _raise_elements(units: Units, elements: Container[int]) -> None:
 
 
 def _raise_trouble(units: Units, text: str) -> None:
-    """Raise the lines that mention trouble; each needs the line below that tells its place."""
+    """Raise the lines that mention an error; each needs the line below that gives its location."""
     trouble = Trouble(text)
     before = -1
     for unit, (start, end) in enumerate(zip(units.starts, units.ends, strict=True)):
@@ -131,7 +134,7 @@ def _raise_trouble(units: Units, text: str) -> None:
 
 
 def _raise_ends(units: Units) -> None:
-    """Raise the first line and the last ones: they tell what ran, and how it ended."""
+    """Raise the first line and the last ones: they show which program ran and how it ended."""
     filled = [unit for unit, salience in enumerate(units.salience) if salience > BLANK]
     for unit in (*filled[:1], *filled[-_LAST_LINES:]):
         units.salience[unit] = FIRST + 1.0

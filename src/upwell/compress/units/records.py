@@ -1,4 +1,4 @@
-"""Split tables and search results: rows need their header, matches stand alone."""
+"""Split tables and search results: each row needs its header, each match is a unit by itself."""
 
 import re
 
@@ -6,7 +6,7 @@ from upwell.compress.normalise.places import FILE, FOLDER
 from upwell.compress.units.base import BLANK, Marks, Trouble, Units, lines, pieces
 
 _MEMBER = re.compile(r"[ \t]|\d+[:-]")
-"""The beginning of an entry of a folder or a match in a file (`normalise/places.py`)."""
+"""The prefix of an entry in a folder or of a match in a file (`normalise/places.py`)."""
 _MAX_JOINED = 50
 """A quoted cell spans at most this many lines."""
 
@@ -54,7 +54,7 @@ def _rows(text: str) -> list[tuple[int, int]]:
 
 
 def split_grep(text: str, name: str = "") -> Units:
-    """Split into matches. Where they are folded, each needs its folder or file."""
+    """Split into matches. If they are folded, each match needs its folder or file."""
     units = Units(reach=1, by_names=True)
     trouble = Trouble(text)
     head: tuple[int, ...] = ()

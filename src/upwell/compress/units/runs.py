@@ -65,7 +65,7 @@ def _lines(text: str) -> Iterator[Line]:
 
 
 def split_log(text: str, name: str = "") -> Units:
-    """Split a log into lines. Trouble, rare templates and first occurrences rank high."""
+    """Split a log into lines. Errors, rare templates and first occurrences rank high."""
     lines = list(_lines(text))
     shapes = [_template(line.shape) for line in lines]
     counts: dict[str, int] = {}

@@ -1,1 +1,1 @@
-"""A proxied tool call: sent, fitted to the budget, answered."""
+"""Proxied tool calls: sending the call, fitting its result to the budget, adding memories."""

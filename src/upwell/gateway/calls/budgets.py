@@ -1,8 +1,8 @@
 """The default budget of a result by the kind of its tool.
 
-Most outputs of commands and searches that agents use are short, and the long ones repeat
-themselves; pages have more to say; a file that is read is usually edited next, so it is delivered
-whole as long as it is not very large.
+Most outputs of commands and searches that agents use are short, and the long ones are repetitive.
+Pages hold more information. A file that is read is usually edited next, so it is delivered whole as
+long as it is not very large.
 """
 
 import re
@@ -13,7 +13,7 @@ from upwell.ground.types.rpc import ToolCall
 
 
 class ToolKind(StrEnum):
-    """The kind of a tool, as far as its name and arguments tell."""
+    """The kind of a tool, as far as its name and arguments show it."""
 
     READ = "read"
     SHELL = "shell"
@@ -32,7 +32,9 @@ SHARES = {
         ToolKind.OTHER: 0.5,
     },
 }
-"""Profile → part of the agent's usual budget for a kind; 1 where nothing stands."""
+"""For each profile, the part of the agent's usual budget that a kind of tool gets; 1 if the kind is
+not listed.
+"""
 
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SHELL = frozenset({"bash", "shell", "exec", "execute", "command", "terminal", "sh", "powershell"})
@@ -43,7 +45,7 @@ _FILE_ARGUMENTS = ("path", "file_path", "file", "filepath", "filename", "absolut
 
 
 def kind_of(call: ToolCall) -> ToolKind:
-    """Tell the kind of a tool by the words of its name; a reading call also names a file."""
+    """Tell the kind of a tool by the words of its name. A call that reads must also name a file."""
     words = {word.lower() for word in _WORD.findall(call.tool)}
     names_file = any(name in call.args for name in _FILE_ARGUMENTS)
     if words & _PAGE:
@@ -56,7 +58,9 @@ def kind_of(call: ToolCall) -> ToolKind:
 
 
 def default_tokens(call: ToolCall, options: Options, usual: int) -> int:
-    """Return the budget of a call without a limit of its own; `usual` is the agent's."""
+    """Return the budget of a call without a limit of its own; `usual` is the agent's usual
+    budget.
+    """
     kind = kind_of(call)
     if kind == ToolKind.READ:
         return max(options.read_tokens, usual)

@@ -3,7 +3,7 @@
 The key of an answer covers everything that the answer depends on: the server and its configuration,
 the tool's declaration, the arguments, the rest of the request, and the principal. Never cached:
 errors, questions to the client, tasks, repaired bytes, and anything that contains a secret. Equal
-calls that run at once are made once.
+calls that run at the same time are sent once.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from upwell.wire.rawjson import NotJson, RawObject
 
 KIND = Kind.RESPONSE
 READ_SECONDS = 0.2
-"""A disk that takes longer is not waited for: the server is asked instead."""
+"""How long to wait for the disk before the server is asked instead."""
 MAX_RESULT_BYTES = 1_000_000
 _CACHEABLE_PARAMS = frozenset({"name", "arguments", "_meta"})
 _PER_CALL_META = ("progressToken", "traceparent", "tracestate", "baggage")
@@ -91,7 +91,8 @@ class Cache:
 
         def finished(task: "asyncio.Task[Reply]") -> None:
             self._flights.pop(key, None)
-            # Every caller sees the exception, unless all of them left in the same moment.
+            # Every caller sees the exception, unless all of them stopped waiting at the same
+            # moment.
             if not task.cancelled():
                 task.exception()
 
@@ -140,14 +141,16 @@ def _reprs(value: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lasting_meta(params: RawObject) -> RawObject:
-    """The `_meta` without the keys of this one call and of its client. The answer may depend on the
-    rest."""
+    """The `_meta` without the keys that belong to this one call and its client. The answer may
+    depend on the other keys.
+    """
     return meta_of(bare(params)).without(*_PER_CALL_META)
 
 
 def _canonical(arguments: bytes) -> str:
     """One text for equal arguments. Order and whitespace are ignored; the notation of a number and
-    a repeated key are not."""
+    repeated keys are not.
+    """
     try:
         value = json.loads(
             arguments, parse_int=_lexeme, parse_float=_lexeme, object_pairs_hook=_members

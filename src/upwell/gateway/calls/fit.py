@@ -41,8 +41,8 @@ Reading = Callable[[str], str]
 
 
 def by_tool(key: str) -> str:
-    """Reading with our own tool, under the name that agents behind the gateway see."""
-    return f'{READ_MORE} with key="{key}"'
+    """Instructions to read with our own tool, under the name that clients of the gateway see."""
+    return f'{READ_MORE} with key="{key}" (a part: lines="12-44")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class _Shortened:
 
     @property
     def tokens(self) -> int:
-        """The tokens of everything that stands for the original, except the notice."""
+        """The tokens of everything that replaces the original, except the notice."""
         return self.compressed.tokens + count(self.contents)
 
 
@@ -142,8 +142,9 @@ class Fitter:
         return await self._compressed(text, budget, options, query, original)
 
     async def _keep(self, originals: Originals, text: str, name: str) -> StoredOriginal:
-        """Keep an original. One that cannot be kept gets no key, so that the retention floor leaves
-        more of the text."""
+        """Keep an original. An original that cannot be kept gets no key, so that the retention
+        floor leaves more of the text.
+        """
         try:
             return await originals.keep(text, "" if originals.is_secret(name) else name)
         except StoreError as error:
@@ -199,12 +200,12 @@ class Fitter:
         how_to_read: Reading,
         hard_tokens: int | None = None,
     ) -> list[str | None]:
-        """The texts of a reply that is not an MCP result, within the budget of its tool and at most
+        """The texts of a reply that is not an MCP result, fitted to the budget of its tool and to
         `hard_tokens` together; None for each unchanged text.
 
         The notice is appended to the last shortened text. All texts stay unchanged when shortening
         saves nothing, or when an original could not be read later because it cannot be kept or
-        would live in this process only.
+        would exist only in this process.
         """
         options = self._options(call.server, call.tool)
         if options.strategy == "none":
@@ -361,7 +362,7 @@ def _rebuilt(
 
 
 def _contents(text: str, key: str, share: Budget) -> str:
-    """The table of contents beside a first chunk, as a block of its own; "" where it would take
+    """The table of contents beside a first chunk, as a block of its own; "" if it would take
     too much of the budget."""
     from upwell.compress.base import RemainingBudget
     from upwell.compress.selective import table
@@ -377,7 +378,7 @@ def notice(
 ) -> str:
     """One line: the size before and after, the omissions unless the text ends with them, and how to
     read the original."""
-    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted[:3]]
+    counts = [f"{part.count:,} of {part.total:,} {part.what}" for part in after.omitted]
     omissions = "; ".join(text for text in counts if text not in after.text[-TAIL_CHARS:])
     line = f"[upwell] Shortened from {tokens_before:,} to {counted(after.tokens, 'token')}"
     line += f" ({after.strategy})."
@@ -392,8 +393,9 @@ def notice(
 
 def _query_of(call: ToolCall) -> str:
     """The agent's `_context_query`, or else the question in the arguments of a tool that answers
-    questions. Paths, patterns and commands are no questions: used as such, they lose more of what
-    the agent needs next than they gain."""
+    questions. Paths, patterns and commands are not used as questions: that would lose more than it
+    gains of the text that the agent needs next.
+    """
     if call.query or kind_of(call) not in (ToolKind.OTHER, ToolKind.PAGE):
         return call.query
     texts = [call.args.get(name) for name in _QUESTION_ARGUMENTS]

@@ -46,7 +46,7 @@ class Sessions(Protocol):
 
 
 class OwnSessions:
-    """Every client's session stands for itself."""
+    """Every client's session is an agent session of its own."""
 
     def known(self, own: str) -> str:
         return own
@@ -95,9 +95,9 @@ class Fitting:
 
 Search = asyncio.Task[tuple[Outcome, Cue]]
 MAX_ANSWER_CHARS = 8_000
-"""How much of a failed call's answer is read."""
+"""How many characters of a failed call's answer are read."""
 MAX_EMPTY_BYTES = 400
-"""An answer that says only that nothing was found is not longer."""
+"""A longer answer says more than that nothing was found."""
 
 
 class Race:
@@ -138,7 +138,7 @@ class Race:
         return None if self.is_late or _failed(self.search) else self.search.result()[0]
 
     def found_nothing(self) -> bool:
-        """Has the search ended without anything to deliver?"""
+        """True if the search has ended without anything to deliver."""
         if not self.search.done():
             return False
         return _failed(self.search) or isinstance(self.search.result()[0], Skip)
@@ -172,13 +172,14 @@ class CallSurfacing:
         self.returns = BackgroundTasks("taking a surfacing back")
 
     def session_of(self, client: Client) -> str:
-        """The client's session, as far as it is known without a lookup."""
+        """The agent session of the client, if it is known without a lookup."""
         return self._sessions.known(client.session)
 
     @asynccontextmanager
     async def race(self, call: ToolCall, client: Client) -> AsyncIterator[Race]:
-        """A search beside a call; it has `race_ms` from now on. An outcome that is not injected, or
-        whose reply does not reach the client, is taken back."""
+        """Start a search beside a call; it has `race_ms` from now on. An outcome that is not
+        injected, or whose reply does not reach the client, is taken back.
+        """
         race_seconds = self._options(call.server, call.tool).race_ms / 1000
 
         def search(answer: ToolAnswer | None = None) -> Search:
@@ -205,7 +206,7 @@ class CallSurfacing:
         return with_meta(placed, "surfacing_id", outcome.id)
 
     async def aclose(self) -> None:
-        """Stop searching, and finish taking back what was found but not delivered."""
+        """Stop searching, and finish taking back memories that were found but not delivered."""
         await self._searches.aclose()
         await self.returns.drain()
 
@@ -227,7 +228,7 @@ class CallSurfacing:
         return await self._surfacer.offer(cue), cue
 
     def _settle(self, search: "asyncio.Task[tuple[Outcome, Cue]]", delivered: bool) -> None:
-        """Record what became of an injected outcome."""
+        """Record whether an injected outcome was delivered."""
         outcome, cue = search.result()
         if delivered and isinstance(outcome, Surfacing):
             self.returns.start(self._surfacer.delivered(outcome, cue))
@@ -316,7 +317,7 @@ def _answer_in_vain(call: ToolCall, result: RawObject) -> ToolAnswer | None:
 
 
 def _idempotent(call: ToolCall) -> bool:
-    """Does the server declare that repeating the call is harmless?"""
+    """True if the server declares that repeating the call is harmless."""
     hints = call.annotations
     return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
 

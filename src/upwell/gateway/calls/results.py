@@ -13,7 +13,7 @@ def text_block(text: str) -> bytes:
 
 
 def failure(error: UpwellError) -> Reply:
-    """A tool result that tells the model what went wrong and what to do about it."""
+    """A tool result that tells the model about the error and the remedy."""
     return Reply(result=dumps({"content": [{"type": "text", "text": str(error)}], "isError": True}))
 
 
@@ -46,7 +46,7 @@ OURS = frozenset({"surfacing_id", "upwell"})
 
 
 def without_ours(result: RawObject) -> RawObject:
-    """A server's result without the keys in its `_meta` that only the gateway writes."""
+    """A server's result, without the keys of `_meta` that only the gateway may write."""
     raw = result.get("_meta")
     if raw is None or kind_of(raw) != "object":
         return result

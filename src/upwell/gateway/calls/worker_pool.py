@@ -2,8 +2,9 @@
 
 Parsing ten megabytes of JSON is one call into C, and nothing else in the process runs meanwhile. A
 large result is therefore sent, as raw bytes, to a child process with the same code and the same
-home, which returns it fitted. The first child starts with the first large result, takes one job
-after the other, and ends when its stdin closes. A second child works for other servers meanwhile.
+home, which returns the fitted result. The first child starts with the first large result, takes one
+job after the other, and ends when its stdin closes. In the meantime, a second child works for other
+servers.
 
 A job and its outcome are frames: two lengths in ASCII, a newline, a JSON head, raw bytes.
 """
@@ -30,8 +31,9 @@ MAX_LOCAL_BYTES = 1_000_000
 """A larger result is never fitted in the gateway's process: it would block every other call."""
 WORKERS = 2
 JOB_SECONDS, MEGABYTE_SECONDS = 20.0, 10.0
-"""The time limit of a job. Many times longer than any job takes: a busy machine must not change the
-result, and a job that reaches the limit is a bug."""
+"""The time limit of a job. It is many times longer than any job takes, because a busy machine must
+not change the result. A job that reaches the limit is a bug.
+"""
 _WORKER_ARGS = ("-P", "-m", "upwell.cli.worker")
 """`-P` keeps Python from importing modules from the agent's working directory."""
 
@@ -52,7 +54,7 @@ class _Worker:
 
         Raises:
             CannotStart: the child cannot be started.
-            OSError, EOFError, TimeoutError: the child died over the job, or took too long.
+            OSError, EOFError, TimeoutError: the child died during the job, or took too long.
         """
         child = await self.started()
         try:
@@ -86,21 +88,19 @@ Brief = Callable[[ToolCall, bytes], Awaitable[bytes]]
 
 
 async def no_brief(call: ToolCall, result: bytes) -> bytes:
-    """Refuse: there is no cheap way.
-
-    Raises:
-        CompressionError: always.
+    """Refuse, because there is no cheap way. Raises:
+    CompressionError: always.
     """
-    raise CompressionError("the worker process failed over a result", strategy="worker")
+    raise CompressionError("the worker process failed on a result", strategy="worker")
 
 
 class WorkerPool:
     """The gateway's side: hands large results to the workers.
 
     `private` takes originals that must not reach the disk, for `ttl_seconds`; `brief` fits a result
-    over which a worker died. Results of one server are fitted one after the other, those of two
-    servers side by side, so that one server's results do not delay the other's. The second worker
-    ends as soon as it is idle.
+    that killed a worker. Results of one server are fitted one after the other, those of two servers
+    side by side, so that one server's results do not delay the other's. The second worker ends as
+    soon as it is idle.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class WorkerPool:
             raise CompressionError(f"no worker process: {error}", strategy="worker") from error
         except (OSError, EOFError, TimeoutError) as error:
             reason = str(error) or "it took too long"
-            LOG.warning("a worker died over %s__%s: %s", call.server, call.tool, reason)
+            LOG.warning("a worker died on a result of %s__%s: %s", call.server, call.tool, reason)
             return await self._brief(call, result)
         if "fault" in head:
             raise NotJson(head["fault"])
@@ -155,8 +155,9 @@ class WorkerPool:
         return result if head["same"] else fitted
 
     async def warm(self) -> None:
-        """Start the first worker now. A failure is logged, and shows again when a worker is
-        needed."""
+        """Start the first worker now. A failure is logged, and shows up again when a worker is
+        needed.
+        """
         async with self._worker() as worker:
             try:
                 await worker.started()
@@ -165,7 +166,7 @@ class WorkerPool:
 
     async def aclose(self) -> None:
         """Finish the jobs in progress, then end the workers. A later result starts them again."""
-        # Two closings at once would each hold one worker and wait for the other's.
+        # Two concurrent closings would each hold one worker and wait for the other one's.
         async with self._closing:
             workers = [await self._idle.get() for _ in range(WORKERS)]
             for worker in workers:

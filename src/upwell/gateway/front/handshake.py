@@ -1,9 +1,9 @@
 """The first exchange on stdio. `initialize` is answered before anything else is loaded or opened:
-nothing delays an agent's start more than this answer.
+an agent's start waits for this answer more than for anything else.
 
 The upstreams are still unknown at that moment. Each run therefore saves the combined offer of the
 servers, bound to the state of the configuration, and the next run presents it again. Without a
-saved offer every capability is offered, and lists stay empty where no server has entries.
+saved offer every capability is offered, and lists stay empty if no server has entries.
 """
 
 import os
@@ -30,8 +30,9 @@ class Hello:
 
 
 def save_offer(home: Home, offer: Offer) -> None:
-    """Write the offer down for the next start, without secrets. A file that cannot be written is
-    logged: the next start then offers everything."""
+    """Save the offer for the next start, without secrets. A file that cannot be written is logged:
+    the next start then offers everything.
+    """
     # Imported here: the redaction rules take longer to load than the handshake may take.
     from upwell.ground.secrets.redact import has_secret, redact
 
@@ -55,7 +56,9 @@ def save_offer(home: Home, offer: Offer) -> None:
 
 
 def load_offer(home: Home) -> Offer:
-    """The offer of the previous run; everything when the configuration has changed since."""
+    """The offer of the previous run; an offer of everything if the configuration has changed
+    since.
+    """
     everything = Offer(united([EVERYTHING]))
     if not home.offer_file.is_file():
         return everything
@@ -69,7 +72,7 @@ def load_offer(home: Home) -> Offer:
 
 
 def _configuration_state(home: Home) -> list[int]:
-    """Differs whenever the configuration file was changed."""
+    """A value that differs whenever the configuration file was changed."""
     return list(stamp(home.config_file) or ())
 
 
@@ -95,8 +98,9 @@ async def read_hello(lines: AsyncIterator[Line], sink: Sink) -> tuple[AsyncItera
 
 
 async def answer_with_error(lines: AsyncIterator[Line], sink: Sink, error: UpwellError) -> None:
-    """Answer every request with `error` until the agent disconnects: a gateway that cannot start
-    tells its agent why."""
+    """Answer every request with `error` until the agent disconnects, so that the agent learns why
+    the gateway cannot start.
+    """
     reply = Reply(error=error_body(INTERNAL_ERROR, str(error)))
     async for line in lines:
         try:

@@ -1,4 +1,4 @@
-"""Checks of requests over HTTP: the headers, the body, and that both agree."""
+"""Checks of requests over HTTP: the headers, the body, and whether they agree."""
 
 from collections.abc import Iterable, Mapping
 
@@ -41,7 +41,8 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers of a request by their lower-case names.
 
     Raises:
-        BadRequest: an MCP header occurs twice. A proxy may read the first and a server the last.
+        BadRequest: an MCP header occurs twice. A proxy might read the first one and a server the
+        last.
     """
     headers: dict[str, str] = {}
     for key, value in raw:
@@ -82,8 +83,8 @@ def params_of(message: Message) -> RawObject:
 
 
 def check_headers(headers: Mapping[str, str], message: Message, params: RawObject) -> None:
-    """Check the headers that must repeat parts of the body: a proxy that routes by them must not be
-    deceived.
+    """Check the headers that must repeat parts of the body, since a proxy that routes by them must
+    not be deceived.
 
     Raises:
         BadRequest: a header differs from the body, or `_meta` lacks a required key.

@@ -140,8 +140,10 @@ class HttpFront:
         events: bool,
         primed: bool,
     ) -> None:
-        """Answer with a stream of events if the client prefers events, otherwise only when needed.
-        A broken connection cancels nothing: the client may come back for the rest."""
+        """Answer with a stream of events if the client prefers events, otherwise only if a stream
+        is needed. A broken connection cancels nothing, because the client may come back for the
+        rest.
+        """
         if message.method is None:
             http_session.questions.answered(message)
             await respond(send, 202)
@@ -216,7 +218,7 @@ class HttpFront:
         watch = self._tasks.start(_cancel_on_disconnect(receive, following))
         await asyncio.wait({following})
         watch.cancel()
-        # A later GET of the same stream may have taken this one's place.
+        # A later GET of the same stream may have replaced this one.
         if http_session.followed.get(outbox.name) is following:
             del http_session.followed[outbox.name]
 
@@ -271,7 +273,7 @@ class HttpFront:
 
 
 class _NoStream:
-    """Stands for the missing connection to a modern agent outside of its requests."""
+    """Represents the missing connection to a modern agent outside of its requests."""
 
     async def request(self, method: str, params: bytes) -> Reply:
         return Reply(error=error_body(METHOD_NOT_FOUND, method))

@@ -1,8 +1,9 @@
 """The sessions of agents of the handshake era on HTTP.
 
-A session's streams and requests live in the process that serves it. That the session exists, and
-what its agent declared, is also a value in `SessionState`, which replicas may share: a process that
-is asked for a session of another one opens it again, without the other's streams.
+A session's streams and requests live in the process that serves it. The fact that the session
+exists, and the declarations of its agent, are also a value in `SessionState`, which replicas may
+share. A process that is asked for a session of another process therefore opens it again, without
+the streams of that process.
 """
 
 import asyncio
@@ -70,7 +71,7 @@ class HttpSessions:
         return self._opened(secrets.token_urlsafe(24), principal)
 
     async def record(self, http_session: HttpSession) -> None:
-        """Write down that the session exists, for `IDLE_SECONDS` from now on."""
+        """Record that the session exists, for `IDLE_SECONDS` from now on."""
         http_session.recorded_at = self._clock.monotonic()
         session = http_session.session
         value = orjson.dumps(
@@ -100,14 +101,14 @@ class HttpSessions:
             await self._state.delete(http_session.session.id, KIND)
 
     def close(self) -> None:
-        """End what runs in this process. Another process may go on with the sessions."""
+        """End everything that runs in this process. Another process may continue the sessions."""
         for http_session in list(self._sessions.values()):
             self._drop(http_session)
 
     async def _restored(self, name: str, principal: Principal) -> HttpSession | None:
         """A session that another process opened for this principal."""
         value: bytes | None = None
-        with contained("looking an HTTP session up"):
+        with contained("looking up an HTTP session"):
             value = await self._state.get(name, KIND)
         if value is None:
             return None
@@ -116,7 +117,7 @@ class HttpSessions:
         if Principal(owner, tuple(namespaces)) != principal:
             return None
         await self._make_room(principal)
-        # Another request may have restored the session meanwhile.
+        # Another request may have restored the session in the meantime.
         restored = self._sessions.get(name) or self._opened(name, principal)
         restored.session.capabilities = record["capabilities"].encode()
         restored.session.log_level = record["log_level"]

@@ -18,8 +18,9 @@ from upwell.wire.rawjson import NotJson, RawObject
 DRAIN_SECONDS = 5.0
 """The time that running requests have to finish when the gateway is asked to end."""
 MAX_RUNNING = 4096
-"""Requests of one agent at once. More are refused, and nothing more is read from an agent that does
-not read the refusals."""
+"""How many requests of one agent may run at once. Further requests are refused, and nothing more is
+read from an agent that does not read the refusals.
+"""
 
 
 class StdioFront:

@@ -18,7 +18,9 @@ from upwell.wire.peer import Message, PeerGone, line_of, settle
 MAX_LINES = 1000
 """The messages that one stream retains; the oldest are dropped first."""
 MAX_SENT_BYTES = 512 * 1024
-"""Sent bytes kept for one stream; all ended streams of a session together keep as many."""
+"""The sent bytes that one stream retains; all ended streams of a session together retain as
+many.
+"""
 MAX_UNSENT_BYTES = 8 * 1024 * 1024
 """The size of unsent messages on one stream. Beyond it the oldest are dropped, but never the
 last."""
@@ -75,7 +77,7 @@ class Outbox:
         return f"{self.name}-{number}" if self.name else ""
 
     def _wake(self) -> None:
-        # A new event each time: readers that wait later must not see this one as set.
+        # A new event each time, because readers that wait later must not see this one set.
         self._more.set()
         self._more = asyncio.Event()
 
@@ -104,7 +106,8 @@ class Streams:
 
     def finish(self, outbox: Outbox, *, used: bool) -> None:
         """End a stream whose answer has been sent. A stream that was never `used` as a stream is
-        forgotten at once: the client has no id to resume it with."""
+        forgotten at once, because the client has no id with which to resume it.
+        """
         outbox.end()
         if not used:
             self._streams.pop(outbox.name, None)
@@ -215,8 +218,10 @@ class Stream:
         events: bool = False,
         status: Callable[[bytes], int] = lambda _: 200,
     ) -> None:
-        """Send the messages until `work` returns the answer ("" for none), then the answer. It is a
-        stream of events only if `events` is set, a message comes first, or after some silence."""
+        """Send the messages until `work` returns the answer ("" for none), then send the answer.
+        The response is a stream of events only if `events` is set, if a message comes before the
+        answer, or after some silence.
+        """
         work.add_done_callback(self._end)
         if not events:
             await self._first_message_or_silence()

@@ -1,5 +1,6 @@
-"""Tool lists that would fill the agent's window, served short: every tool keeps its own name, with
-one line of description and a permissive schema. `describe_tools` gives the full definitions.
+"""Serves tool lists that would fill the agent's window in short form: every tool keeps its own
+name, with one line of description and a permissive schema. `describe_tools` gives the full
+definitions.
 
 Names, annotations and `_meta` stay, so that a host's rules about a tool keep working. A call whose
 arguments cannot fit the full schema is answered with that schema instead of being sent.
@@ -36,7 +37,8 @@ _SENTENCE_END = re.compile(r"[.!?](?=\s)")
 
 class Definitions:
     """The full definition of every tool, by its public name. A list of more than `max_tokens` is
-    served short; 0 never shortens."""
+    served in short form; 0 means never.
+    """
 
     def __init__(self, max_tokens: int = 0) -> None:
         self.max_tokens = max_tokens
@@ -44,8 +46,9 @@ class Definitions:
         self._shortened_names: frozenset[str] = frozenset()
 
     def listing(self, upstream: Mapping[str, RawObject], own: Mapping[str, bytes]) -> bytes:
-        """The raw list of the upstreams' tools and our own, in their order. Our own are never
-        shortened; `describe_tools` is listed only beside shortened tools."""
+        """The raw list of the upstreams' tools and our own, in their order. Our own tools are never
+        shortened; `describe_tools` is listed only beside shortened tools.
+        """
         full = {name: tool.encode() for name, tool in upstream.items()}
         self._full = {**full, **own}
         rest = tuple(raw for name, raw in own.items() if not name.endswith(DESCRIBE))
@@ -104,7 +107,8 @@ def _ranked(full: Mapping[str, bytes], query: str) -> list[str]:
 @lru_cache(maxsize=TOOLS_CACHED)
 def shortened(tool: RawObject) -> RawObject:
     """The tool with one line of description, a permissive schema and no output schema. A schema
-    that maps arguments to HTTP headers stays: clients read the mapping there."""
+    that maps arguments to HTTP headers stays, because clients read the mapping in it.
+    """
     brief = tool.without("outputSchema")
     if "description" in tool:
         brief = brief.replaced("description", dumps(one_line(tool.value("description"))))
@@ -127,7 +131,8 @@ def one_line(text: object) -> str:
 
 def loosest(schema: object) -> dict[str, object]:
     """A schema that accepts every value that `schema` accepts. It keeps the names and the plain
-    types of the top-level properties, which is all that most calls need."""
+    types of the top-level properties, which are enough for most calls.
+    """
     declaration = schema if isinstance(schema, dict) else {}
     declared = declaration.get("properties")
     own = declared if isinstance(declared, dict) else {}
@@ -180,7 +185,8 @@ _KEYWORDS = (
     *("required", "properties", "additionalProperties", "prefixItems", "items", *_LIMITS),
 )
 """The keywords that are checked, in the order in which faults are reported. `pattern` is left out
-because a hostile expression takes forever, `format` because servers disagree about it."""
+because a hostile expression can run forever, `format` because servers disagree about it.
+"""
 _REFERENCE = re.compile(
     r"#(?:/(?:\$defs|definitions|properties)/[^/]*+|/(?:items|additionalProperties)"
     r"|/(?:allOf|anyOf|oneOf|prefixItems)/[0-9]{1,6})*+"
@@ -193,11 +199,10 @@ class _TooComplex(Exception):
 
 
 def argument_fault(schema: RawObject, arguments: object) -> str:
-    """Why `arguments` cannot fit a tool's schema; "" unless that is certain.
-
-    The server has the last word: servers read `"5"` as 5 and `"[1]"` as a list, so a string fits
-    every type, and a number fits `string`. A schema that is too deep, refers to itself without end,
-    or takes more than `MAX_STEPS` to check refuses nothing.
+    """The reason why `arguments` cannot fit a tool's schema; "" unless this is certain. The server
+    has the last word: servers read `"5"` as 5 and `"[1]"` as a list, so a string fits every type,
+    and a number fits `string`. Nothing is refused if the schema is too deep, refers to itself
+    without end, or takes more than `MAX_STEPS` to check.
 
     Raises:
         NotJson: the schema is not JSON.
@@ -218,7 +223,7 @@ def argument_fault(schema: RawObject, arguments: object) -> str:
 
 
 def _reduced(schema: object) -> Any:
-    """The schema with only the keywords that are checked, as far as they are well-formed."""
+    """The schema reduced to the keywords that are checked and well-formed."""
     if not isinstance(schema, dict):
         return schema is not False
     reduced: dict[str, Any] = {}
@@ -256,7 +261,7 @@ def _is_checked(keyword: str, schema: Mapping[str, Any]) -> bool:
 def _validator(schema: Any) -> "Validator":
     """A JSON Schema validator with the lenient types, and a limit on its steps. It resolves
     references in the document only: its registry has no way to fetch another."""
-    # Imported here: 150 ms that only a call of a shortened tool needs.
+    # Imported here, because the import takes 150 ms and only calls of shortened tools need it.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import create
     from referencing import Registry
@@ -335,8 +340,9 @@ _ARGUMENT_ERROR = re.compile(r"-32602|validation error", re.IGNORECASE)
 
 
 def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
-    """The answer, for the model to read, to a call whose arguments cannot fit the schema; None for
-    a call to be sent. Slow for large arguments; safe to call from any thread."""
+    """The answer for the model if the arguments of a call cannot fit the schema; None if the call
+    may be sent. Slow for large arguments; safe to call from any thread.
+    """
     try:
         fault = argument_fault(RawObject.parse(schema), params.value("arguments", {}))
     except NotJson:
@@ -349,8 +355,9 @@ def refusal(name: str, schema: bytes, params: RawObject) -> Reply | None:
 
 
 def with_schema(name: str, schema: bytes, reply: Reply) -> Reply:
-    """A server's complaint about arguments, with the schema added. Code and data of an error stay,
-    and every other reply is returned unchanged."""
+    """Add the schema to a server's complaint about arguments. The code and data of an error stay,
+    and every other reply is returned unchanged.
+    """
     if reply.error:
         error = RawObject.parse(reply.error)
         if error.get("code") != b"%d" % INVALID_PARAMS:

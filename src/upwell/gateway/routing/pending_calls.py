@@ -1,9 +1,9 @@
-"""Calls that wait for an answer of their client.
+"""Calls that wait for an answer from their client.
 
 An upstream of the handshake era may ask its client a question in the middle of a call. A modern
-client can be asked only by the result of the call. So the call stays open here: the client gets an
-`input_required` result with a state that names the open call, and repeats the call with that state
-and its answers.
+client can be asked only in the result of the call. The call therefore stays open here: the client
+gets an `input_required` result with a state that names the open call, and repeats the call with
+that state and its answers.
 """
 
 import asyncio
@@ -39,18 +39,18 @@ class _PendingCall:
         """Wait until the call ends or asks its client a question. Returns whether the call has
         ended. Cancelling the wait cancels the call.
         """
-        asked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        question_event: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def on_question() -> None:
-            if not asked.done():
-                asked.set_result(None)
+            if not question_event.done():
+                question_event.set_result(None)
 
         self.context.on_question = on_question
         if self.open_questions():
             on_question()
         try:
-            waiting: set[asyncio.Future[Any]] = {self.task, asked}
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            futures: set[asyncio.Future[Any]] = {self.task, question_event}
+            await asyncio.wait(futures, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
             self.task.cancel()
             raise

@@ -26,7 +26,9 @@ NO_COMPLETIONS = b'{"completion":{"values":[],"total":0,"hasMore":false}}'
 _VARIABLE = re.compile(r"\{[^{}]*\}")
 
 Relay = Callable[[Upstream, RequestContext, Callable[[], Awaitable[Reply]]], Awaitable[Reply]]
-"""Does a request to an upstream during which the client may be asked (`Router.relay`)."""
+"""Sends a request to an upstream; during the request, the upstream may ask the client
+(`Router.relay`).
+"""
 
 
 class LocalResources(Protocol):
@@ -51,7 +53,8 @@ class LocalResources(Protocol):
 
 class UpstreamResources:
     """Lists the upstreams' prompts and resources, ours last, and finds the owner of each.
-    `upstreams` gives the current ones; servers that are starting get `wait_seconds`."""
+    `upstreams` returns the current upstreams; servers that are starting get `wait_seconds`.
+    """
 
     def __init__(
         self,
@@ -83,7 +86,7 @@ class UpstreamResources:
             LOG.debug("%d servers are still starting", len(starting))
 
     def was_listed(self, kind: str) -> bool:
-        """Has any client requested this list (`prompts`, `resources`)?"""
+        """True if any client has requested this list (`prompts`, `resources`)."""
         return kind in self._requested_kinds
 
     def notify(self, method: str, params: bytes) -> None:
@@ -134,7 +137,9 @@ class UpstreamResources:
         return None
 
     async def owners(self, uri: str) -> list[Upstream]:
-        """The servers that may have a resource, the likeliest first; a known owner alone."""
+        """The servers that may have a resource, the likeliest first; only the owner if it is
+        known.
+        """
         await self.settled()
         candidates = [
             candidate for candidate in self.upstreams() if candidate.about.offers("resources")
@@ -184,7 +189,9 @@ class UpstreamResources:
         owners: dict[str, str],
         own: Sequence[Mapping[str, Any]],
     ) -> bytes:
-        """One entry for each URI, the first server's; replaces the content of `owners`."""
+        """Reduce `listed` to one entry for each URI, that of the first server. Replaces the content
+        of `owners`.
+        """
         items: list[bytes] = []
         servers: dict[str, str] = {}
         for upstream, item in listed:
@@ -322,7 +329,9 @@ def _not_found(uri: str, message: str, context: RequestContext) -> Refused:
 
 
 def _matches(template: str, uri: str) -> bool:
-    """Could `uri` be an expansion of this URI template? Its literal parts occur in order."""
+    """True if `uri` could be an expansion of this URI template: the literal parts of the template
+    occur in it in order.
+    """
     first, *rest = _VARIABLE.split(template)
     if not rest:
         return template == uri

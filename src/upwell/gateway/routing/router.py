@@ -46,7 +46,7 @@ HANDSHAKE_ONLY = frozenset(
 CACHEABLE = frozenset(
     {"tools/list", "prompts/list", "resources/list", "resources/templates/list", "resources/read"}
 )
-"""Modern results of these methods must say for how long they may be cached."""
+"""Modern results of these methods must state how long they may be cached."""
 TOOLS_CHANGED = "notifications/tools/list_changed"
 
 
@@ -115,7 +115,7 @@ class Router:
             return ()
 
     async def tools_changed(self) -> None:
-        """Notify the clients that have seen another list of tools."""
+        """Notify the clients whose list of tools is out of date."""
         listing = self._catalog.listing
         for session in list(self._audience.sessions.values()):
             if session.listed and session.listed != listing:
@@ -128,7 +128,8 @@ class Router:
         self, upstream: Upstream, context: RequestContext, work: Callable[[], Awaitable[Reply]]
     ) -> Reply:
         """Do `work`, a request to `upstream` during which the upstream may ask the client. A modern
-        client of a handshake-era upstream is asked by the result, and the request stays open."""
+        client of a handshake-era upstream is asked in the result, and the request stays open.
+        """
 
         async def recorded() -> Reply:
             reply = await work()
@@ -235,8 +236,9 @@ class Router:
         return target
 
     async def _await_owner(self, name: str) -> None:
-        """Wait for the servers that may own an unlisted name: the one of its prefix, and those
-        without a prefix."""
+        """Wait for the servers that may own an unlisted name: the server of its prefix, and those
+        without a prefix.
+        """
         prefix = server_of(name)
         for upstream in self._upstreams():
             if upstream.prefix in ("", prefix):
@@ -247,8 +249,9 @@ class Router:
 
 
 def _readable(params: bytes) -> RawObject:
-    """The params of a request, checked to the last byte: an upstream's reader that stumbles over
-    malformed JSON would never answer."""
+    """The params of a request, checked to the last byte, because an upstream that fails to read
+    malformed JSON might never answer.
+    """
     if kind_of(params) != "object":
         raise Refused(INVALID_PARAMS, "params must be an object")
     try:
@@ -291,7 +294,8 @@ def _shaped(method: str, answer: RawObject | Reply, *, modern: bool) -> Reply:
 
 def _upstream_call(target: Target, params: RawObject, trace_id: str, principal: str) -> ToolCall:
     """The call for the upstream: its own tool name and the agent's arguments unchanged. Only
-    `_context_query` is taken out, which is ours unless the tool declares it."""
+    `_context_query` is removed, which is ours unless the tool declares it.
+    """
     arguments = RawObject.parse(params.get("arguments") or b"{}")
     value = _decoded(arguments).get(CONTEXT_QUERY)
     query = value if isinstance(value, str) else ""
@@ -313,7 +317,7 @@ def _upstream_call(target: Target, params: RawObject, trace_id: str, principal: 
 
 
 def _decoded(arguments: RawObject) -> dict[str, Any]:
-    """Arguments for reading; one that is nested too deeply is left out."""
+    """The decoded arguments; one that is nested too deeply is left out."""
     decoded: dict[str, Any] = {}
     for key, value in arguments.members:
         try:

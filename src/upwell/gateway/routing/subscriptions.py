@@ -65,7 +65,7 @@ class Subscriptions:
         return first_error
 
     async def _unsubscribe_upstream(self, uri: str, context: RequestContext) -> Reply:
-        """End the upstream's subscription once no client needs it any more."""
+        """End the upstream's subscription when no client needs it any longer."""
         reply = Reply(result=b"{}")
         if self._audience.is_subscribed(uri):
             return reply

@@ -77,7 +77,7 @@ class Tasks:
         self._principals.setdefault(task, set()).add(context.principal)
 
     def _visible(self, reply: Reply, context: RequestContext) -> Reply:
-        """A list of tasks without those of other principals."""
+        """A list of tasks, without those of other principals."""
         try:
             result = RawObject.parse(reply.result)
             items = RawArray.parse(result.get("tasks") or b"[]").items

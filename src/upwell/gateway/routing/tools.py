@@ -31,7 +31,8 @@ _ALIAS = re.compile(rf"_[0-9a-f]{{{_DIGEST_CHARS}}}$")
 def front_name(server: str, tool: str) -> str:
     """`{server}__{tool}`, or the tool's own name for a server without a prefix (""). A name that
     hosts would reject gets an alias. The alias depends on the name alone, so it is the same at
-    every start, whatever other tools there are."""
+    every start and does not depend on the other tools.
+    """
     name = f"{server}{SEPARATOR}{tool}" if server else tool
     if len(name) <= MAX_NAME_CHARS and not _UNFIT.search(name):
         return name
@@ -46,7 +47,7 @@ def server_of(name: str) -> str:
 
 
 def may_be_alias(name: str) -> bool:
-    """Could `front_name` have made this name as an alias, which cannot be split back?"""
+    """True if `front_name` could have made this name as an alias, which cannot be split again."""
     return _ALIAS.search(name) is not None
 
 
@@ -90,7 +91,7 @@ class Names:
 
 
 def _is_unknown(upstream: Upstream) -> bool:
-    """Is the server starting for the first time?"""
+    """True if the server is starting for the first time."""
     return upstream.state is State.STARTING and not upstream.about.version
 
 

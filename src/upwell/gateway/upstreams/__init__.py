@@ -1,1 +1,1 @@
-"""The servers behind the gateway: started, connected, supervised."""
+"""The servers behind the gateway: starting, connecting and supervising them."""

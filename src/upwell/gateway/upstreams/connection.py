@@ -1,7 +1,6 @@
-"""One connection to an upstream server, from its start over the handshake to its end.
-
-Every foreign failure, a child's death or a malformed answer, becomes an `UpstreamError` here. The
-error names the server and tells how it ended.
+"""One connection to an upstream server, from the start and the handshake to the end. Every foreign
+failure, such as a child's death or a malformed answer, becomes an `UpstreamError` here, which names
+the server and tells how it ended.
 """
 
 import asyncio
@@ -72,7 +71,7 @@ class Notifications:
         self._queued_bytes = 0
 
     def put(self, method: str, params: bytes = b"") -> None:
-        """Send a notification after those before it, without waiting."""
+        """Send a notification after the earlier ones, without waiting."""
         if len(self._tasks) >= MAX_QUEUED or self._queued_bytes + len(params) > MAX_QUEUED_BYTES:
             LOG.warning("upstream %s reads no notifications; %s is dropped", self._name, method)
             return
@@ -111,31 +110,32 @@ _MAX_PAGES = 1000
 DISCOVER_SECONDS = 2.0
 PING_SECONDS = 2.0
 MAX_ROUNDS = 10
-"""How often a call may come back for more input; the same limit as the official SDK's."""
+"""How often a call may ask for more input; the limit is that of the official SDK."""
 
 Listed = Callable[[Sequence[RawObject]], tuple[RawObject, ...]]
 
 
 class Connection:
-    """A running server. `connect` makes it, `aclose` ends it, and `ended` waits for its end.
-    `listed` takes the tools of a modern server, and returns those that may be called."""
+    """A running server. `connect` creates it, `aclose` ends it, and `ended` waits for its end.
+    `listed` receives the tools of a modern server and returns those that may be called.
+    """
 
     def __init__(
         self,
         server: ServerOptions,
         link: Link,
         lines: AsyncIterator[Line],
-        around: Surroundings,
+        surroundings: Surroundings,
         listed: Listed = tuple,
     ) -> None:
         self.about = Introduction()
         self._server = server
         self._link = link
         self._listed = listed
-        self._around = around
+        self._around = surroundings
         self._in_flight = InFlight()
         self._inbound = Inbound(
-            server.name, self._in_flight, around, lambda *answer: self._peer.answer(*answer)
+            server.name, self._in_flight, surroundings, lambda *answer: self._peer.answer(*answer)
         )
         self._peer = Peer(lines, link.sink, self._inbound.take, pace=Pace(server.name))
         self._notifications = Notifications(server.name, self._peer.notify)
@@ -223,13 +223,13 @@ class Connection:
             for _ in range(MAX_ROUNDS):
                 reply = await self._exchange(method, call)
                 if method == "tools/call" and error_code(reply.error) == HEADER_MISMATCH:
-                    # The tool declares other headers than when it was listed.
+                    # The tool now declares other headers than when it was listed.
                     await self.tools()
                     reply = await self._exchange(method, call)
                 if client.modern or not self.about.modern or not wants_input(reply.result):
                     return reply
                 call.params = await self._with_input(call.params, reply.result, client)
-        raise self._violation(f"it asked for input {MAX_ROUNDS} times over")
+        raise self._violation(f"it asked for input {MAX_ROUNDS} times")
 
     def notify(self, method: str, params: bytes = b"") -> None:
         """Send a notification before any later request, without waiting."""
@@ -260,7 +260,8 @@ class Connection:
         if kind_of(body) != "object":
             part, start = "error" if reply.error else "result", body[:40].decode(errors="replace")
             raise self._violation(f"the {part} is {start}, not an object")
-        # A large body is checked by the worker that fits it: here it would block the event loop.
+        # A large body is checked by the worker that fits it; here the check would block the event
+        # loop.
         if len(body) < LARGE_BYTES:
             try:
                 check(body)
@@ -283,7 +284,7 @@ class Connection:
         return with_answers(params, opened, answers)
 
     async def is_alive(self) -> bool:
-        """Does the server answer a ping? Checked after an exchange broke off."""
+        """True if the server answers a ping. Checked after an exchange broke off."""
         try:
             async with asyncio.timeout(PING_SECONDS):
                 await self._peer.request("ping", b"{}")
@@ -355,7 +356,7 @@ class Connection:
 async def connect(
     server: ServerOptions,
     options: GatewayOptions,
-    around: Surroundings,
+    surroundings: Surroundings,
     *,
     environment: Mapping[str, str],
     logins: Logins | None = None,
@@ -374,7 +375,7 @@ async def connect(
             address = Address(url=server.url, headers=server.headers, sse=sse)
             auth = _auth(server, logins)
             link = open_link(address, options.max_line_bytes, auth)
-            return Connection(server, link, link.lines(), around, link.mirrors.listed)
+            return Connection(server, link, link.lines(), surroundings, link.mirrors.listed)
         command = Command(program=server.command, args=server.args, env=server.env, cwd=server.cwd)
         child = await start(command, environment)
     except (CannotStart, ValueError) as error:
@@ -383,7 +384,7 @@ async def connect(
             server=server.name,
             hint=f"check the command or url of [server.{server.name}]",
         ) from error
-    return Connection(server, child, read_lines(child, options.max_line_bytes), around)
+    return Connection(server, child, read_lines(child, options.max_line_bytes), surroundings)
 
 
 Connecting = Callable[[ServerOptions, GatewayOptions, Surroundings], Awaitable[Connection]]

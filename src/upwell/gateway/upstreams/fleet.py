@@ -1,4 +1,6 @@
-"""The upstreams of a gateway: started together, ended together, and replaced while calls go on."""
+"""The upstreams of a gateway: they start together, end together, and can be replaced while calls go
+on.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -73,8 +75,9 @@ class Fleet:
             await self._retiring.aclose()
 
     async def replace(self, servers: Sequence[ServerOptions]) -> bool:
-        """Run these servers from now on. An unchanged server goes on; a changed one is replaced
-        once its successor is up; a removed one finishes its calls. False when nothing changed."""
+        """Replace the servers by these. An unchanged server goes on; a changed one is replaced once
+        its successor is up; a removed one finishes its calls. Returns False if nothing changed.
+        """
         enabled = [server for server in servers if server.enabled]
         if enabled == [upstream.server for upstream in self.upstreams]:
             return False

@@ -1,9 +1,8 @@
-"""The calls that an upstream is working on, and the client that each of its messages is for.
-
-Progress belongs to one call, by a token that the gateway makes. A request or a log message names no
-call: it goes to the client with calls in flight. If several clients have, and the request cannot be
-attributed to one of them, it is declined: an answer of the wrong client would be worse. A call that
-its client has cancelled counts as in flight until the server answers it.
+"""The calls that an upstream is working on, and the addressee of each of its messages. Progress
+belongs to one call, by a token that the gateway makes. A request or a log message names no call, so
+it goes to the client that has calls in flight. If several clients have calls in flight, and the
+request cannot be attributed to one of them, it is declined: an answer from the wrong client would
+be worse. A call that its client has cancelled counts as in flight until the server answers it.
 """
 
 import asyncio
@@ -29,8 +28,9 @@ MAX_ABANDONED = 1_000
 
 
 class CallTimeout:
-    """The timeout of a call. Progress restarts it, and it pauses while the client is asked: people
-    are slow."""
+    """The timeout of a call. Progress restarts it. It pauses while the client is asked, because
+    people are slow.
+    """
 
     def __init__(self, timeout: asyncio.Timeout, seconds: float) -> None:
         self._timeout = timeout
@@ -38,7 +38,7 @@ class CallTimeout:
         self._pauses = 0
 
     def restart(self) -> None:
-        # asyncio refuses to reschedule a timeout that has expired and is being delivered.
+        # asyncio refuses to reschedule a timeout that has expired and is being raised.
         if not self._pauses and not self._timeout.expired():
             self._timeout.reschedule(asyncio.get_running_loop().time() + self._seconds)
 
@@ -107,20 +107,21 @@ class InFlight:
         return list(latest.values())
 
     def answered(self, call: Call) -> None:
-        """The server answered a call that had been cancelled."""
+        """Forget a cancelled call that the server answered after all."""
         self._abandoned.pop(call, None)
 
     def addressee(self, idle_client: Client | None = None) -> Client | None:
-        """The client that a server's request is for; None when that is uncertain. `idle_client` is
-        taken when no call is in flight. Among clients of one principal, those that are already
-        being asked are skipped: a call that waits for an answer seldom asks again."""
+        """The client that a server's request is for; None when that is uncertain. It is
+        `idle_client` when no call is in flight. Among clients of one principal, those that are
+        already being asked are skipped: a call that waits for an answer seldom asks again.
+        """
         client = self._waiting_client() if self.clients() else idle_client
         is_certain = client is not None and self._abandoned_agents() <= {client.agent}
         return client if is_certain else None
 
     @contextmanager
     def asking(self, client: Client) -> Iterator[None]:
-        """While a client is asked, its calls do not time out."""
+        """Inside the block, the calls of this client do not time out, because it is being asked."""
         agents_calls = [call for call in self._calls if call.client.agent == client.agent]
         timeouts = [call.timeout for call in agents_calls if call.timeout]
         clients_calls = [call for call in agents_calls if call.client is client]
@@ -168,8 +169,8 @@ class InFlight:
         """The one client that waits and is not being asked already; None when there are several."""
         clients = self.clients()
         if len(clients) > 1 and len({client.principal for client in clients}) == 1:
-            asked = {call.client.agent for call in self._calls if call.open_questions}
-            clients = [client for client in clients if client.agent not in asked]
+            asked_agents = {call.client.agent for call in self._calls if call.open_questions}
+            clients = [client for client in clients if client.agent not in asked_agents]
         return clients[0] if len(clients) == 1 else None
 
 
@@ -200,11 +201,11 @@ class Inbound:
     """Takes the requests and notifications of a server. `answer` sends an answer to the server."""
 
     def __init__(
-        self, name: str, in_flight: InFlight, around: Surroundings, answer: Answer
+        self, name: str, in_flight: InFlight, surroundings: Surroundings, answer: Answer
     ) -> None:
         self._name = name
         self._in_flight = in_flight
-        self._around = around
+        self._around = surroundings
         self._send = answer
         self._tasks = BackgroundTasks(f"requests of upstream {name}")
         self._answers: dict[bytes, asyncio.Task[None]] = {}
@@ -220,7 +221,8 @@ class Inbound:
         elif len(self._tasks) >= MAX_ANSWERS:
             LOG.warning("upstream %s sends requests and reads no answers", self._name)
         else:
-            # Not awaited: the loop that reads must go on even if the server reads no answers.
+            # Not awaited, because the loop that reads must go on even if the server reads no
+            # answers.
             task = self._tasks.start(self._answer(message.id, message))
             self._answers[message.id] = task
             task.add_done_callback(lambda done: self._forget(message.id or b"", done))
@@ -234,7 +236,7 @@ class Inbound:
         await self._tasks.drain()
 
     def _cancel(self, message: Message) -> None:
-        """The server cancels a request of its own."""
+        """Cancel the answer to a request that the server has cancelled."""
         try:
             identity = RawObject.parse(message.params).get("requestId") or b""
         except NotJson:
@@ -263,10 +265,10 @@ class Inbound:
         method = message.method or ""
         if method == "ping":
             return Reply(result=b"{}")
-        waiting, only = self._in_flight.clients(), self._around.only_client()
-        client = self._in_flight.addressee(only)
+        clients, connected_client = self._in_flight.clients(), self._around.only_client()
+        client = self._in_flight.addressee(connected_client)
         if client is None:
-            return declined(method, _unattributed(len(waiting), only))
+            return declined(method, _unattributed(len(clients), connected_client))
         try:
             with self._in_flight.asking(client):
                 reply = await client.ask(method, message.params)
@@ -280,10 +282,10 @@ class Inbound:
             return declined(method, str(error))
 
 
-def _unattributed(waiting: int, only: Client | None) -> str:
-    """The reason that no client is asked."""
-    if waiting > 1:
+def _unattributed(client_count: int, connected_client: Client | None) -> str:
+    """The reason why no client is asked."""
+    if client_count > 1:
         return "several clients have calls in flight, and the request names none of them"
-    if waiting or only:
+    if client_count or connected_client:
         return "the request may concern a cancelled call, whose client cannot be asked any more"
     return "no client is connected"

@@ -1,4 +1,4 @@
-"""One upstream server, kept running: started, connected, called, and restarted for ever."""
+"""One upstream server, kept running: started, connected, called, and restarted indefinitely."""
 
 import asyncio
 import logging
@@ -58,7 +58,7 @@ HEALTHY_SECONDS = 30.0
 REFRESH_SECONDS = 0.2
 """The pause between two readings of a list that keeps changing."""
 RETRY_SECONDS = (0.2, 0.5, 1.0, 2.0)
-"""The pauses of an idempotent call that waits for a server over HTTP to come back."""
+"""The pauses of an idempotent call that waits until a server over HTTP is back."""
 GRACE_SECONDS = 2.0
 """The time that a server has to end after its stdin closes, and again after SIGTERM."""
 
@@ -77,7 +77,7 @@ class Backoff:
         self._seconds = FIRST_BACKOFF_SECONDS
 
     def after(self, lived_seconds: float) -> float:
-        """Seconds to wait after a life of `lived_seconds`."""
+        """Seconds to wait after a server has lived for `lived_seconds`."""
         if lived_seconds > HEALTHY_SECONDS:
             self._seconds = FIRST_BACKOFF_SECONDS
         seconds = self._seconds
@@ -154,7 +154,7 @@ class Upstream:
         self, method: str, params: RawObject, client: Client = NOBODY, *, idempotent: bool = False
     ) -> Reply:
         """Send a client's request and wait for the answer, at most for the call timeout; progress
-        restarts the timeout. An `idempotent` request is repeated once if the server dies over it.
+        restarts the timeout. An `idempotent` request is repeated once if the server dies during it.
 
         Raises:
             UpstreamError: the server is down, died, was too slow, is busy, or did not speak MCP.
@@ -240,7 +240,9 @@ class Upstream:
 
     async def _reconnected(self, connection: Connection) -> Connection:
         """A usable connection after an exchange broke off: the same one if the server is still
-        alive, otherwise the next. A server with an address is started by others and waited for."""
+        alive, otherwise the next. A server with an address is started by somebody else, so this
+        waits for it.
+        """
         if self._connection is connection:
             if await connection.is_alive():
                 return connection
@@ -255,7 +257,7 @@ class Upstream:
         return await self._ready()
 
     async def _ready(self) -> Connection:
-        """The connection. A server that is down is started at once, not after its wait."""
+        """The connection. A server that is down is started at once, without its wait."""
         if self.state is State.FAILED:
             self._settled.clear()
             self._wake.set()
@@ -337,7 +339,7 @@ class Upstream:
             self._refreshing = self._tasks.start(self._refresh())
 
     async def _refresh(self) -> None:
-        """Read the changed list of tools, and again if it has changed meanwhile."""
+        """Read the changed list of tools, and read it again if it changes in the meantime."""
         while self._list_changed and self._connection is not None:
             self._list_changed = False
             try:

@@ -76,8 +76,9 @@ class ToolLists:
             return ()
 
     def save(self, server: ServerOptions, tools: Sequence[RawObject]) -> None:
-        """Save the server's current list. Blocking. A failure is logged: the next start then waits
-        for the server, as the first one did."""
+        """Save the server's current list. Blocking. A failure is logged; the next start then waits
+        for the server, as the first one did.
+        """
         raw = RawArray(tuple(tool.encode() for tool in tools)).encode()
         if len(raw) > MAX_BYTES or has_secret(raw.decode(errors="replace")):
             raw = b"[]"

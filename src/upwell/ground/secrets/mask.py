@@ -16,9 +16,9 @@ SECRET_WORDS = frozenset(
     """.split()
 )
 SECRET_ENDS = ("password", "passwd", "passphrase", "secret", "token", "apikey", "sshpass")
-"""The ends of names without word boundaries, such as `PGPASSWORD`."""
+"""Endings that denote a secret in names without word boundaries, such as `PGPASSWORD`."""
 SHORT_NAMES = frozenset({"pass", "pwd", "pw"})
-"""The last words of names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
+"""Last words that denote a secret in names such as `--pass`, `DB_PASS` and `MYSQL_PWD`."""
 FOLDERS = frozenset({"PWD", "OLDPWD", "INIT_CWD"})
 SHORT_FLAG = "-p"
 """Ambiguous: a password, a port, a path or, after `-y`, a package."""

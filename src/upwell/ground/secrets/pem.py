@@ -1,4 +1,6 @@
-"""Private keys in PEM: from their first line to their last, or as far as a cut has left them."""
+"""Finds private keys in PEM: from their first line to their last, or the rest of a key that was
+cut.
+"""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,12 +15,12 @@ _BEGINNING = (
 )
 _ENDING = rb"(?:[A-Za-z0-9+/=]{16,}" + _GAP + rb"+)+(?:[A-Za-z0-9+/=]{1,15}" + _GAP + rb"+)?$"
 LEAST_BODY = 64
-"""A shorter text between the two lines only writes about keys."""
+"""A text with less between the two lines only mentions keys."""
 MAX_TAIL = 16_384
 
 
 def private_keys(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yield where private keys begin and end."""
+    """Yield the beginning and the end of each private key."""
     if b"private key" not in data.lower():
         return
     opened: tuple[int, int] | None = None

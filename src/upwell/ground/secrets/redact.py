@@ -4,9 +4,8 @@
 The rules are data: `rules/gitleaks.toml` (MIT, see `rules/LICENSE-gitleaks`) and
 `rules/upwell.toml`. They run on RE2, whose time is linear in the text; Python's `re` needs 20 s for
 200 KB of base64 with the same rules. A rule is matched only near its keywords, and compiled when it
-is first needed. A text is searched as it is, without its escapes and colours, and decoded.
-
-Cut a text only after it has been masked: no rule knows half a key.
+is first needed. A text is searched in three forms: as it is, without its escapes and colours, and
+decoded. Cut a text only after it has been masked, because no rule recognises half a key.
 """
 
 import math
@@ -37,7 +36,7 @@ FAILED = "[REDACTED:unreadable]"
 """Stands for a text that could not be searched."""
 _MASK = re.compile(r"\[REDACTED:[\w-]*\]")
 SLACK_CHARS = 20_000
-"""How far behind its limit `redacted_start` reads: a secret that begins before the limit ends."""
+"""How far beyond its limit `redacted_start` reads, for a secret that begins before the limit."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -83,7 +82,8 @@ def redacted_start(text: str | bytes, max_chars: int) -> str:
 
 def without_secrets(text: str, max_chars: int) -> str:
     """Return at most the first `max_chars` of `text` without its secrets, for texts from which
-    words are taken: no rule knows a key whose signs have become spaces."""
+    words are taken: no rule recognises a key whose punctuation has become spaces.
+    """
     masked, rules = redact(text[: max_chars + SLACK_CHARS])
     return (_MASK.sub("…", masked) if rules else masked)[:max_chars]
 
@@ -107,13 +107,13 @@ def _find(data: bytes) -> Iterator[Finding]:
 
 
 def _encoded(data: bytes, view: views.View | None) -> Iterator[Finding]:
-    """Find the runs of Base64 that hold a secret."""
+    """Find the runs of Base64 that contain a secret."""
     for start, end, text in views.decoded(data):
-        found = next(_found_in(text), None)
-        if found and view:
-            yield Finding(view.start(start), view.end(end), found.rule)
-        elif found:
-            yield Finding(start, end, found.rule)
+        finding = next(_found_in(text), None)
+        if finding and view:
+            yield Finding(view.start(start), view.end(end), finding.rule)
+        elif finding:
+            yield Finding(start, end, finding.rule)
 
 
 def _found_in(data: bytes) -> Iterator[Finding]:
@@ -175,10 +175,10 @@ def _match(
         left, right = _secret_span(match, rule.group)
         secret = window[left:right]
         if not _is_secret(rule, secret):
-            # What looks like a value may be the name of the next one.
+            # The apparent value may be the name of the next value.
             at = max(left, at + 1)
             continue
-        # The character behind a secret may also be the one before the next.
+        # The character after a secret may also be the one before the next secret.
         at = max(right, at + 1)
         line = _line(window, left, right)
         if any(allow.passes(secret, match.group(), line) for allow in (everywhere, *rule.allow)):
@@ -190,7 +190,7 @@ def _match(
 
 
 def _token_end(data: bytes, at: int) -> int:
-    """The end of a token that goes on behind the window in which it was found."""
+    """The end of a token that continues beyond the window in which it was found."""
     return int(_token().match(data[at:]).end()) + at
 
 
@@ -220,7 +220,7 @@ def _is_secret(rule: Rule, secret: bytes) -> bool:
 
 
 def _entropy(secret: bytes) -> float:
-    """Return the Shannon entropy in bits a byte."""
+    """Return the Shannon entropy in bits per byte."""
     size = len(secret)
     return -sum(n / size * math.log2(n / size) for n in Counter(secret).values())
 

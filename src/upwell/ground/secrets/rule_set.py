@@ -1,8 +1,8 @@
 """The rules by which secrets are found: the files in `rules/`, compiled when first needed.
 
-A rule of gitleaks wants a few certain characters behind a secret (a quote, a space, `;`). Text in
-which secrets occur has others: a comma, a bracket, a tag, a colour. Here any character ends a
-secret that cannot be part of one.
+A rule of gitleaks expects certain characters after a secret (a quote, a space, `;`). In real text
+there are others: a comma, a bracket, a tag, a colour. Here a secret ends at any character that
+cannot be part of it.
 """
 
 import re
@@ -21,15 +21,19 @@ LONG_RULES = frozenset({"jwt", "jwt-base64", "curl-auth-header", "curl-auth-user
 lines."""
 GENERIC = "generic-api-key"
 REPLACED = frozenset({"private-key"})
-"""Rules of the files that code replaces: a key is masked to its end, or to the end of a cut."""
+"""Rules of the files that are replaced by code (`pem.py`), which masks a key to its end, or to the
+point where it was cut.
+"""
 _RULE_FILES = ("gitleaks.toml", "upwell.toml")
 _NARROW_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
 _WIDE_END = r"(?:[^0-9A-Za-z]|$)"
 _VALUE_END = r"""(?:[\x60'"\s;,)\]}<>&|*\\\x1b\x00]|[.:#/!?](?:\s|$)|[^\x00-\x7f]|$)"""
-"""Behind a value that only its name makes a secret: not the signs that continue an expression."""
+"""The characters that may follow a value that is secret only by its name. Those that continue an
+expression may not.
+"""
 _NOT_BASE64 = r"(?:[^a-zA-Z0-9+/]|\z)"
 _WIDE_START = r"(?:^|[^A-Za-z])"
-"""Digits are often what a line before ends with."""
+"""Not digits: the previous line often ends with one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,10 @@ class Allowlist:
 class Rule:
     """One kind of secret.
 
-    `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits a
-    byte, 0 for any. `group`: the group that holds the secret; 0 means the first group that matched,
-    or the whole match. `allow`: exceptions. `after`: how many bytes after a keyword to search.
+    `id`: its name. `regex`: the pattern over bytes. `entropy`: the least Shannon entropy in bits
+    per byte, 0 for any. `group`: the group that holds the secret; 0 means the first group that
+    matched, or the whole match. `allow`: exceptions. `after`: how many bytes after a keyword to
+    search.
     """
 
     id: str
@@ -125,7 +130,7 @@ def compiled(rule_id: str) -> Rule:
 
 
 def with_any_edge(rule_id: str, pattern: str) -> str:
-    """`pattern` with any character that is no part of a token as its edges."""
+    """`pattern` with any character that cannot be part of a token as its edges."""
     if pattern.endswith(_NARROW_END):
         end = _VALUE_END if rule_id == GENERIC else _WIDE_END
         pattern = pattern.removesuffix(_NARROW_END) + end
@@ -142,7 +147,7 @@ def with_any_edge(rule_id: str, pattern: str) -> str:
 
 
 def _grouped(pattern: str) -> str:
-    """`pattern` with a group around the secret, to which its edges do not belong."""
+    """`pattern` with a group around the secret, without the edges."""
     return pattern if regex(pattern).groups else f"({pattern})"
 
 

@@ -1,7 +1,6 @@
-"""The same text as a reader of it would see it, with the way back to the places in the original.
-
-A secret in a JSON string, a URL, a page or a coloured log has escapes beside and inside it, and
-the rules find it only without them. Encoded secrets are found in what a run of Base64 decodes to.
+"""Views of a text without escapes, with a mapping back to the positions in the original. A secret
+in a JSON string, a URL, a page or a coloured log has escapes beside and inside it, and the rules
+find it only without them. Encoded secrets are found in the decoded text of a run of Base64.
 """
 
 import base64
@@ -32,25 +31,26 @@ MAX_BASE64 = 262_144
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """`data`, and where its pieces come from: the piece that begins at `at[i]` of the view begins
-    at `origin[i]` of the original."""
+    """`data`, and the origin of its pieces: the piece that begins at `at[i]` of the view begins at
+    `origin[i]` of the original.
+    """
 
     data: bytes
     at: tuple[int, ...]
     origin: tuple[int, ...]
 
     def start(self, position: int) -> int:
-        """The place in the original of the byte at `position`."""
+        """The position in the original of the byte at `position`."""
         index = bisect_right(self.at, position) - 1
         return self.origin[index] + position - self.at[index]
 
     def end(self, position: int) -> int:
-        """The place in the original behind the byte before `position`."""
+        """The position in the original just after the byte before `position`."""
         return self.start(position - 1) + 1
 
 
 def plain(data: bytes) -> View | None:
-    """`data` without escapes, or None if it has none. Text in text is unescaped twice."""
+    """`data` without escapes, or None if it has none. Escapes inside escapes are undone twice."""
     first = _unescaped(data)
     if first is None:
         return None

@@ -1,1 +1,1 @@
-"""SQLite files: opening, migrating, backing up, and salvaging what a damaged one still holds."""
+"""SQLite files: opening, migrating, backing up, and salvaging the readable rows of damaged ones."""

@@ -1,8 +1,9 @@
 """A SQLite database with threads: one for reading, one for writing.
 
 Slow writes therefore never delay searches, and the event loop never blocks on the disk. Reads of a
-few rows, which take less time than a trip to a thread, run inline on a third connection that waits
-for no lock. Several owners may share a file; each one's tables have a version of their own.
+few rows, which take less time than a switch to another thread, run inline on a third connection
+that waits for no lock. Several owners may share a file; the tables of each owner have their own
+version.
 
 Processes share files too. Before each use a connection checks that its file is still the one at the
 path. A process that finds damage moves the file aside (`ground/sqlite/salvage.py`), and all others
@@ -174,7 +175,8 @@ class Database:
         return await self._reading.run(work)
 
     async def inline_read[T](self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work`, a read shorter than a trip to the reading thread, on the event loop.
+        """Run `work`, a read that takes less time than a switch to the reading thread, on the event
+        loop.
 
         Uses the reading thread when the file must be opened first, is locked, or fails.
 
@@ -192,7 +194,8 @@ class Database:
         """Run `work` in one `BEGIN IMMEDIATE` transaction on the writing thread.
 
         When this returns, the change is as durable as the file's `synchronous` level promises. A
-        file that could only be read when it was opened is opened for writing as soon as it can be.
+        file that could only be read when it was opened is opened for writing as soon as that is
+        possible.
 
         Raises:
             StoreError: SQLite failed; nothing was changed.
@@ -288,11 +291,11 @@ def open_database(path: Path, owners: Sequence[Owner], *, synchronous: Synchrono
 
     `synchronous` FULL survives power loss once a write has returned; NORMAL survives `kill -9`. A
     damaged file is moved aside and its readable rows are copied. A file that cannot be written is
-    opened for reading; writes to it fail until it can be.
+    opened for reading; writes fail until it becomes writable.
 
     Raises:
-        StoreTooNew: a later version of upwell wrote the file; it is left alone.
-        StoreUnwritable: the file can be neither written nor read.
+        StoreTooNew: a later version of upwell wrote the file; it is not changed. StoreUnwritable:
+        the file can be neither written nor read.
     """
     plan = Plan(path, tuple(owners), synchronous)
     try:

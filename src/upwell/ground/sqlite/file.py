@@ -22,7 +22,7 @@ Synchronous = Literal["FULL", "NORMAL"]
 
 BUSY_TIMEOUT_SECONDS = 8.0
 MAX_VERSION = 1000
-"""A higher version of a schema is damage, not a later upwell."""
+"""A schema version above this is a sign of damage, not of a later upwell."""
 CORRUPT = frozenset({"SQLITE_CORRUPT", "SQLITE_NOTADB"})
 _SIGNS_OF_DAMAGE = (
     "Could not decode to UTF-8",
@@ -31,7 +31,9 @@ _SIGNS_OF_DAMAGE = (
     "no such module: ",
     "unsupported file format",
 )
-"""Messages without a code of their own. Our statements name what the migrations made."""
+"""Messages of errors without an error code of their own. They are signs of damage, because our
+statements name only tables and columns that the migrations made.
+"""
 _CHECK_OWNER = "check its owner and permissions"
 _LOCKED = frozenset({"SQLITE_BUSY", "SQLITE_LOCKED"})
 _NO_ROOM = frozenset({"SQLITE_FULL", "SQLITE_IOERR", "SQLITE_TOOBIG"})
@@ -57,7 +59,8 @@ class Owner:
 class Plan:
     """How to open a file: its `path`, the `owners` of its tables, and the `synchronous` level.
 
-    `is_read_only`: only reads, for a file that cannot be written now: nothing is created beside it.
+    `is_read_only`: for a file that cannot be written now; it is only read, and nothing is created
+    beside it.
     """
 
     path: Path
@@ -72,10 +75,9 @@ def recreate(damaged: sqlite3.Connection, fresh: sqlite3.Connection) -> int:
 
 
 def from_failure(error: Exception, path: Path) -> StoreError:
-    """Convert anything that opening a file or preparing its tables raised.
-
-    The `sqlite3` module raises more than `sqlite3.Error`: a schema or a message of SQLite's that is
-    not valid UTF-8 is a `UnicodeDecodeError`, an absurd length a `MemoryError`. Whatever else fails
+    """Convert any exception that occurred when a file was opened or its tables prepared. The
+    `sqlite3` module does not only raise `sqlite3.Error`: a schema or message of SQLite that is not
+    valid UTF-8 causes a `UnicodeDecodeError`, an absurd length a `MemoryError`. Any other failure
     here is damage.
     """
     if isinstance(error, StoreError):
@@ -156,8 +158,8 @@ def prepare(plan: Plan) -> sqlite3.Connection:
 def prepare_read_only(plan: Plan) -> sqlite3.Connection:
     """Open a connection that only reads.
 
-    SQLite reads a file with a write-ahead log only where it may create its index beside it. Without
-    a log, the file itself is complete.
+    SQLite reads a file with a write-ahead log only if it may create the index of the log beside it.
+    Without a log, the file itself is complete.
 
     Raises:
         StoreUnwritable: the file has unmerged changes, older tables, or cannot be read.
@@ -239,7 +241,7 @@ def vacuum_into(db: sqlite3.Connection, path: Path) -> None:
 
 
 def version(db: sqlite3.Connection, owner: str) -> int:
-    """Return the version of an owner's tables, 0 if they were never made."""
+    """Return the version of an owner's tables, 0 if they were never created."""
     has_versions = db.execute(
         "SELECT 1 FROM sqlite_master WHERE name = 'schema_version'"
     ).fetchone()
@@ -270,6 +272,14 @@ def _make_private(path: Path) -> None:
         raise StoreUnwritable(
             f"{path} belongs to another user", hint="set UPWELL_HOME to a folder of your own"
         )
+
+
+def delete_database(path: Path) -> None:
+    """Delete a database with its log. Processes that have it open make a new one at the next
+    use."""
+    with exclusively(path):
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def connect(path: Path, synchronous: Synchronous) -> sqlite3.Connection:

@@ -33,9 +33,9 @@ class Table:
     """A table of the schema that the file should have.
 
     `columns`: name, declared type and NOT NULL of each. `least`: the number of columns that every
-    row has; a row from before a migration lacks the columns that it added. `alias`: the position
-    of the column that is the row number, -1 if there is none. `has_rowid`: False for a WITHOUT
-    ROWID table.
+    row has; a row from before a migration lacks the columns that the migration added. `alias`: the
+    position of the column that is the row number, -1 if there is none. `has_rowid`: False for a
+    WITHOUT ROWID table.
     """
 
     name: str
@@ -69,8 +69,8 @@ def _fits(value: Value, kind: str, required: bool) -> bool:
 
 
 def tables_of(db: sqlite3.Connection) -> list[Table]:
-    """Describe the ordinary tables of a sound database, those of its text indexes included."""
-    found = []
+    """Describe the ordinary tables of a sound database, including those of its text indexes."""
+    tables = []
     for name, sql in db.execute("SELECT name, sql FROM sqlite_master WHERE type = 'table'"):
         if sql.upper().startswith("CREATE VIRTUAL"):
             continue
@@ -80,12 +80,14 @@ def tables_of(db: sqlite3.Connection) -> list[Table]:
         has_rowid = "WITHOUT ROWID" not in sql.upper()
         keys = [row[0] for row in rows if row[5]]
         is_alias = has_rowid and len(keys) == 1 and columns[keys[0]][1] == "INTEGER"
-        found.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
-    return found
+        tables.append(Table(name, columns, least, keys[0] if is_alias else -1, has_rowid))
+    return tables
 
 
 def rows_by_table(path: Path, tables: Sequence[Table]) -> Iterator[tuple[Table, Row]]:
-    """Yield the readable rows of the tables that can be recognised, row numbers filled in."""
+    """Yield the readable rows of the tables that can be recognised, with the row numbers filled
+    in.
+    """
     with path.open("rb") as file:
         pages = _Pages(file, Path(f"{path}-wal"))
         named = pages.named_roots()
@@ -175,10 +177,10 @@ class _Pages:
                 leaves.append(number)
             elif kind in (TABLE_INTERIOR, INDEX_INTERIOR):
                 parents.update(dict.fromkeys(self._children(number), number))
-        found = defaultdict(list)
+        leaves_by_root = defaultdict(list)
         for leaf in leaves:
-            found[_root(leaf, parents)].append(leaf)
-        return found
+            leaves_by_root[_root(leaf, parents)].append(leaf)
+        return leaves_by_root
 
     def named_roots(self) -> dict[int, str]:
         """Map root pages to table names, as far as the schema can be read."""

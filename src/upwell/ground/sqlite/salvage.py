@@ -1,9 +1,9 @@
 """Replace a damaged database by a sound one with the rows that can still be read.
 
-The caller holds the lock of the file (`files.exclusively`). Under it the damage is checked again,
-since another process may have repaired the file. If the damaged file can still be locked, its write
-lock is held until the new file is in place, so that no other process can commit a row that would be
-lost.
+The caller holds the lock of the file (`files.exclusively`). Under that lock, the damage is checked
+again, since another process may have repaired the file. If the damaged file can still be locked,
+its write lock is held until the new file is in place, so that no other process can commit a row
+that would be lost.
 """
 
 import json
@@ -38,7 +38,7 @@ MAX_SKIPS = 20_000
 def replace_damaged(plan: Plan) -> None:
     """Replace a damaged file by a sound one with the rows that could be read.
 
-    The damaged file stays beside it as `NAME.corrupt-TIME`. A sound file is left alone.
+    The damaged file stays beside it as `NAME.corrupt-TIME`. A sound file is not changed.
     """
     damaged = sqlite3.connect(plan.path, isolation_level=None)
     try:
@@ -48,10 +48,10 @@ def replace_damaged(plan: Plan) -> None:
         fresh = plan.path.with_name(plan.path.name + ".salvage")
         _remove(fresh)
         saved = _copy_rows(damaged, fresh, plan)
-        aside = _move_aside(plan.path)
+        moved_path = _move_aside(plan.path)
         fresh.replace(plan.path)
-        _write_record(plan.path, aside, saved)
-        LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, aside.name, saved)
+        _write_record(plan.path, moved_path, saved)
+        LOG.error("%s was damaged: moved to %s, %d rows saved", plan.path, moved_path.name, saved)
     finally:
         damaged.close()
 
@@ -69,7 +69,7 @@ class Salvage:
 def last_salvage(path: Path) -> Salvage | None:
     """Return the last salvage of the database at `path` while the damaged file is still beside it.
 
-    Once the user has removed or moved that file, they know about the damage.
+    A user who has removed or moved that file knows about the damage.
     """
     try:
         record = json.loads(read_regular_file(_record_path(path)))
@@ -84,9 +84,9 @@ def _record_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.salvaged.json")
 
 
-def _write_record(path: Path, aside: Path, rows: int) -> None:
+def _write_record(path: Path, moved_path: Path, rows: int) -> None:
     """Record the salvage for `last_salvage`. A failure only loses the record."""
-    record = json.dumps({"aside": aside.name, "rows": rows, "at": time.time()})
+    record = json.dumps({"aside": moved_path.name, "rows": rows, "at": time.time()})
     with suppress(OSError):
         write_atomically(_record_path(path), record + "\n")
 
@@ -166,17 +166,18 @@ def rows_left(
 def copy_table(damaged: sqlite3.Connection, fresh: sqlite3.Connection, table: str) -> int:
     """Copy the readable rows of an ordinary table. Returns their number."""
     columns = [row[1] for row in fresh.execute(f"PRAGMA table_info({table})")]
-    into = f"{table} VALUES ({','.join('?' * len(columns))})"
+    target = f"{table} VALUES ({','.join('?' * len(columns))})"
     saved = 0
     with suppress(*UNREADABLE):
         for row in damaged.execute(f"SELECT {','.join(columns)} FROM {table}"):
-            saved += insert_row(fresh, partial(_insert, fresh, into, row))
+            saved += insert_row(fresh, partial(_insert, fresh, target, row))
     return saved
 
 
 def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
-    """Run `insert`, which returns a number of rows. If it fails, nothing is changed: a damaged row
-    may hold anything."""
+    """Run `insert`, which returns a number of rows. If it fails, nothing is changed, because a
+    damaged row may contain anything.
+    """
     fresh.execute("SAVEPOINT row")
     try:
         return insert()
@@ -188,7 +189,7 @@ def insert_row(fresh: sqlite3.Connection, insert: Callable[[], int]) -> int:
 
 
 def _hold(damaged: sqlite3.Connection) -> None:
-    """Keep other writers out, as far as the damage allows."""
+    """Keep out other writers, as far as the damage allows."""
     with suppress(sqlite3.DatabaseError):
         damaged.execute("PRAGMA busy_timeout = 2000")
         damaged.execute("BEGIN IMMEDIATE")
@@ -197,7 +198,7 @@ def _hold(damaged: sqlite3.Connection) -> None:
 def _copy_rows(damaged: sqlite3.Connection, path: Path, plan: Plan) -> int:
     """Make a sound file at `path` with the rows that SQLite, or a reading page by page, finds.
 
-    If no row can be saved, those of the newest backup are taken.
+    If no row can be saved, the rows of the newest backup are used.
     """
     damaged.text_factory = _lenient
     with closing(connect(path, plan.synchronous)) as fresh, _page_by_page(plan) as pages:
@@ -220,7 +221,7 @@ def _copy_from(
     plan: Plan,
     created: Mapping[str, Sequence[str]],
 ) -> int:
-    """Copy the rows of every owner that the fresh file has not got yet."""
+    """Copy the rows of every owner that the fresh file does not have yet."""
     return sum(_copy_owner(source, fresh, owner, created[owner.name]) for owner in plan.owners)
 
 
@@ -275,7 +276,7 @@ def _page_by_page(plan: Plan) -> Iterator[sqlite3.Connection]:
 
 
 def _read_pages(db: sqlite3.Connection, path: Path) -> None:
-    """Insert what is on the intact pages of the file at `path`, but for rows of text indexes."""
+    """Insert the rows on the intact pages of the file at `path`, except those of text indexes."""
     derived = tuple(f"{name}_" for name in _text_indexes(db))
     for table, row in rows_by_table(path, tables_of(db)):
         if not table.name.startswith((*derived, "sqlite_", "schema_version")):
@@ -284,8 +285,8 @@ def _read_pages(db: sqlite3.Connection, path: Path) -> None:
             insert_row(db, partial(_insert, db, f"{table.name} ({names}) VALUES ({marks})", row))
 
 
-def _insert(db: sqlite3.Connection, into: str, row: Sequence[object]) -> int:
-    return db.execute(f"INSERT OR IGNORE INTO {into}", row).rowcount
+def _insert(db: sqlite3.Connection, target: str, row: Sequence[object]) -> int:
+    return db.execute(f"INSERT OR IGNORE INTO {target}", row).rowcount
 
 
 def _lenient(text: bytes) -> str:
@@ -299,14 +300,14 @@ def _tables(db: sqlite3.Connection) -> set[str]:
 
 def _move_aside(path: Path) -> Path:
     stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-    if aside.exists():
-        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{time.time_ns() % 10**9}")
+    moved_path = path.with_name(f"{path.name}.corrupt-{stamp}")
+    if moved_path.exists():
+        moved_path = path.with_name(f"{path.name}.corrupt-{stamp}-{time.time_ns() % 10**9}")
     for suffix in ("-wal", "-shm", ""):
         part = Path(f"{path}{suffix}")
         if part.exists():
-            part.replace(f"{aside}{suffix}")
-    return aside
+            part.replace(f"{moved_path}{suffix}")
+    return moved_path
 
 
 def _remove(path: Path) -> None:

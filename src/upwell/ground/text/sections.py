@@ -19,8 +19,8 @@ _LIST = re.compile(r" {0,6}(?:[-*+]|\d{1,9}[.)])[ \t]")
 _RULE = re.compile(r" {0,3}(?:(?:\*[ \t]*+){3,}+|(?:-[ \t]*+){3,}+|(?:_[ \t]*+){3,}+)$")
 _QUOTE = re.compile(r" {0,3}>")
 _BAR = re.compile(r"(?<=\s)\|(?=\s)")
-"""A bar between two cells of a row that begins and ends without one."""
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(?:.*\r?\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
+"""A bar between two cells of a row that neither begins nor ends with a bar."""
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(?:[^\n]*+\n){0,200}?---[ \t]*(?:\r?\n|\Z)")
 
 HEADING, PARAGRAPH, FENCE, ITEM, TABLE, BLANK = (
     "heading", "paragraph", "fence", "item", "table", "blank",
@@ -35,8 +35,9 @@ _PLAIN = re.compile(
 
 
 def _is_row(line: str) -> bool:
-    """Tell whether a stripped line is a row of a table. Bars are looked for from left to right
-    once, because lines may be long."""
+    """Tell whether a stripped line is a row of a table. The line is searched for bars once, from
+    left to right, because lines may be long.
+    """
     if len(line) > 1 and line[0] == line[-1] == "|":
         return True
     return _BAR.search(line, 1, len(line) - 1) is not None

@@ -9,7 +9,7 @@ from upwell.ground.types.principal import OWNER, Principal
 
 
 class Door(StrEnum):
-    """The way by which a cue came in."""
+    """The entry point of a cue."""
 
     ASK = "ask"
     """An explicit request: `memory_context`, `upwell context`. Always answered."""
@@ -27,9 +27,10 @@ AUTOMATIC_DOORS = frozenset({Door.PROMPT, Door.TOOL, Door.SESSION})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolAnswer:
-    """The answer of the tool in a cue, where the door knows it. upwell reads `text` to see whether
-    the call found something and what the agent has in its context now, and never stores it.
-    `failed` is None if the host does not report it."""
+    """The result of the tool in a cue, if the door knows it. upwell reads `text` to see whether the
+    call found something and what the agent has in its context now, and never stores it. `failed` is
+    None if the host does not report it.
+    """
 
     text: str = ""
     failed: bool | None = None
@@ -39,17 +40,17 @@ class ToolAnswer:
 class Cue:
     """The agent's present step. It is the only input of surfacing, for every door.
 
-    `door`: how the cue came in. `text`: the message; at the session door, why the session starts
-    in the words of the hosts (`startup`, `resume`, `clear`, `compact`; ours: `subagent`).
-    `tool`, `args`: the tool call and its decoded arguments.
+    `door`: how the cue came in. `text`: the message; at the session door, the reason why the
+    session starts, in the words of the hosts (`startup`, `resume`, `clear`, `compact`) or ours
+    (`subagent`). `tool`, `args`: the tool call and its decoded arguments.
     `session`: the session to record deliveries for; without one the seen log is only read.
     `cwd`: the absolute working directory, which decides the project; None sees every project.
     `window`: the agent's context window in tokens, if known; it scales the budget.
     `annotations`: the MCP hints of the tool as its server declared them.
     `reply_chars`: the size of the response, if known. `progressive`: whether the response is a
-    chunk of a progressive delivery. `answer`: the tool's answer, if the cue comes after the call.
+    chunk of a progressive delivery. `answer`: the tool's result, if the cue comes after the call.
     `trace_id`: the trace that the cue belongs to. `at`: epoch seconds; None means now.
-    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" where that is unknown.
+    `principal`: who is asking. `host`: the agent, by its name in `HOSTS`; "" if that is unknown.
     """
 
     door: Door | str

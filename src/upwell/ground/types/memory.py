@@ -37,11 +37,11 @@ class QuerySource(StrEnum):
 class Query:
     """A query to memory. `texts`: up to three search texts (seed 003). `paths`, `symbols`: files
     and code names that memories must name exactly. `triggers`: the keys of the situation; a memory
-    with one of them is found without a shared word. `scope`: the memories to search. `limit`: the
-    number of hits.
+    with one of them is found even if it shares no word with the query. `scope`: the memories to
+    search. `limit`: the number of hits.
     `source`: where the query came from. `awaited`: whether a user or agent waits for the answer.
-    A place that must first read changed files does so for an awaited query; automatic doors take
-    what is ready. `command`: the command of a tool call as it was written; its flags are evidence
+    For an awaited query, a store first reads files that have changed; automatic doors use the
+    present index. `command`: the command of a tool call as it was written; its flags are evidence
     in documentation.
     """
 
@@ -81,8 +81,8 @@ class Memory:
 
     `text`: its content. `id`: its id; the store assigns one if it is "". `namespace`, `tags`: its
     classification. `paths`, `symbols`: the files and code names that it is about.
-    `triggers`: keys of situations (`error:1f0c…`). A memory with triggers is said by itself only
-    where one of them is met. `occurrences`: how often sessions have found it out.
+    `triggers`: keys of situations (`error:1f0c…`). Without a request, a memory with triggers is
+    given only if one of them is met. `occurrences`: how often sessions have found it.
     `project`: the absolute repository root that it belongs to; None makes it global.
     `tenant`: the tenant that owns it. `source`: where the text comes from
     (`memory/2026-04-09.md`, `git:3f2a1c0`); `lines`: the inclusive 1-based span there.
@@ -133,8 +133,9 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The result of one search: its hits, most probable first, and the places that could not take
-    part, each as `name: reason`."""
+    """The result of one search: its hits, most probable first, and the stores that could not be
+    searched, each as `name: reason`.
+    """
 
     hits: tuple[Hit, ...] = ()
     missing: tuple[str, ...] = ()

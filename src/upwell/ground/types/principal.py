@@ -1,4 +1,4 @@
-"""The principal: who is asking."""
+"""The principal: the user or client that makes a request."""
 
 from dataclasses import dataclass
 

@@ -8,7 +8,7 @@ from upwell.ground.types.memory import Hit, Memory
 
 
 class IntentKind(StrEnum):
-    """The six intents of seed 004, and none."""
+    """The six intents of seed 004, and one for no intent."""
 
     HOWTO = "howto"
     TROUBLESHOOT = "troubleshoot"
@@ -73,11 +73,11 @@ class SkipReason(StrEnum):
 class Skip:
     """The decision to surface nothing. It is a value: counted and shown, never raised.
 
-    `reason`: which gate decided; `detail`: more about it. `confidence`, `signals`: those of the
+    `reason`: the gate that decided; `detail`: more about it. `confidence`, `signals`: those of the
     best hit, if there was a search. `intent`: the intent of the prompt. `queries`: the texts that
     were searched. `held_back`: hits that were found but withheld. `missing`: the places that could
-    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" where every
-    moment may speak.
+    not be searched, each as `name: reason`. `moment`: the situation of the cue, "" if every moment
+    may speak.
     """
 
     reason: SkipReason
@@ -99,8 +99,8 @@ class Surfacing:
     fenced block at automatic doors and a digest at `ask`. `confidence`, `signals`: those of the
     best hit. `intent`: the intent of the prompt. `queries`: the texts that were searched.
     `held_back`: hits that were found but withheld. `missing`: the places that could not be
-    searched, each as `name: reason`. `situation`: in words, the situation that an episode is said
-    for. `moment`: the situation of the cue, "" where every moment may speak. `took_ms`: the time of
+    searched, each as `name: reason`. `situation`: the situation to which an episode belongs, in
+    words. `moment`: the situation of the cue, "" if every moment may speak. `took_ms`: the time of
     the decision in milliseconds.
     """
 

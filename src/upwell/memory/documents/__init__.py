@@ -1,1 +1,1 @@
-"""Imported files as memories: scanned, cut into chunks, cited."""
+"""Imported files as memories: scanning, cutting into chunks, citing."""

@@ -51,7 +51,7 @@ class Catalog:
 
     @property
     def embeds(self) -> bool:
-        """Are vectors stored with the sections?"""
+        """True if vectors are stored with the sections."""
         return self._questions is not None
 
     @property

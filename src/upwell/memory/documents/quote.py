@@ -23,12 +23,13 @@ from upwell.ground.text.sections import (
 )  # fmt: skip
 from upwell.ground.text.words import STOP_WORDS
 from upwell.memory.ranking.terms import query_words, sound
-from upwell.memory.sqlite.stems import counted, stemmer
+from upwell.memory.stems import counted, stemmer
 
 MARK = re.compile(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 WRAP_CHARS = 60
-"""Authors do not wrap prose more narrowly. Each of several consecutive shorter lines is a
-statement."""
+"""Authors do not wrap prose more narrowly, so each of several consecutive shorter lines is a
+statement.
+"""
 _RULE = re.compile(r"[ \t|:-]+")
 _HARD_BREAK = ("  ", "\\", "<br>", "<br/>")
 _CONTINUED = (",", ";", "(", "[", "{", "/", "-", "–", "—", "&", "+", "=")
@@ -59,7 +60,7 @@ def statements(text: str) -> list[Statement]:
         return bisect_right(begins, offset) - 1
 
     all_blocks = blocks(text)
-    made: list[Statement] = []
+    result: list[Statement] = []
     for number, block in enumerate(all_blocks):
         pieces = list(_stripped(text, _pieces(text, block)))
         head = _head(text, pieces) if block.what == TABLE else ""
@@ -73,10 +74,10 @@ def statements(text: str) -> list[Statement]:
                 end_line = max(end_line, line(_announced(text, all_blocks, number) - 1))
             row_head = head if piece_number else ""
             is_heading = block.what == HEADING
-            made.append(
+            result.append(
                 Statement(start, end, line(start), line(end - 1), end_line, is_heading, row_head)
             )
-    return made
+    return result
 
 
 def _head(text: str, rows: Sequence[tuple[int, int]]) -> str:
@@ -219,4 +220,5 @@ def quoted(text: str, queries: Iterable[str]) -> str:
     end = start + sum(len(row) + 1 for row in rows[span[0] : span[1] + 1])
     touched = [block for block in blocks(text) if block.start < end and block.end > start]
     part = text[touched[0].start : touched[-1].end].strip("\n")
-    return MARK.sub("", part, count=1) if MARK.match(part) else part
+    mark = MARK.match(part)
+    return part[mark.end() :] if mark else part

@@ -1,4 +1,4 @@
-"""Read files into their contents: the sections of a Markdown file, the notes of an `stm.json`.
+"""Read the contents of files: the sections of a Markdown file, the notes of an `stm.json`.
 
 Secrets are masked here, before anything is stored.
 """
@@ -25,8 +25,9 @@ from upwell.memory.records import memory_of, stamped
 from upwell.memory.sources import Form, Source
 
 TICK_NS = 50_000_000
-"""Two changes within this time may have the same time stamp, so the next check reads so young a
-file again."""
+"""Two changes within this time may have the same time stamp, so the next check reads such a young
+file again.
+"""
 MAX_TAGS = 50
 
 
@@ -108,15 +109,15 @@ class Reader:
             cited, source.project, reading.namespace, json.dumps(reading.tags), reading.changed_at
         )
         memories = []
-        around = {}
+        context_words = {}
         for row in reading.sections:
             if row.section.blocks:
                 paths = (*front.paths, *paths_in(row.text)) if front.paths else ()
                 lines = row.section.first, row.section.last
                 memory = section_memory(row.id, row.text, lines, file, self.tenant, paths)
                 memories.append(memory_of(memory))
-                around[row.id] = " ".join((*path_words(cited), *row.section.trail))
-        return replace(reading, memories=tuple(memories), around=around)
+                context_words[row.id] = " ".join((*path_words(cited), *row.section.trail))
+        return replace(reading, memories=tuple(memories), around=context_words)
 
     def _notes(self, file: FoundFile) -> tuple[Memory, ...]:
         # Notes written by hand were not masked when they were added.

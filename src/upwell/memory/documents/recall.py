@@ -1,4 +1,4 @@
-"""Files as memories: imported files and `stm.json`, found like all other memories.
+"""Files as memories: searches find imported files and `stm.json` like all other memories.
 
 The files are the truth, and `index.db` is derived from them. Each search first compares size, time
 of change and then content of the files with the index. Changed files are read again, and deleted
@@ -44,7 +44,7 @@ RESERVE_SECONDS = 0.5
 PAUSE_SECONDS = 1.0
 """Without any files, automatic doors check for imports at this interval."""
 QUIET_SECONDS = 60.0
-"""The interval while nobody has written the list of imports."""
+"""The interval while the list of imports has not been written."""
 SHARE = 10
 """Automatic doors check again after ten times the duration of the last check."""
 

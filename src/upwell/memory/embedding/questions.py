@@ -1,7 +1,7 @@
 """Turn queries into vectors, to search by meaning if an embedder is configured.
 
-A model may be slow, missing or failing. A search waits for it a short while and then goes on by
-words alone.
+A model may be slow, missing or failing. A search waits for the model for a short while and then
+continues with words alone.
 """
 
 import asyncio

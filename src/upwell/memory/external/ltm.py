@@ -1,13 +1,13 @@
 """Recall over another memory server that speaks MCP (seed 000).
 
 `memory/external/dialects.py` builds the requests and parses the answers. Servers score hits on
-scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. An explicit
-search gets the server's own score where that is higher; it is also one of the signals.
+scales of their own, so `memory/sqlite/rescore.py` scores them again from their text. In an explicit
+search, the server's own score counts if it is higher; it is also one of the signals.
 
-The server may hang, crash or send rubbish. A search waits for part of its deadline, and a breaker
+The server may hang, crash or send garbage. A search waits for part of its deadline, and a breaker
 skips the server for a while after several failures in a row. An answer that arrives too late for an
-automatic door is used by the next search about the same subject. Automatic doors stop waiting while
-the server is that slow.
+automatic door is used by the next search about the same subject. While the server is that slow,
+automatic doors do not wait for it.
 """
 
 import asyncio
@@ -198,8 +198,8 @@ class LtmRecall:
         """Find the server's memories that bear on `query`, most probable first by upwell's signals.
 
         Raises:
-            RecallUnavailable: the server is not up yet, failed, took too long or sent rubbish, or
-                its breaker is open.
+            RecallUnavailable: the server is not up yet, failed, took too long or sent garbage, or
+            its breaker is open.
         """
         if not query.awaited and (late := self._late_answers.about(query)) is not None:
             return Found(tuple(await self._read(late, query, deadline)))

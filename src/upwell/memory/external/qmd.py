@@ -3,8 +3,8 @@
 `qmd search` is BM25 over all words of a query; `vsearch` and `query` need qmd's models. qmd runs
 without a shell, in upwell's home (so that no project folder can configure it) and within the
 deadline, and its output is limited to a few megabytes. Its scores are not comparable across
-queries, so `memory/sqlite/rescore.py` scores the hits again; those of a search by meaning count in
-explicit searches.
+queries, so `memory/sqlite/rescore.py` scores the hits again; its own scores of a search by meaning
+count in explicit searches.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ PING_SECONDS = 5.0
 GRACE_SECONDS = 1.0
 _SNIPPET = re.compile(r"@@ -(\d{1,9}),(\d{1,9}) @@[^\n]*\n")
 _PASSAGE = re.compile(r"qmd:(.+):(\d{1,9}):(\d{1,9})")
-_ROOT = re.compile(r"^\s*Path:\s+(.+?)\s*$", re.MULTILINE)
+_ROOT = re.compile(r"^[ \t]*+Path:[ \t]++(.+)$", re.MULTILINE)
 _INSTALL = "npm install -g @tobilu/qmd, or memory.backend = builtin"
 
 
@@ -78,25 +78,22 @@ class QmdRecall:
     async def search(self, query: Query, deadline: Deadline) -> Found:
         """Find the passages that bear on `query`, most probable first by upwell's signals.
 
-        After some failures in a row, or searches too slow for a call to wait for, qmd is left alone
-        for a while. Explicit searches count apart.
-
-        Raises:
-            RecallUnavailable: qmd cannot be run, failed, took too long, sent rubbish, or is being
-                left alone.
+        After some failures in a row, or searches too slow for a call to wait for, qmd is not used
+        for a while. Explicit searches are counted separately. Raises: RecallUnavailable: qmd cannot
+        be run, failed, took too long, sent garbage, or is not being used for a while.
         """
         breaker = self._breakers[query.awaited]
         if not breaker.allow():
             raise _unavailable(f"is left alone after {MAX_FAILURES} failures in a row")
         began = self._clock.monotonic()
         try:
-            found = await self._search(query, deadline)
+            hits = await self._search(query, deadline)
         except RecallUnavailable:
             breaker.fail()
             raise
         too_slow = not query.awaited and self._clock.monotonic() - began > RACE_SECONDS
         (breaker.fail if too_slow else breaker.succeed)()
-        return found
+        return hits
 
     async def _search(self, query: Query, deadline: Deadline) -> Found:
         texts = _requests(query, self._options.qmd_mode)
@@ -182,7 +179,7 @@ class QmdRecall:
         if collection not in self._projects:
             output = await self._run(("collection", "show", "--", collection), deadline)
             root = _ROOT.search(output.decode(errors="replace"))
-            self._projects[collection] = repository_of(root[1]) if root else None
+            self._projects[collection] = repository_of(root[1].strip()) if root else None
         return self._projects[collection]
 
     async def _run(self, args: Sequence[str], deadline: Deadline) -> bytes:

@@ -2,11 +2,10 @@
 
 `stm.json` is an array of JSON objects. upwell reads the file at each use, so edits by hand take
 effect. Every change takes a lock, writes a temporary file, syncs and renames it. upwell moves a
-torn or foreign file aside and never overwrites one; array members that are not notes stay.
-
-Notes have four keys, and none of them is an origin. A separate file in upwell's home therefore
-records the project and the author of each note. A repository can contain notes, but it cannot
-claim that a user of this machine wrote them.
+torn or foreign file aside and never overwrites one; array members that are not notes stay. Notes
+have four keys, and none of them is the origin. A separate file in upwell's home therefore records
+the project and the author of each note. A repository can contain notes, but it cannot claim that a
+user of this machine wrote them.
 """
 
 import errno
@@ -99,10 +98,10 @@ class NotesFile:
         if notes is not None:
             return notes
         stamp = datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y%m%dT%H%M%S")
-        aside = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
-        self.path.replace(aside)
-        self._moved_aside = aside
-        LOG.error("%s could not be read and was moved to %s", self.path, aside)
+        moved_path = self.path.with_name(f"{self.path.name}.corrupt-{stamp}")
+        self.path.replace(moved_path)
+        self._moved_aside = moved_path
+        LOG.error("%s could not be read and was moved to %s", self.path, moved_path)
         return []
 
 
@@ -134,11 +133,13 @@ def _parsed(path: Path) -> list[Any] | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """`project` is the absolute root of the note's project; None means every project."""
+    """`project` is the absolute root of the note's project; None means every project. `program` is
+    the one that the note was imported from."""
 
     project: str | None = None
     trust: Trust = Trust.USER
     session: str = ""
+    program: str = ""
 
 
 class Origins:
@@ -153,7 +154,12 @@ class Origins:
 
     def keep(self, note_id: str, origin: Origin) -> None:
         """Record the origin of a note."""
-        self._change(lambda raws: {**raws, note_id: asdict(origin)})
+        self.keep_all({note_id: origin})
+
+    def keep_all(self, origins: Mapping[str, Origin]) -> None:
+        """Record the origins of notes by their ids."""
+        records = {note_id: asdict(origin) for note_id, origin in origins.items()}
+        self._change(lambda raws: {**raws, **records})
 
     def drop(self, note_ids: Iterable[str]) -> None:
         """Remove the origins of deleted notes."""
@@ -180,7 +186,7 @@ class Origins:
 def _origin(raw: object) -> Origin | None:
     if not isinstance(raw, dict):
         return None
-    project, session = raw.get("project"), raw.get("session")
+    project, session, program = (raw.get(name) for name in ("project", "session", "program"))
     try:
         trust = Trust(raw.get("trust", Trust.USER))
     except ValueError:
@@ -189,4 +195,5 @@ def _origin(raw: object) -> Origin | None:
         project=project if isinstance(project, str) else None,
         trust=trust,
         session=session if isinstance(session, str) else "",
+        program=program if isinstance(program, str) else "",
     )

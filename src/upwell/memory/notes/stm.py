@@ -1,8 +1,8 @@
 """Short-term memory: the notes in `stm.json`.
 
 The file is an array of objects with `id`, `content`, `created_at` and `viewed_at` (ISO 8601, UTC,
-`Z`); other keys are preserved. `memory/notes/file.py` reads and writes the file, which is the only
-copy of the notes.
+`Z`), and the labels that were given (`memory/notes/labels.py`); other keys are preserved.
+`memory/notes/file.py` reads and writes the file, which is the only copy of the notes.
 """
 
 import re
@@ -23,14 +23,17 @@ from upwell.ground.trace import LOG
 from upwell.ground.types.memory import Memory, Provenance, Trust
 from upwell.ground.types.rpc import Ping
 from upwell.memory.notes.file import NotesFile, Origin, Origins, Raw, is_note
+from upwell.memory.notes.labels import Labels, labels_of
 from upwell.memory.options import NotesOptions
 from upwell.memory.records import MAX_TEXT_CHARS, content_hash
 
 TRASH_DAYS = 30
 SOURCE = "stm:"
 """The prefix of a note's source; a note is cited as `[stm:id]`."""
+_DOORS = {Trust.AGENT: "tool", Trust.IMPORTED: "import"}
 _DAY = 86_400.0
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+NO_LABELS = Labels()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,7 @@ class Entry:
     content: str
     created_at: float | None
     viewed_at: float | None
+    labels: Labels = NO_LABELS
 
 
 class ShortTerm:
@@ -78,7 +82,9 @@ class ShortTerm:
         """The file that holds cleared notes for 30 days."""
         return self.path.with_name(f"{self.path.stem}.trash.json")
 
-    def add(self, content: str, origin: Origin | None = None) -> tuple[Entry, tuple[str, ...]]:
+    def add(
+        self, content: str, origin: Origin | None = None, labels: Labels = NO_LABELS
+    ) -> tuple[Entry, tuple[str, ...]]:
         """Store a note with its secrets masked. Returns the note and the rules that fired.
 
         Raises:
@@ -95,12 +101,56 @@ class ShortTerm:
         masked, rules = redact(content)
         now = _stamp(self._clock.now())
         raw = {"id": str(uuid.uuid4()), "content": masked, "created_at": now, "viewed_at": now}
+        raw |= labels.keys()
         origin = origin or Origin()
         if self._origins is not None:
             with writing(self.path):
                 self._origins.keep(raw["id"], replace(origin, project=self._root or origin.project))
         self.file.change(lambda notes: [*notes, raw])
         return _entry(raw), rules
+
+    def take_over(
+        self, notes: Sequence[tuple[Entry, Origin]]
+    ) -> tuple[list[Entry], tuple[str, ...]]:
+        """Store notes of another file, with their ids and times and with their secrets masked.
+        Notes that are here already, that are empty, or that belong to another project than this
+        file, are left out. A note that `clear` would remove counts as viewed now. Returns the
+        stored notes and the rule of each masked secret.
+
+        Raises:
+            StoreUnwritable: nothing was stored.
+        """
+        present = {raw["id"] for raw in self.file.read()}
+        taken, fired = dict[str, Raw](), list[str]()
+        origins = dict[str, Origin]()
+        for entry, origin in notes:
+            is_ours = self.takes_from(origin.project)
+            if not is_ours or entry.id in present or entry.id in taken or not entry.content.strip():
+                continue
+            masked, rules = redact(entry.content)
+            fired += rules
+            taken[entry.id] = self._raw(replace(entry, content=masked))
+            origins[entry.id] = replace(origin, project=self._root or origin.project)
+        if taken and self._origins is not None:
+            with writing(self.path):
+                self._origins.keep_all(origins)
+        if taken:
+            self.file.change(lambda all_notes: [*all_notes, *taken.values()])
+        return [_entry(raw) for raw in taken.values()], tuple(fired)
+
+    def takes_from(self, project: str | None) -> bool:
+        """Whether notes of this project may stand in this file. A project's own file takes its
+        notes and those of every project."""
+        return self._root is None or project in (None, self._root)
+
+    def _raw(self, entry: Entry) -> Raw:
+        """A note of another file as this file stores it."""
+        now = self._clock.now()
+        created = now if entry.created_at is None else entry.created_at
+        viewed = created if entry.viewed_at is None else entry.viewed_at
+        is_old = viewed < now - self.options.retention_days * _DAY
+        times = {"created_at": _stamp(created), "viewed_at": _stamp(now if is_old else viewed)}
+        return {"id": entry.id, "content": entry.content, **times, **entry.labels.keys()}
 
     def search(
         self,
@@ -109,11 +159,12 @@ class ShortTerm:
         id: str | None = None,
         date: str | None = None,
         project: str | None = None,
+        namespaces: Sequence[str] = (),
     ) -> list[Entry]:
         """Find at most `max_results` notes that meet every condition: words, id, day of creation
         (UTC). Notes with the whole phrase rank first, then notes with all words, then by number of
         occurrences, then by age, newest first. Marks the returned notes as viewed; the returned
-        copies still show the previous time.
+        copies still show the previous time. With `namespaces`, only notes in one of these.
 
         Raises:
             UsageError: every condition is missing, or `date` is invalid.
@@ -127,7 +178,7 @@ class ShortTerm:
         day = _day(date) if date else None
         matching = [
             raw
-            for raw in self._seen_by(project)
+            for raw in self._seen_by(project, namespaces)
             if (not id or raw["id"] == id) and (day is None or _was_created_on(raw, day))
         ]
         best = _ranked(matching, query)[: self.options.most]
@@ -135,9 +186,11 @@ class ShortTerm:
             self.viewed({raw["id"] for raw in best})
         return [_entry(raw) for raw in best]
 
-    def delete(self, entry_id: str, *, project: str | None = None) -> bool:
+    def delete(
+        self, entry_id: str, *, project: str | None = None, namespaces: Sequence[str] = ()
+    ) -> bool:
         """Delete a note. Returns False, and writes nothing, for an unknown id."""
-        if not any(raw["id"] == entry_id for raw in self._seen_by(project)):
+        if not any(raw["id"] == entry_id for raw in self._seen_by(project, namespaces)):
             return False
         self.file.change(lambda notes: [raw for raw in notes if _id(raw) != entry_id])
         self._forget_origins({entry_id})
@@ -178,8 +231,13 @@ class ShortTerm:
             return [(raw, origin or Origin()) for raw, origin in notes]
         return [(raw, origin) for raw, origin in notes if origin and origin.project == self._root]
 
-    def _seen_by(self, project: str | None) -> list[Raw]:
-        return [raw for raw, origin in self._with_origins() if is_seen(origin.project, project)]
+    def _seen_by(self, project: str | None, namespaces: Sequence[str] = ()) -> list[Raw]:
+        return [
+            raw
+            for raw, origin in self._with_origins()
+            if is_seen(origin.project, project)
+            and (not namespaces or labels_of(raw).place in namespaces)
+        ]
 
     def viewed(self, ids: set[str]) -> None:
         """Mark notes as viewed: an explicit search found them, or a surfaced note was used."""
@@ -213,11 +271,14 @@ def _memory(entry: Entry, origin: Origin) -> Memory:
     return Memory(
         text=entry.content,
         id=entry.id,
+        namespace=entry.labels.place,
+        tags=entry.labels.all_tags,
+        paths=entry.labels.paths,
         project=origin.project,
         source=f"{SOURCE}{entry.id}",
         trust=origin.trust,
         provenance=Provenance(
-            door="tool" if origin.trust is Trust.AGENT else "cli", session=origin.session
+            door=_DOORS.get(origin.trust, "cli"), server=origin.program, session=origin.session
         ),
         content_hash=content_hash(entry.content),
         created_at=entry.created_at,
@@ -235,6 +296,7 @@ def _entry(raw: Raw) -> Entry:
         content=raw["content"],
         created_at=_time(raw, "created_at"),
         viewed_at=_time(raw, "viewed_at"),
+        labels=labels_of(raw),
     )
 
 

@@ -1,1 +1,1 @@
-"""Judging candidates: pure functions from a query and a pool to scored hits."""
+"""Ranking: pure functions from a query and a pool of candidates to scored hits."""

@@ -107,15 +107,17 @@ def probability(signals: Mapping[str, float]) -> float:
 
 
 ASKED_SHARE = 0.9
-"""Of the development questions whose answer some memory holds, the first hit was the answer about
-as often as the share of the question's rarity that it covers: .85 from a share of .7 on, .55 at .5,
-.35 at .3. No hit is certain."""
+"""On the development questions with an answer in memory, the rate at which the first hit was the
+answer was close to the share of the question's rarity that the hit covers: .85 from a share of .7
+on, .55 at .5, .35 at .3. No hit is certain.
+"""
 
 
 def asked_probability(signals: Mapping[str, float]) -> float:
-    """Return the probability that a memory with these signals answers somebody who asks: asking
-    shows that an answer is expected, so a memory with the words of the question is one. Everyday
-    words alone show nothing."""
+    """Return the probability that a memory with these signals answers an explicit request. Such a
+    request shows that an answer is expected, so a memory with the words of the question is likely
+    to be one. Everyday words alone show nothing.
+    """
     covered = signals.get("idf_coverage", 0.0) if signals.get("telling_words") else 0.0
     return max(probability(signals), ASKED_SHARE * covered)
 

@@ -1,9 +1,9 @@
 """The coefficients of `memory/ranking/calibrate.py`, as `benchmarks/calibrate.py` prints them.
 
-At a score of 0.5, 5 % of the events without a relevant memory would be answered; of those about
-turns of conversations 3.5 %: the fitted intercept of `turn` is lowered by 0.13. `few` and
-`few_names` hold that rate in stores of less than 500 memories, whose samples have too few
-positives to fit; these two were set by hand.
+At a score of 0.5, 5 % of the events without a relevant memory would be answered. For turns of
+conversations it is 3.5 %, because the fitted intercept of `turn` is lowered by 0.13. `few` and
+`few_names` keep that rate in stores of less than 500 memories, whose samples have too few positives
+to fit; these two were set by hand.
 """
 
 from collections.abc import Mapping
@@ -105,7 +105,7 @@ BY_WORDS = Coefficients(
         "matched_share": 1.58,
     },
 )
-"""For words, files and symbols, without an embedder."""
+"""The coefficients for words, files and symbols, without an embedder."""
 
 BY_MEANING = Coefficients(
     note={
@@ -208,5 +208,6 @@ BY_MEANING = Coefficients(
         "meaning_near": 0.47,
     },
 )
-"""With an embedder. Fitted with all-MiniLM-L6-v2; the features are deviations from the store's mean
-cosine, so that embedders with other ranges come close."""
+"""The coefficients with an embedder. They were fitted with all-MiniLM-L6-v2; the features are
+deviations from the store's mean cosine, so that embedders with other ranges come close.
+"""

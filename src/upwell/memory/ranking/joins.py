@@ -107,9 +107,9 @@ def path_forms(path: str, project: str | None) -> list[tuple[str, float]]:
         return []
     stem = file_stem(path)
     rooted = path.startswith(("/", "~"))
-    inside = not rooted or known != "/".join(path_parts(path.lower()))
+    is_inside = not rooted or known != "/".join(path_parts(path.lower()))
     forms = [(f"f:{known}", FULL_PATH)]
-    if not inside:
+    if not is_inside:
         forms += [(f"f:{'/'.join(parts[i:])}", FULL_PATH) for i in range(1, len(parts) - 1)]
     if len(parts) > 1:
         forms += [(f"s:{'/'.join(parts[-2:])}", PATH_TAIL)]

@@ -21,8 +21,9 @@ GROWTH = 1.5
 """A store is measured again when it has grown by half."""
 USUAL_MEAN = (0.72, 0.98, 1.25, 1.57, 2.06)
 USUAL_SPREAD = (0.30, 0.22, 0.21, 0.24, 0.28)
-"""By number of words, in units of the idf of a word that one memory has: the means over the
-development stores."""
+"""The usual null scores by number of words, in units of the idf of a word that only one memory has:
+the means over the development stores.
+"""
 _LEAST_SPREAD = 0.1
 
 

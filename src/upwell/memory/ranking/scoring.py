@@ -26,8 +26,9 @@ SUPERSEDED = "superseded"
 STEP = 1e-6
 """The difference between hits of equal probability, so that their scores show their order."""
 LEAST_ASSESSED = 10
-"""At least this many hits are scored, whatever the limit, because each counts for the hits above
-it."""
+"""At least this many hits are scored, whatever the limit, because a hit raises the scores of those
+above it.
+"""
 TRIGGER = "trigger"
 """The signal of a hit that has a trigger of the query."""
 SPEAKING = ("matched_words", "window", "path_join", "symbol_join", "meaning", TRIGGER)
@@ -131,7 +132,9 @@ def _hit(entry: Assessed, score: float, readings: Sequence[Reading]) -> Hit:
 
 def newest_first(hits: Sequence[Hit], successors: Mapping[str, Successor]) -> list[Hit]:
     """Put each successor before the memory that it supersedes, whether or not the query found
-    the successor. It inherits the score of the superseded memory, which is marked `SUPERSEDED`."""
+    the successor. It gets at least the score of the superseded memory, which is marked
+    `SUPERSEDED`.
+    """
     if not successors:
         return list(hits)
     hit_of = {hit.memory.id: hit for hit in hits}
@@ -186,9 +189,9 @@ def _neighbours(parts: Mapping[int, Part], n: int) -> list[Part]:
     turn = parts[n].candidate
     if not turn.speaker:
         return []
-    around = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
+    neighbours = [part for other in (n - 1, n + 1) if (part := parts.get(other))]
     return [
         part
-        for part in around
+        for part in neighbours
         if part.candidate.speaker and part.candidate.namespace == turn.namespace
     ]

@@ -3,7 +3,7 @@
 Words: BM25 (Robertson and Zaragoza 2009) over the body and, at half weight, over the words that its
 form hides; the share and the mass of the query's rarity that a memory covers; the distance to the
 other candidates. Turns of a conversation also count with their neighbours. Files and symbols: the
-strictest join, damped by how many memories share it.
+strictest join, damped by the number of memories that share it.
 """
 
 import math
@@ -165,7 +165,7 @@ def word_signals(
     own = bm25(reading, corpus, [part])
     covered = sum(rarities)
     rarest = max(rarities, default=0.0)
-    named = max([reading.idf[stem] for stem in stems if stem in reading.names], default=0.0)
+    name_rarity = max([reading.idf[stem] for stem in stems if stem in reading.names], default=0.0)
     return {
         "bm25": own,
         "bm25_per_term": own / len(reading.stems) if reading.stems else 0.0,
@@ -173,7 +173,7 @@ def word_signals(
         "coverage_mass": covered,
         "matched_words": float(len(stems)),
         "telling_words": float(sum([stem in reading.telling for stem in stems])),
-        "name_rarity": named / corpus.rarest,
+        "name_rarity": name_rarity / corpus.rarest,
         "rarest": rarest / corpus.rarest,
         "turn": float(bool(candidate.speaker)),
         "window": bm25(reading, corpus, [part, *near]) if near else own,

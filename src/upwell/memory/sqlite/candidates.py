@@ -2,21 +2,27 @@
 that ranking needs to score them."""
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from upwell.ground.clock import Deadline
 from upwell.ground.types.memory import Query
-from upwell.memory.ranking.joins import Join, join_keys
+from upwell.memory.lookups import (
+    last_successor,
+    neighbours,
+    ranges,
+    stems_to_count,
+    worthwhile,
+)
+from upwell.memory.ranking.joins import join_keys
 from upwell.memory.ranking.null_scores import usual
-from upwell.memory.ranking.query import MAX_TEXTS, Corpus, Reading
+from upwell.memory.ranking.query import MAX_TEXTS, Corpus
 from upwell.memory.ranking.scoring import Pool, Successor
 from upwell.memory.ranking.signals import Candidate, Likeness
 from upwell.memory.sqlite import null_scores
 from upwell.memory.sqlite.lookup import (
     Filter,
-    Lookup,
     by_anchors,
     by_triggers,
     by_words,
@@ -24,10 +30,9 @@ from upwell.memory.sqlite.lookup import (
     corpus_seen_by,
     existing_joins,
     filter_of,
-    neighbours,
     read,
 )
-from upwell.memory.sqlite.rows import chunks, marks, ranges
+from upwell.memory.sqlite.rows import chunks, marks
 from upwell.memory.sqlite.vectors import VectorTable
 
 if TYPE_CHECKING:
@@ -76,7 +81,7 @@ def gather(
     """Return the candidates of `query` in `corpus`, with the neighbours of conversational turns."""
     lookups = [read(db, text, corpus) for text in query.texts[:MAX_TEXTS] if text.strip()]
     numbers: dict[int, None] = {}
-    for lookup in _worthwhile(lookups):
+    for lookup in worthwhile(lookups):
         if not deadline.passed():
             numbers.update(dict.fromkeys(by_words(db, lookup, corpus, keep)))
     keys = join_keys(query.paths, query.symbols, query.scope.project)
@@ -85,7 +90,7 @@ def gather(
     triggered = by_triggers(db, query.triggers, corpus, keep)
     numbers.update(dict.fromkeys(triggered))
     readings = [lookup.reading for lookup in lookups]
-    stems = _stems(readings, joins)
+    stems = stems_to_count(readings, joins)
     likeness = _likeness(db, question, corpus, keep, numbers) if question else None
     gathered = candidates(db, numbers, stems)
     if likeness:
@@ -103,23 +108,6 @@ def gather(
         likeness=likeness,
         successors=_replacements(db, gathered.values(), corpus, keep),
     )
-
-
-def _worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
-    """Leave out a text of common words only, such as a name that thousands of memories hold, if
-    another text has its words too: it would only add the newest of these memories."""
-    return [
-        lookup
-        for lookup in lookups
-        if not lookup.newest_only
-        or not any(lookup.reading.idf.keys() < other.reading.idf.keys() for other in lookups)
-    ]
-
-
-def _stems(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
-    """Return the stems to count in candidates."""
-    names = {stem for join in joins.values() for stem in join.stems}
-    return names.union(*(reading.idf.keys() for reading in readings))
 
 
 def _likeness(
@@ -166,7 +154,9 @@ def successors(
             break
         direct |= heads
         pending = [head.id for head in heads.values()]
-    return {old: _last(direct, old) for old in listed if old in direct}
+    next_id = {old: head.id for old, head in direct.items()}
+    head_of = {head.id: head for head in direct.values()}
+    return {old: head_of[last_successor(next_id, old)] for old in listed if old in direct}
 
 
 def _any_superseding(db: sqlite3.Connection) -> bool:
@@ -188,14 +178,3 @@ def _direct(
         )
         heads.update((old, Head(new, n)) for old, new, n in rows if old != new)
     return heads
-
-
-def _last(direct: Mapping[str, Head], start: str) -> Head:
-    """Return the end of the chain from `start`; if the chain is a circle, the last memory before
-    `start`."""
-    visited = {start}
-    head = direct[start]
-    while head.id in direct and direct[head.id].id not in visited:
-        visited.add(head.id)
-        head = direct[head.id]
-    return head

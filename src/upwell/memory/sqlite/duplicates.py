@@ -4,10 +4,11 @@ import sqlite3
 from collections.abc import Sequence
 
 from upwell.ground.types.memory import Memory
+from upwell.memory.lookups import ranges
 from upwell.memory.ranking.terms import sound
 from upwell.memory.sqlite.lookup import corpus_of, quoted, read
-from upwell.memory.sqlite.rows import by_number, ranges, scope_number
-from upwell.memory.sqlite.stems import counted
+from upwell.memory.sqlite.rows import by_number, scope_number
+from upwell.memory.stems import counted
 
 NEARLY_THE_SAME = 0.8
 """The share of common stems (Jaccard) from which two memories are near duplicates."""

@@ -1,75 +1,44 @@
-"""Look up the memories that a query could mean, before any of them is judged.
-
-FTS5 scores every row that matches, so a query costs the sum of its words' document frequencies
-(532 ms for 30 words at 100 000 memories). Rare words are therefore looked up alone while a budget
-of rows lasts, and common ones only in pairs that must both occur.
-"""
+"""Look up the memories that a query could mean, before any of them is judged."""
 
 import sqlite3
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 from upwell.ground.types.memory import Scope
+from upwell.memory.lookups import (
+    FEW_CLAUSES,
+    MAX_JOINED,
+    PER_ANCHOR,
+    PER_TEXT,
+    PER_TRIGGER,
+    Clause,
+    Lookup,
+    Row,
+    candidates_from,
+    join_of,
+    planned,
+    ranges,
+    strictest_first,
+    words_by_stem,
+)
 from upwell.memory.ranking.joins import Join, JoinKey
-from upwell.memory.ranking.query import MAX_WORDS, Corpus, Reading, reading_of
-from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate, Part, bm25, frequencies
-from upwell.memory.ranking.terms import Worded, query_words, sound, word_list, words_of
+from upwell.memory.ranking.query import Corpus, Reading
+from upwell.memory.ranking.signals import Candidate, Part, bm25, frequencies
+from upwell.memory.ranking.terms import sound
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     chunks,
     from_row,
     marks,
-    ranges,
-    scope_of,
     text_of,
     visible_scopes,
 )
-from upwell.memory.sqlite.stems import stem_counts, stemmer
 
-ROW_BUDGET = 1_000
-"""Rows that a full-text search may read, at 2 to 6 µs of CPU each."""
-MAX_PAIRS, MAX_PAIRED = 2, 20_000
-"""How many pairs of common words are looked up, and how common the rarer word may be."""
-ONLY_NEWEST_BEYOND = 2_000
-"""A single word of more memories finds the newest of them: to order them by BM25 would read the
-length of each."""
-PER_TEXT = 40
-FEW_CLAUSES = 3
-PER_ANCHOR = 60
-PER_TRIGGER = 8
-MAX_JOINED = 160
-"""How many memories that share a file or symbol become candidates, for each key and in all; the
-newest do."""
 _ID, _NAMESPACE, _TEXT, _EXPIRES, _PINNED = (
     COLUMNS.split(", ").index(name) for name in ("id", "namespace", "text", "expires_at", "pinned")
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """A part of a full-text expression: a word, or two that must both occur, with their stems."""
-
-    expression: str
-    stems: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """The full-text search for a reading: memories that match any of `clauses` are candidates.
-    With `newest_only` a single common word matches so many memories that only the newest become
-    candidates."""
-
-    reading: Reading
-    clauses: tuple[Clause, ...]
-    newest_only: bool
-
-    @property
-    def match(self) -> str:
-        """Return the clauses as one FTS5 expression."""
-        return " OR ".join(clause.expression for clause in self.clauses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,13 +101,8 @@ def corpus_seen_by(db: sqlite3.Connection, scope: Scope) -> Corpus:
 
 def read(db: sqlite3.Connection, text: str, corpus: Corpus) -> Lookup:
     """Read a query text against `corpus`, and plan its full-text search."""
-    words = query_words(text)[:MAX_WORDS]
-    word_of: dict[str, str] = {}
-    for word, stem in zip(words, stemmer().stems(words), strict=True):
-        word_of.setdefault(stem, word)
-    holding = memories_with(db, tuple(word_of), corpus.scopes)
-    clauses, newest_only = _clauses(word_of, holding, corpus.memories)
-    return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
+    word_of = words_by_stem(text)
+    return planned(text, word_of, memories_with(db, tuple(word_of), corpus.scopes), corpus)
 
 
 def memories_with(
@@ -155,34 +119,15 @@ def memories_with(
     return dict.fromkeys(stems, 0) | {stem: int(count) for stem, count in rows}
 
 
-def _clauses(
-    word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
-) -> tuple[list[Clause], bool]:
-    """Return the clauses to look up, and whether they match so many memories that only the
-    newest are candidates."""
-    known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
-    budget = ROW_BUDGET
-    clauses: list[Clause] = []
-    while known and holding[known[0]] <= budget:
-        stem = known.pop(0)
-        budget -= holding[stem]
-        clauses.append(Clause(quoted(word_of[stem]), (stem,)))
-    for left, right in list(pairwise(known))[:MAX_PAIRS]:
-        both = holding[left] * holding[right] / max(1, memories)
-        if both > budget or holding[left] > MAX_PAIRED:
-            break
-        budget -= int(both)
-        both_words = f"({quoted(word_of[left])} AND {quoted(word_of[right])})"
-        clauses.append(Clause(both_words, (left, right)))
-    if not clauses and known:
-        rarest = known[0]
-        return [Clause(quoted(word_of[rarest]), (rarest,))], holding[rarest] > ONLY_NEWEST_BEYOND
-    return clauses, False
-
-
 def quoted(word: str) -> str:
     """Quote a word as an FTS5 string, so that no character is read as syntax."""
     return '"' + word.replace('"', '""') + '"'
+
+
+def matching(clause: Clause) -> str:
+    """Return a clause as an FTS5 expression."""
+    words = " AND ".join(map(quoted, clause.words))
+    return f"({words})" if len(clause.words) > 1 else words
 
 
 def by_words(
@@ -190,9 +135,9 @@ def by_words(
 ) -> list[int]:
     """Return the numbers of the memories that match best, best first.
 
-    A few clauses go by the index's own BM25, since many memories then match alike. More go by the
-    rarity of the words that each memory has: the same memories at a third of the cost, since BM25
-    looks up the length of every memory.
+    If there are few clauses, many memories match equally well, so the index's own BM25 decides.
+    Otherwise the rarity of the words in each memory decides: this finds the same memories at a
+    third of the cost, since BM25 looks up the length of every memory.
     """
     if not lookup.clauses:
         return []
@@ -200,9 +145,10 @@ def by_words(
         return _by_rarity(db, lookup, corpus, keep)[:limit]
     order = "w.rowid DESC" if lookup.newest_only else "w.rank"
     sql = _match_sql(keep, "w.rank, w.rowid", f"ORDER BY {order} LIMIT {limit:d}")
+    match = " OR ".join(map(matching, lookup.clauses))
     rows: list[tuple[float, int]] = []
     for span in ranges(corpus.scopes):
-        rows += db.execute(sql, (lookup.match, *span, *keep.values)).fetchall()
+        rows += db.execute(sql, (match, *span, *keep.values)).fetchall()
     return [n for _, n in sorted(rows)[:limit]]
 
 
@@ -210,9 +156,9 @@ def _by_rarity(db: sqlite3.Connection, lookup: Lookup, corpus: Corpus, keep: Fil
     sql = _match_sql(keep, "w.rowid")
     total: dict[int, float] = {}
     for clause in lookup.clauses:
-        rarity = sum(lookup.reading.idf[stem] for stem in clause.stems)
+        rarity = lookup.rarity(clause)
         for span in ranges(corpus.scopes):
-            for (n,) in db.execute(sql, (clause.expression, *span, *keep.values)):
+            for (n,) in db.execute(sql, (matching(clause), *span, *keep.values)):
                 total[n] = total.get(n, 0.0) + rarity
     return [n for _, n in sorted(((rarity, n) for n, rarity in total.items()), reverse=True)]
 
@@ -236,12 +182,7 @@ def existing_joins(
         f"AND scope IN ({marks(corpus.scopes)}) GROUP BY key",
         (*keys, *corpus.scopes),
     )
-    return {key: _join(keys[key], int(count)) for key, count in rows}
-
-
-def _join(key: JoinKey, holding: int) -> Join:
-    stems = () if key.symbol else tuple(stemmer().stems(word_list(key.name)))
-    return Join(key.strength, key.symbol, holding, stems)
+    return {key: join_of(keys[key], int(count)) for key, count in rows}
 
 
 def by_anchors(
@@ -249,7 +190,7 @@ def by_anchors(
 ) -> list[int]:
     """Return the numbers of the newest memories under these keys, strictest keys first."""
     numbers: dict[int, None] = {}
-    for key in sorted(joins, key=lambda key: (-joins[key].strength, joins[key].holding)):
+    for key in strictest_first(joins):
         for scope in corpus.scopes:
             numbers.update(dict.fromkeys(_about(db, key, scope, keep)))
         if len(numbers) >= MAX_JOINED:
@@ -286,14 +227,6 @@ def by_triggers(
     return numbers
 
 
-def neighbours(numbers: Iterable[int]) -> set[int]:
-    """Return the numbers directly before and after these, in the same scope."""
-    near: set[int] = set()
-    for n in numbers:
-        near |= {other for other in (n - 1, n + 1) if scope_of(other) == scope_of(n)}
-    return near
-
-
 def candidates(
     db: sqlite3.Connection,
     numbers: Iterable[int],
@@ -309,28 +242,14 @@ def candidates(
         ).fetchall()
     if keep is not None:
         rows = [row for row in rows if keep.passes(row[3:])]
-    texts = [words_of(text_of(row[3 + _TEXT])[:MAX_COUNTED_CHARS]) for row in rows]
-    bodies = stem_counts(texts, stems)
-    extras = stem_counts([words_of(row[1]) for row in rows], stems)
-    parts = zip(rows, texts, bodies, extras, strict=True)
-    return {row[0]: _candidate(row, text, body, extra) for row, text, body, extra in parts}
+    return candidates_from([_row(row) for row in rows], stems)
 
 
-def _candidate(
-    row: Sequence[Any], text: Worded, body: Mapping[str, int], extra: Mapping[str, int]
-) -> Candidate:
-    n, _, keys, *columns = row
-    return Candidate(
-        n=n,
-        id=columns[_ID],
-        namespace=columns[_NAMESPACE],
-        body=body,
-        words=len(text.words),
-        extra=extra,
-        keys=tuple(keys.split("\n")) if keys else (),
-        speaker="" if keys else text.speaker,
-        load=partial(from_row, columns),
-    )
+def _row(values: Sequence[Any]) -> Row:
+    n, extra, keys, *columns = values
+    text = text_of(columns[_TEXT])
+    load = partial(from_row, columns)
+    return Row(n, columns[_ID], columns[_NAMESPACE], text, extra, keys, load)
 
 
 def best_bm25(

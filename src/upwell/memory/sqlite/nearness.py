@@ -2,9 +2,9 @@
 matches are compared exactly.
 
 One bit a dimension, the sign, ranks well enough to find candidates (Charikar 2002). The nearest by
-Hamming distance are read from the file and compared exactly, so that a million vectors of 384
-numbers take 48 MB. A cosine means little by itself: each question is also compared with a sample of
-the store, and cosines count in deviations from the sample's mean, which makes models of different
+Hamming distance are read from the file and compared exactly, so a million vectors of 384 numbers
+take 48 MB. A cosine means little by itself: each question is also compared with a sample of the
+store, and cosines count in deviations from the sample's mean, which makes models of different
 ranges comparable.
 """
 
@@ -14,9 +14,9 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from upwell.ground.embed import Vector
+from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.signals import Likeness
 from upwell.memory.sqlite.rows import chunks, marks
-from upwell.memory.sqlite.schema import SEQUENCE_BITS
 
 NEAREST = 40
 COMPARED = 240
@@ -84,7 +84,7 @@ class Nearness:
         self._sampled: Numbers = np.empty(0, np.int64)
 
     def _refresh(self, db: sqlite3.Connection) -> None:
-        """Load the vectors written since the last look, by this process or another."""
+        """Load the vectors that this or another process has written since the last call."""
         last, count = db.execute(
             "SELECT coalesce(max(seq), 0), count(*) FROM vector WHERE model = ?", (self.model,)
         ).fetchone()
@@ -122,8 +122,8 @@ class Nearness:
             return
         rng = np.random.default_rng(len(self._memories))
         size = min(SAMPLE, len(self._memories))
-        chosen = rng.choice(self._memories, size, replace=False).tolist()
-        rows = list(_numbers(db, chosen, self.model))
+        sample = rng.choice(self._memories, size, replace=False).tolist()
+        rows = list(_numbers(db, sample, self.model))
         self._sampled = np.asarray([n for n, _ in rows], np.int64)
         self._sample = unpacked([numbers for _, numbers in rows], self._dim)
 

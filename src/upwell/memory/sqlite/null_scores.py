@@ -7,6 +7,7 @@ from functools import partial
 
 from upwell.ground.sqlite.database import Database
 from upwell.ground.types.memory import Scope
+from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.ranking.null_scores import (
     GROWTH,
     LEAST_MEMORIES,
@@ -20,7 +21,7 @@ from upwell.memory.ranking.query import Corpus
 from upwell.memory.ranking.terms import query_words, sound
 from upwell.memory.sqlite.lookup import best_bm25, by_words, corpus_seen_by, filter_of, read
 from upwell.memory.sqlite.rows import marks, text_of
-from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
+from upwell.memory.sqlite.schema import PROJECT_BITS
 
 _BEST_OF = 5
 _TEXT_CHARS = 2_000

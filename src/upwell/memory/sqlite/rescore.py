@@ -1,9 +1,8 @@
-"""Judge hits of a recall source without calibrated scores by our own signals, from their text.
-
-The scores of such a place order its hits but do not show whether one is relevant
+"""Score the hits of a recall source that has no calibrated scores, by our own signals of their
+text. The scores of such a source order its hits but do not show whether a hit is relevant
 (docs/decisions.md, 4). The texts are therefore loaded into a temporary store and searched there.
 Texts without any of our signals come last: with the score 0, which automatic doors never show, or,
-in explicit searches, with the place's own score, since the place may have found them by meaning.
+in explicit searches, with the source's own score, since the source may have found them by meaning.
 """
 
 import sqlite3
@@ -20,7 +19,7 @@ from upwell.memory.sqlite.candidates import pool_of
 from upwell.memory.sqlite.writing import insert
 
 UNSCORED = 0.2
-"""The score, in explicit searches, of a text that the place found but did not score."""
+"""The score, in explicit searches, of a text that the source found but did not score."""
 
 
 def rescored(
@@ -31,8 +30,9 @@ def rescored(
     own_scores: Mapping[str, float] | None = None,
 ) -> list[Hit]:
     """Return these memories, whose ids differ, as hits of `query`, most probable first. Memories
-    outside the query's scope are left out. `own_scores` are the place's own, by id, where it
-    searches by meaning; those outside 0 to 1 do not count."""
+    outside the query's scope are left out. `own_scores` are the source's own scores by id, if it
+    searches by meaning; those outside 0 to 1 do not count.
+    """
     db = sqlite3.connect(":memory:", isolation_level=None)
     try:
         for migration in schema.MIGRATIONS:

@@ -12,8 +12,9 @@ from dataclasses import fields
 from typing import Any
 
 from upwell.ground.types.memory import Memory, Provenance, Scope, Trust
+from upwell.memory.lookups import ranges
 from upwell.memory.records import is_text
-from upwell.memory.sqlite.schema import PROJECT_BITS, SEQUENCE_BITS
+from upwell.memory.sqlite.schema import PROJECT_BITS
 
 COLUMNS = (
     "tenant, id, namespace, text, tags, paths, symbols, project, source, first_line, last_line, "
@@ -83,7 +84,9 @@ def from_row(row: Sequence[Any]) -> Memory:
 
 
 def _names(column: str) -> tuple[str, ...]:
-    """Decode a list of names; a damaged one is empty, so that it does not cost the memory."""
+    """Decode a list of names; a damaged list is returned as empty, so that the memory itself is not
+    lost.
+    """
     if column == "[]":
         return ()
     try:
@@ -94,7 +97,7 @@ def _names(column: str) -> tuple[str, ...]:
 
 
 def _trust(column: str) -> Trust:
-    """Decode the trust; a damaged one is the least."""
+    """Decode the trust; a damaged value becomes the lowest trust."""
     try:
         return Trust(column)
     except ValueError:
@@ -165,21 +168,6 @@ def visible_scopes(db: sqlite3.Connection, scope: Scope) -> list[int]:
             (scope.tenant, scope.project),
         )
     return sorted(row[0] for row in rows)
-
-
-def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Return the ranges of `n` of these scopes, with adjacent ranges joined."""
-    start: int | None = None
-    for index, number in enumerate(scopes):
-        start = number if start is None else start
-        if index + 1 == len(scopes) or scopes[index + 1] != number + 1:
-            yield start << SEQUENCE_BITS, ((number + 1) << SEQUENCE_BITS) - 1
-            start = None
-
-
-def scope_of(n: int) -> int:
-    """Return the scope of the memory with this number."""
-    return n >> SEQUENCE_BITS
 
 
 CHUNK = 500

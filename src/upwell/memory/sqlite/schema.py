@@ -10,16 +10,17 @@
 
 `words`, `anchor`, `about`, `memory_trigger` and `term` are derived from `memory` and can be
 rebuilt. So can its columns `extra` (words that the form of the text hides) and `keys` (join keys,
-one a line), which save searches from deriving them for every candidate.
+one per line), so that searches need not derive them for every candidate.
 """
 
 import sqlite3
 
-TOKENIZER = "porter unicode61 remove_diacritics 2"
-SEQUENCE_BITS = 34
+from upwell.memory.stems import TOKENIZER
+
 PROJECT_BITS = 18
-"""The 63 bits of a memory's number: 34 for the sequence within a project, 18 for the project, the
-rest for the tenant (17 000 million memories, 262 143 projects, 2 047 tenants)."""
+"""The 63 bits of a memory's number: 34 for the sequence within a project
+(`memory/lookups.py: SEQUENCE_BITS`), 18 for the project, the rest for the tenant (17 000 million
+memories, 262 143 projects, 2 047 tenants)."""
 
 
 def create(db: sqlite3.Connection) -> None:
@@ -67,7 +68,7 @@ def create(db: sqlite3.Connection) -> None:
 
 
 def add_triggers(db: sqlite3.Connection) -> None:
-    """Add the triggers of memories, and how often sessions have found a memory out."""
+    """Add the triggers of memories, and the number of times that sessions have found a memory."""
     for column, default in ADDED_COLUMNS.items():
         db.execute(f"ALTER TABLE memory ADD COLUMN {column} NOT NULL DEFAULT {default}")
     db.execute(

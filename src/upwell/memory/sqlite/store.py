@@ -31,18 +31,19 @@ from upwell.memory.sqlite.rows import (
     to_json,
     visible_scopes,
 )
-from upwell.memory.sqlite.stems import stemmer
 from upwell.memory.sqlite.vectors import VectorTable
 from upwell.memory.sqlite.writing import insert, remove
+from upwell.memory.stems import stemmer
 
 TRASH_SECONDS = 30 * 86_400.0
 INLINE_MEMORIES = 5_000
-"""In stores of up to this size a lookup takes a few milliseconds, no longer than the trips to
-another thread and the wait for the interpreter there."""
+"""In stores of up to this size a lookup takes a few milliseconds, no longer than the switches to
+another thread and back and the wait for the interpreter there.
+"""
 
 
 class SqliteStore:
-    """`Store` over one database. `get` and its like see the memories of `tenant`.
+    """`Store` over one database. Methods such as `get` see the memories of `tenant`.
 
     With `questions` searches also find memories by meaning. Vectors are made by `vectors.catch_up`,
     never while a memory is added.

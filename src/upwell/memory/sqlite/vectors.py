@@ -114,8 +114,9 @@ class VectorTable:
 
     async def _packed(self, batch: "Sequence[Due]") -> "dict[Due, bytes]":
         """Return the packed vectors of these memories. If the model refuses a batch, its texts
-        are tried one by one, so that one unreadable text costs no other its vector. If the model
-        is down, no vectors are returned."""
+        are tried one by one, so that one unreadable text does not cost the others their vectors. If
+        the model is down, no vectors are returned.
+        """
         from upwell.memory.sqlite.nearness import packed
 
         texts = [due.text for due in batch]

@@ -7,18 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from upwell.ground.types.memory import Memory
+from upwell.memory.lookups import SEQUENCE_BITS, scope_of
 from upwell.memory.ranking.joins import anchor_keys
 from upwell.memory.ranking.terms import Indexed, indexed, sound
 from upwell.memory.sqlite.rows import (
     COLUMNS,
     number_of,
     scope_number,
-    scope_of,
     text_of,
     to_row,
 )
-from upwell.memory.sqlite.schema import SEQUENCE_BITS
-from upwell.memory.sqlite.stems import counted
+from upwell.memory.stems import counted
 
 _MARKS = ",".join("?" * (len(COLUMNS.split(",")) + 3))
 

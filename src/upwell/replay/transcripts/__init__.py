@@ -27,7 +27,7 @@ FORMATS: tuple[Format, ...] = (
     claude.FORMAT,
     specstory.FORMAT,
 )
-"""In the order in which they are tried: the strictest comes first."""
+"""The formats in the order in which they are tried: the strictest comes first."""
 NAMES = tuple(sorted(format.name for format in FORMATS))
 SPECSTORY_FILES = ".specstory/history/*.md"
 """SpecStory writes into projects, not below the user's home folder."""
@@ -47,7 +47,9 @@ class Transcript:
         return self.format.read(self.path)
 
     def events_from(self, start: int) -> Iterator[Event]:
-        """The events from the byte `start` of the file on; none where the format cannot tell."""
+        """The events from the byte `start` of the file on; none if the format does not support
+        this.
+        """
         read_from = self.format.read_from
         return read_from(self.path, start) if read_from else iter(())
 

@@ -1,6 +1,6 @@
 """Claude Code: `~/.claude/projects/FOLDER/SESSION.jsonl`, one record a line.
 
-Records with a message have the `type` user or assistant. A tool's answer is a block of a user
+Records with a message have the `type` user or assistant. A tool's result is a block of a user
 message and refers to its call by `tool_use_id`. Sidechains belong to subagents, meta records to the
 host.
 """
@@ -18,7 +18,7 @@ from upwell.replay.transcripts.base import (
     closed,
     folder,
     moment,
-    records,
+    placed_records,
     table,
     text,
     text_of,
@@ -35,15 +35,15 @@ def read(path: Path, start: int = 0) -> Iterator[Event]:
 
 def _events(path: Path, start: int) -> Iterator[Event]:
     draft = Draft(path.stem, "claude")
-    named = bool(_SESSION_NAME.fullmatch(path.stem))
+    has_name = bool(_SESSION_NAME.fullmatch(path.stem))
     calls: dict[str, Mapping[str, Any]] = {}
     compacted = False
-    for record in records(path, start):
+    for draft.offset, record in placed_records(path, start):
         if record.get("isSidechain"):
             continue
         draft.cwd = folder(record.get("cwd")) or draft.cwd
-        if not named and text(record.get("sessionId")):
-            draft.session, named = record["sessionId"], True
+        if not has_name and text(record.get("sessionId")):
+            draft.session, has_name = record["sessionId"], True
         at = moment(record.get("timestamp"))
         if record.get("subtype") == "compact_boundary" or record.get("isCompactSummary"):
             if not compacted:

@@ -47,8 +47,7 @@ _PARTS = (
 def read(path: Path) -> Iterator[Event]:
     """The events of a session, or of all sessions of a database, one after another.
 
-    Raises:
-        Unreadable: the file is neither.
+    Raises: Unreadable: the file contains neither.
     """
     if path.suffix == ".db":
         yield from _of_database(path)
@@ -128,8 +127,9 @@ def _of_database(path: Path) -> Iterator[Event]:
 
 
 def _opened(path: Path) -> sqlite3.Connection:
-    """Open the database to read. Without a write-ahead log, SQLite then writes no file beside
-    it."""
+    """Open the database for reading. Without a write-ahead log, SQLite then writes no file beside
+    it.
+    """
     log = Path(f"{path}-wal")
     is_idle = not log.exists() or not log.stat().st_size
     quoted = quote(str(path.absolute()))

@@ -13,10 +13,10 @@ from upwell.ground.embed import Embedder
 from upwell.ground.sqlite.database import Database, open_database
 from upwell.ground.types.memory import Hit, Memory, Query, Scope
 from upwell.memory.embedding.questions import Questions
+from upwell.memory.lookups import SEQUENCE_BITS
 from upwell.memory.recall import StoreRecall
 from upwell.memory.sqlite import vectors
 from upwell.memory.sqlite.nearness import packed
-from upwell.memory.sqlite.schema import SEQUENCE_BITS
 from upwell.memory.sqlite.store import OWNER, SqliteStore
 from upwell.testing import FakeEmbedder, ManualClock
 

@@ -16,7 +16,7 @@ def idempotency_key(order_id: int, attempt: int) -> str:
 
 
 def charge(order_id: int, send: Callable[[str], bool]) -> int:
-    """Try until `send` says that the charge went through. Gives the attempt that did."""
+    """Try until `send` says that the charge went through. Returns the number of that attempt."""
     delay = FIRST_DELAY_SECONDS
     for attempt in range(1, MAX_ATTEMPTS + 1):
         if send(idempotency_key(order_id, attempt)):

@@ -48,8 +48,8 @@ def links_in(path: str, section: Section) -> Iterator[Link]:
             target = _target(path, match[2])
             if target is not None:
                 start, end = max(0, match.start() - NEAR_CHARS), match.end() + NEAR_CHARS
-                around = tuple(terms(block.text[start:end]))
-                yield Link(*target, tuple(terms(match[1])), around)
+                context = tuple(terms(block.text[start:end]))
+                yield Link(*target, tuple(terms(match[1])), context)
 
 
 def _target(path: str, url: str) -> tuple[str, str] | None:

@@ -1,6 +1,6 @@
 """The part of a section that answers: whole blocks or sentences, with whatever governs them.
 
-No line is torn, and no item of a list is quoted without the sentence that leads into the list: "Do
+No line is split, and no item of a list is quoted without the sentence that leads into the list: "Do
 not:" and "Deprecated" turn what follows into its opposite.
 """
 
@@ -63,17 +63,17 @@ def passage(index: Index, number: int, reading: Reading) -> Passage:
             -index,
         ),
     )
-    chosen = _chosen(blocks, worth, best)
-    pieces = _pieces(index, blocks, chosen, best, reading)
+    block_numbers = _chosen(blocks, worth, best)
+    pieces = _pieces(index, blocks, block_numbers, best, reading)
     lines = min(first for _, (first, _) in pieces), max(last for _, (_, last) in pieces)
-    kinds = tuple(blocks[position].kind for position in sorted(chosen))
+    kinds = tuple(blocks[position].kind for position in sorted(block_numbers))
     return Passage(number, "\n".join(text for text, _ in pieces), lines, headings, kinds)
 
 
 def _headings(trail: Sequence[str]) -> tuple[str, ...]:
     """Return the nearest headings, and any governing headings further up."""
-    far = [heading for heading in trail[:-MAX_TRAIL] if GOVERNING.search(heading)]
-    return (*far, *trail[-MAX_TRAIL:])
+    governing_headings = [heading for heading in trail[:-MAX_TRAIL] if GOVERNING.search(heading)]
+    return (*governing_headings, *trail[-MAX_TRAIL:])
 
 
 def _with_text(index: Index, number: int) -> int:
@@ -115,82 +115,88 @@ def _worth(index: Index, present: Collection[str], reading: Reading) -> float:
 def _chosen(blocks: Sequence[Block], worth: Sequence[float], best: int) -> set[int]:
     """Choose the blocks of a passage: the best one, the blocks that govern it, and its
     neighbours."""
-    chosen = _with_lead(blocks, best)
+    block_numbers = _with_lead(blocks, best)
     if blocks[best].kind == ITEM:
-        chosen = _with_items(blocks, worth, best, chosen)
-    return _widened(blocks, worth, best, chosen)
+        block_numbers = _with_items(blocks, worth, best, block_numbers)
+    return _widened(blocks, worth, best, block_numbers)
 
 
 def _with_lead(blocks: Sequence[Block], best: int) -> set[int]:
     """Return a block with its introduction: the items above it, the sentence before its list,
     fence or table, the opening of its callout."""
-    chosen = {best, *_leading(blocks, best)}
+    block_numbers = {best, *_leading(blocks, best)}
     block, following = blocks[best], blocks[best + 1 : best + 3]
     if _announces(block) and following:
-        chosen.add(best + 1)
+        block_numbers.add(best + 1)
         if following[0].kind == CALLOUT and len(following) > 1:
-            chosen.add(best + 2)
+            block_numbers.add(best + 2)
     if block.kind == CALLOUT and following and "\n" not in block.text:
-        chosen.add(best + 1)
+        block_numbers.add(best + 1)
     if block.callout:
-        chosen |= {index for index, other in enumerate(blocks) if other.first == block.callout}
-    return chosen
+        block_numbers |= {
+            index for index, other in enumerate(blocks) if other.first == block.callout
+        }
+    return block_numbers
 
 
 def _leading(blocks: Sequence[Block], best: int) -> set[int]:
     """Walk up from a block to the blocks that lead into it."""
-    chosen: set[int] = set()
+    block_numbers: set[int] = set()
     index, indent = best, blocks[best].indent
     while index > 0:
         block, above = blocks[index], blocks[index - 1]
         if block.kind == ITEM and above.kind == ITEM:
             if above.indent < indent:
-                chosen.add(index - 1)
+                block_numbers.add(index - 1)
                 indent = above.indent
             index -= 1
             continue
         if block.kind in (ITEM, CODE, TABLE) and above.kind in (PROSE, CALLOUT, ITEM):
             if index == best or _announces(above) or GOVERNING.search(above.text):
-                chosen.add(index - 1)
+                block_numbers.add(index - 1)
         elif above.kind == CALLOUT or _announces(above):
-            chosen.add(index - 1)
+            block_numbers.add(index - 1)
         break
-    return chosen
+    return block_numbers
 
 
 def _announces(block: Block) -> bool:
     return block.text.rstrip().endswith(":")
 
 
-def _size(blocks: Sequence[Block], chosen: Collection[int]) -> int:
-    return sum(len(blocks[index].text) for index in chosen)
+def _size(blocks: Sequence[Block], block_numbers: Collection[int]) -> int:
+    return sum(len(blocks[index].text) for index in block_numbers)
 
 
 def _with_items(
-    blocks: Sequence[Block], worth: Sequence[float], best: int, chosen: set[int]
+    blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
     """Add the other items of a list of rules that also hold much of the question."""
-    size = _size(blocks, chosen)
+    size = _size(blocks, block_numbers)
     for index in sorted(range(len(blocks)), key=lambda position: (-worth[position], position)):
         if worth[index] < NEIGHBOUR_SHARE * worth[best]:
             break
         alike = blocks[index].kind == ITEM and blocks[index].indent == blocks[best].indent
-        if alike and index not in chosen and size + len(blocks[index].text) <= MAX_PASSAGE_CHARS:
-            chosen = chosen | {index}
+        if (
+            alike
+            and index not in block_numbers
+            and size + len(blocks[index].text) <= MAX_PASSAGE_CHARS
+        ):
+            block_numbers = block_numbers | {index}
             size += len(blocks[index].text)
-    return chosen
+    return block_numbers
 
 
 def _widened(
-    blocks: Sequence[Block], worth: Sequence[float], best: int, chosen: set[int]
+    blocks: Sequence[Block], worth: Sequence[float], best: int, block_numbers: set[int]
 ) -> set[int]:
     """Add neighbours that also hold much of the question, or that continue the prose, while
     there is room."""
-    chosen, size = set(chosen), _size(blocks, chosen)
+    block_numbers, size = set(block_numbers), _size(blocks, block_numbers)
     low = high = best
-    while low - 1 in chosen:
+    while low - 1 in block_numbers:
         low -= 1
-    while high + 1 in chosen:
+    while high + 1 in block_numbers:
         high += 1
     while True:
         room = MAX_PASSAGE_CHARS - size
@@ -198,15 +204,15 @@ def _widened(
             index
             for index in (high + 1, low - 1)
             if 0 <= index < len(blocks)
-            and index not in chosen
+            and index not in block_numbers
             and len(blocks[index].text) <= room
             and _belongs(blocks, worth, best, index)
             and not (index > best and _promises(blocks, index, room))
         ]
         if not options:
-            return chosen
+            return block_numbers
         index = max(options, key=lambda position: worth[position])
-        chosen.add(index)
+        block_numbers.add(index)
         size += len(blocks[index].text)
         low, high = min(low, index), max(high, index)
 
@@ -228,15 +234,17 @@ def _promises(blocks: Sequence[Block], index: int, room: int) -> bool:
 
 
 def _pieces(
-    index: Index, blocks: Sequence[Block], chosen: set[int], best: int, reading: Reading
+    index: Index, blocks: Sequence[Block], block_numbers: set[int], best: int, reading: Reading
 ) -> list[Piece]:
     """Return the chosen blocks in order, with excerpts of those that are too long. The best
     block has the first claim to the room."""
     pieces: dict[int, Piece] = {}
     room = MAX_PASSAGE_CHARS
-    for number in sorted(chosen, key=lambda position: (position != best, abs(position - best))):
+    for number in sorted(
+        block_numbers, key=lambda position: (position != best, abs(position - best))
+    ):
         block = blocks[number]
-        others = chosen - pieces.keys() - {number}
+        others = block_numbers - pieces.keys() - {number}
         limit = room - sum(
             min(len(blocks[position].text), MIN_EXCERPT_CHARS) for position in others
         )

@@ -72,9 +72,9 @@ def of_paths(paths: Iterable[str]) -> Question:
                 if term not in STRUCTURE:
                     weight = FOLDER_WEIGHT if depth else ROOT_FOLDER_WEIGHT
                     weights[term] = max(weights.get(term, 0.0), weight)
-        named = [term for term in terms(_without_ending(name)) if term not in STRUCTURE]
-        weights |= dict.fromkeys(named, 1.0)
-        compounds.update(named[-1:] if len(named) > 1 else ())
+        name_terms = [term for term in terms(_without_ending(name)) if term not in STRUCTURE]
+        weights |= dict.fromkeys(name_terms, 1.0)
+        compounds.update(name_terms[-1:] if len(name_terms) > 1 else ())
     return Question(weights, tuple(weights), frozenset(compounds))
 
 

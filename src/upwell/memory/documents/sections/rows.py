@@ -23,7 +23,7 @@ from upwell.memory.ranking.terms import sound
 FIELDS = ("prose", "code", "table", "heading", "trail", "path")
 """The fields of a section that its own file fills, in the order of the bits of a count."""
 TEXT_FIELDS = 3
-"""The first fields, this many, hold the text itself."""
+"""This many of the first fields contain the text itself."""
 COUNT_BITS = 7
 MAX_COUNT = (1 << COUNT_BITS) - 1
 
@@ -79,10 +79,11 @@ def rows_from(path: str, cited: str, text: str, start: int = 0) -> list[Row]:
 
 
 def section_id(path: str, trail: Sequence[str], number: int) -> str:
-    """Return an id that is stable while the file, the headings above and the place below them
-    are."""
-    named = "\n".join((path, *trail, str(number)))
-    return "d" + hashlib.sha256(named.encode("utf-8", "surrogatepass")).hexdigest()[:19]
+    """Return an id that is stable as long as the file, the headings above the section and its
+    position below them are.
+    """
+    identity = "\n".join((path, *trail, str(number)))
+    return "d" + hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:19]
 
 
 def parents(sections: Sequence[Section]) -> Iterator[int]:

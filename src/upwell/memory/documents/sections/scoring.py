@@ -1,8 +1,9 @@
 """Estimate how probable it is that the first sections answer: a linear model over a few raw
 signals.
 
-Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), where
-the figures with each project left out stand. More signals learn the project, not the question.
+Fitted on the development questions of `docs/measurements.md` ("Questions to documentation"), which
+also gives the figures for projects that were left out of the fit. With more signals, the model
+would learn the projects, not the questions.
 """
 
 import math
@@ -57,8 +58,8 @@ def signals_of(index: Index, reading: Reading, hits: Sequence[Ranked]) -> dict[s
     """Return the signals that show whether the first of `hits` answers: raw figures, without any
     fusion.
 
-    `share`: log of the score over the most that the question could score, names that no section
-    has included. `mass`: log of how much the question says. `covered`: the share of it that the
+    `share`: log of the score over the highest possible score of the question, including names that
+    no section has. `mass`: log of how much the question says. `covered`: the share of it that the
     section holds. `phrases`: neighbours in the question that are neighbours in the section.
     `subject`: the question names what the documentation is about. `top_three`: log of the sum of
     the three best scores.

@@ -43,7 +43,7 @@ MAX_NAMING = 20
 """This many of the best sections are searched for the names of files."""
 MAX_LIMIT = 100
 _GOES_TO_FOLDER = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*")
-_ITEM_MARK = re.compile(r"\s*(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
+_ITEM_MARK = re.compile(r"\A\s*+(?:[-*+]|\d{1,9}[.)])[ \t]+(?:\[[ xX]\][ \t]+)?")
 _TOOL_SOURCES = frozenset(
     {QuerySource.TEMPLATE, QuerySource.PATH, QuerySource.KEYS, QuerySource.TOOL_NAME}
 )
@@ -77,15 +77,15 @@ class SectionSearch:
         with snapshot(db):
             index = self._index(db, query.scope.project, query.scope.namespaces)
             reading = read(index, question_of(query))
-            cut = []
+            passages = []
             for hit in hits:
                 number = index.number_of(hit.memory.id)
                 if number is not None:
                     memory = _memory(index, passage(index, number, reading), self._tenant)
                     memory = replace(memory, id=hit.memory.id, paths=hit.memory.paths)
                     hit = replace(hit, memory=memory, signals={**hit.signals, PASSAGE: 1.0})
-                cut.append(hit)
-            return cut
+                passages.append(hit)
+            return passages
 
     def _index(
         self, db: sqlite3.Connection, project: str | None, namespaces: tuple[str, ...]
@@ -153,11 +153,13 @@ def _naming(index: Index, ranked: Sequence[Ranked], query: Query) -> set[int]:
     paths = [path for path in _inside(query) if "/" in path.strip("/")]
     if not paths:
         return set()
-    named = re.compile(rf"(?<![\w/-])(?:\./)?(?:{'|'.join(map(re.escape, paths))})(?![\w/-])")
+    path_pattern = re.compile(
+        rf"(?<![\w/-])(?:\./)?(?:{'|'.join(map(re.escape, paths))})(?![\w/-])"
+    )
     return {
         section.number
         for section in ranked[:MAX_NAMING]
-        if index.places[section.number].has_text and named.search(index.text(section.number))
+        if index.places[section.number].has_text and path_pattern.search(index.text(section.number))
     }
 
 
@@ -182,10 +184,10 @@ def _hits(
 ) -> list[Hit]:
     """Return one hit for each passage; a heading and the section below it may give the same
     passage."""
-    made: dict[int, Hit] = {}
+    hits_by_section: dict[int, Hit] = {}
     for ranked, score, signals in judged:
         quoted = passage(index, ranked.number, reading)
-        made.setdefault(
+        hits_by_section.setdefault(
             quoted.number,
             Hit(
                 memory=_memory(index, quoted, tenant),
@@ -194,7 +196,7 @@ def _hits(
                 matched=query.texts[:1],
             ),
         )
-    return list(made.values())
+    return list(hits_by_section.values())
 
 
 def _memory(index: Index, quoted: Passage, tenant: str) -> Memory:
@@ -210,14 +212,16 @@ def _shown(quoted: Passage, cited: str) -> str:
     text = quoted.text
     if quoted.kinds == (ITEM,):
         text = _ITEM_MARK.sub("", text, count=1)
-    named = set(_loose_terms(cited))
-    headings = [heading for heading in quoted.headings if heading and not _repeats(heading, named)]
+    path_terms = set(_loose_terms(cited))
+    headings = [
+        heading for heading in quoted.headings if heading and not _repeats(heading, path_terms)
+    ]
     return f"{' > '.join(headings)}:\n{text}" if headings else text
 
 
-def _repeats(heading: str, named: set[str]) -> bool:
+def _repeats(heading: str, path_terms: set[str]) -> bool:
     words = _loose_terms(heading)
-    return bool(words) and named.issuperset(words) and not GOVERNING.search(heading)
+    return bool(words) and path_terms.issuperset(words) and not GOVERNING.search(heading)
 
 
 def _loose_terms(name: str) -> list[str]:

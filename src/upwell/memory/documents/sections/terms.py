@@ -1,8 +1,8 @@
 """The terms of documentation and of questions to it.
 
 A compound counts by its parts and as a whole, so that `--root-path`, `root_path` and "root path"
-meet, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same stemmer as
-every other memory.
+match one another, and so do `ResourceLimits` and "resource limits". Words are stemmed by the same
+stemmer as every other memory.
 """
 
 import re
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 
 from upwell.ground.text.words import cjk_terms, fold
 from upwell.memory.ranking.terms import sound
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.stems import stemmer
 
 COMPOUND = re.compile(
     r"(?:(?<![\w-])--?(?=[^\W\d_]))?[^\W_](?:\w|[-.](?=[^\W_])|['’](?=[^\W\d_]{1,2}\b))*"
 )
-"""A run of word characters with what joins them: `--no-cache`, `os.path`, `don't`."""
+"""A run of word characters with the characters that join them: `--no-cache`, `os.path`, `don't`."""
 _PART = re.compile(r"[^\W_]+")
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CJK = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")

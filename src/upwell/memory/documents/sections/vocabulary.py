@@ -1,9 +1,10 @@
 """Prior knowledge about words, from two data files beside this module.
 
-`background.txt` holds a stem and its burstiness a line: how often it occurs, on average, in a
-passage of 400 words that holds it. The counts were made over the English documentation of tldr,
-PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at least
-20 passages of at least three of these collections. It contains counts only, no text of theirs.
+Each line of `background.txt` has a stem and its burstiness: how often it occurs, on average, in
+those passages of 400 words that contain it. The counts were made over the English documentation of
+tldr, PowerShell, Helm, React, Moby and Prometheus and over Moby's commit messages, for stems in at
+least 20 passages of at least three of these collections. It contains counts only, no text of
+theirs.
 
 `synonyms.txt` was written by hand: groups of words that developers use for one another, the head
 of the group first. It names no project.
@@ -17,7 +18,7 @@ from importlib.resources import files
 
 from upwell.ground.text.words import fold
 from upwell.memory.ranking.terms import EVERYDAY_WORDS
-from upwell.memory.sqlite.stems import stemmer
+from upwell.memory.stems import stemmer
 
 SYNONYM_WEIGHT, SIBLING_WEIGHT = 0.3, 0.15
 """The weight of a synonym: between the head of a group and its words, and between words of one

@@ -1,7 +1,7 @@
 """Stem words exactly as SQLite does.
 
-SQLite's own tokenizer makes them, through a scratch FTS5 table in memory that fts5vocab reads back.
-Counting, scoring and matching therefore never disagree about a word.
+SQLite's own tokenizer computes the stems, through a scratch FTS5 table in memory that fts5vocab
+reads back. Counting, scoring and matching therefore never disagree about a word.
 """
 
 import sqlite3
@@ -12,8 +12,9 @@ from functools import lru_cache
 
 from upwell.ground.text.words import fold
 from upwell.memory.ranking.terms import Worded, word_list
-from upwell.memory.sqlite.schema import TOKENIZER
 
+TOKENIZER = "porter unicode61 remove_diacritics 2"
+"""The tokenizer of SQLite's full-text index, whose stems every store uses."""
 MAX_CACHED_STEMS = 200_000
 _SHARED_CHARS = 2
 """How many leading characters a word shares with its stem (Porter 1980); `beginnings` lists the

@@ -1,0 +1,64 @@
+"""Facts for the question at the end of a turn: how the agent calls `add_memory`, and whether it has
+stored something by itself."""
+
+import asyncio
+from pathlib import Path
+
+from upwell.config import Config
+from upwell.ground.errors import UpwellError
+from upwell.ground.names import OWN_SERVER
+from upwell.ground.project import is_seen, project_of
+from upwell.ground.types.memory import Scope, Trust
+from upwell.hosts.base import Host
+from upwell.hosts.events import Event
+from upwell.hosts.install import installed_entries
+from upwell.hosts.installation import Installation
+from upwell.hosts.servers import ServerFile
+from upwell.memory.library import Library
+from upwell.memory.notes.stm import ShortTerm
+
+TOOL = "add_memory"
+MAX_FILE_BYTES = 400_000
+"""A larger file of an agent is not read: its parts other than the servers would take too long."""
+
+
+async def tool_name(config: Config, host: Host, event: Event) -> str:
+    """The name under which the agent sees `add_memory`, "" where the gateway is not among its
+    servers."""
+    if host.servers is None:
+        return ""
+    if host.servers.name in installed_entries(config.home.clients_file):
+        return host.export.tool_name.format(TOOL)
+    is_configured = await asyncio.to_thread(_is_configured, config, host.servers, event.cwd)
+    return host.export.tool_name.format(TOOL) if is_configured else ""
+
+
+async def has_noted(library: Library, notes: ShortTerm, event: Event, since: float) -> bool:
+    """Has an agent stored a note, or somebody a memory, in the event's project since then?"""
+    project = project_of(event.cwd)
+    latest = await library.store.list(Scope(project=project), limit=1)
+    if any((memory.created_at or 0.0) >= since for memory in latest):
+        return True
+    return any(
+        (note.created_at or 0.0) >= since
+        for note in await asyncio.to_thread(notes.memories)
+        if note.trust is Trust.AGENT and is_seen(note.project, project)
+    )
+
+
+def _is_configured(config: Config, file: ServerFile, cwd: str | None) -> bool:
+    installation = Installation(user_folder=Path.home(), environment=config.environment, command=())
+    project = project_of(cwd)
+    files = [file, *(file.for_project(Path(project)) if project else ())]
+    return any(_has_gateway(each, installation) for each in files)
+
+
+def _has_gateway(file: ServerFile, installation: Installation) -> bool:
+    path = file.path(installation)
+    try:
+        if path.stat().st_size > MAX_FILE_BYTES:
+            return False
+        entries = file.entries(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, UpwellError):
+        return False
+    return any(entry.ours and entry.name == OWN_SERVER for entry in entries)

@@ -1,0 +1,235 @@
+"""inbox: proposed memories, and what becomes of them."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from upwell.cli.output import Json, note, note_masked, say, say_json, table
+from upwell.cli.session import with_app
+from upwell.cli.triage import Answer, Card, Decision, decisions, edited, has_terminal
+from upwell.ground.errors import UsageError
+from upwell.ground.project import project_of
+from upwell.ground.text.format import counted, iso
+
+if TYPE_CHECKING:
+    from upwell.app import App
+    from upwell.capture.inbox import Inbox, Proposal
+
+MAX_FILES = 8
+inbox = typer.Typer(help="Proposed memories, waiting for your decision. None of them is surfaced.")
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="Ids of proposals.")]
+All = Annotated[bool, typer.Option("--all", help="All proposals of this project.")]
+Project = Annotated[
+    str | None,
+    typer.Option("--project", metavar="PATH", help="Proposals of the project at PATH."),
+]
+Every = Annotated[bool, typer.Option("--every-project", help="Proposals of every project.")]
+KindOf = Annotated[
+    str | None, typer.Option("--kind", help="Only this kind: commit, rule or command.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.add_typer(inbox, name="inbox")
+
+
+@inbox.callback(invoke_without_command=True)
+def waiting(
+    context: typer.Context,
+    project: Project = None,
+    every: Every = False,
+    kind: KindOf = None,
+    as_json: Json = False,
+) -> None:
+    """Decide about the proposals of this project, one by one. Without a terminal, or with --json,
+    list those of every project."""
+    if context.invoked_subcommand:
+        return
+    box = open_inbox()
+    if has_terminal() and not as_json:
+        _decide(box, owner_of(project, every), kind)
+        return
+    proposals = _selected(box, _named(project), kind)
+    if as_json:
+        say_json({"proposals": [{"id": item.id, **asdict(item)} for item in proposals]})
+        return
+    rows = [
+        {"id": item.id, "from": item.source, "why": _why(item), "text": item.text}
+        for item in proposals
+    ]
+    table(("id", "from", "why", "text"), rows, "The inbox is empty.")
+    say_displaced(sum(box.displaced().values()))
+
+
+@inbox.command("accept")
+def accept(
+    ids: Ids = None,
+    everything: All = False,
+    project: Project = None,
+    every: Every = False,
+    kind: KindOf = None,
+) -> None:
+    """Store proposals as memories."""
+    box = open_inbox()
+    chosen = _chosen(box, ids, everything, owner_of(project, every), kind)
+    stored = with_app(lambda app: _store(app, box, chosen)) if chosen else 0
+    say(f"{counted(stored, 'memory', 'memories')} stored")
+
+
+@inbox.command("refuse")
+def refuse(
+    ids: Ids = None,
+    everything: All = False,
+    project: Project = None,
+    every: Every = False,
+    kind: KindOf = None,
+    never: Annotated[
+        bool,
+        typer.Option(
+            "--never",
+            help="Nor their duplicates: the same words in any project, or another conclusion for "
+            "the same situation.",
+        ),
+    ] = False,
+) -> None:
+    """Drop proposals. They are not proposed again."""
+    box = open_inbox()
+    chosen = _chosen(box, ids, everything, owner_of(project, every), kind)
+    dropped = box.ban(chosen) if never else len(box.take([item.id for item in chosen]))
+    say(f"{counted(dropped, 'proposal')} dropped")
+
+
+def open_inbox() -> "Inbox":
+    """The inbox of the user's home."""
+    from upwell.capture.inbox import inbox_at
+    from upwell.config import load
+
+    return inbox_at(load().home.prepare().inbox_file)
+
+
+def say_displaced(count: int) -> None:
+    """Tell how many open proposals made room for later ones."""
+    from upwell.capture.inbox import MAX_WAITING
+
+    if count:
+        note(
+            f"upwell: {counted(count, 'older proposal')} made room for later ones, beyond "
+            f"{MAX_WAITING} of a project; decide about some, then `upwell learn git` or "
+            "`upwell learn sessions --again` proposes them again"
+        )
+
+
+def _decide(box: "Inbox", owner: str | None, kind: str | None) -> None:
+    proposals = _selected(box, owner, kind)
+    if sum(box.displaced().values()):
+        say_displaced(box.forget_displaced(owner))
+    if proposals:
+        with_app(lambda app: _triage(app, box, proposals))
+    else:
+        say("nothing is waiting" + (f" for {owner}" if owner else ""))
+    others = len(box.waiting()) - len(_selected(box, owner, None))
+    if others:
+        note(f"upwell: {counted(others, 'proposal')} of other projects: --every-project")
+
+
+async def _triage(app: "App", box: "Inbox", proposals: "Sequence[Proposal]") -> None:
+    cards = [Card(item, item.kind, item.text, list(_evidence(item))) for item in proposals]
+    for batch in decisions(cards, lambda text: edited(text, app.config.environment)):
+        await _apply(app, box, batch)
+    say(f"{counted(len(box.chosen([])), 'proposal')} left in the inbox")
+
+
+async def _apply(app: "App", box: "Inbox", batch: "Sequence[Decision[Proposal]]") -> None:
+    kept = [one for one in batch if one.answer is Answer.KEEP]
+    dropped = [one.item.id for one in batch if one.answer is Answer.DROP]
+    banned = [one.item for one in batch if one.answer is Answer.NEVER]
+    if kept:
+        await _store(app, box, [one.item for one in kept], [one.text for one in kept])
+    if dropped:
+        box.take(dropped)
+    if banned:
+        box.ban(banned)
+
+
+async def _store(
+    app: "App",
+    box: "Inbox",
+    proposals: "Sequence[Proposal]",
+    texts: Sequence[str] | None = None,
+) -> int:
+    """Store the proposals as memories, with these texts where they were edited. Returns their
+    number."""
+    memories = [
+        replace(proposal.memory(), text=text)
+        for proposal, text in zip(
+            proposals, texts or [item.text for item in proposals], strict=True
+        )
+    ]
+    added = await app.memory.add_many(memories)
+    note_masked(sorted({rule for one in added for rule in one.redacted}))
+    box.take([item.id for item in proposals])
+    return len(added)
+
+
+def _chosen(
+    box: "Inbox", ids: list[str] | None, everything: bool, owner: str | None, kind: str | None
+) -> "list[Proposal]":
+    """The proposals with these ids, or all of a project."""
+    if bool(ids) == everything:
+        raise UsageError("give proposal ids, or --all", hint="`upwell inbox` lists them")
+    if ids:
+        return box.chosen(ids)
+    chosen = _selected(box, owner, kind)
+    others = len(_selected(box, None, kind)) - len(chosen)
+    if others:
+        note(f"upwell: {counted(others, 'proposal')} of other projects stay: --every-project")
+    return chosen
+
+
+def _selected(box: "Inbox", owner: str | None, kind: str | None) -> "list[Proposal]":
+    from upwell.capture.inbox import of_project
+
+    return of_project(box.waiting(), owner, kind)
+
+
+def owner_of(project: str | None, every: bool) -> str | None:
+    """The project whose proposals are meant, that of the working directory by default; None for
+    every project."""
+    if project and every:
+        raise UsageError("--project and --every-project exclude each other", hint="give only one")
+    return None if every else _named(project) or project_of(os.getcwd())
+
+
+def _named(project: str | None) -> str | None:
+    return project_of(str(Path(project).resolve())) if project else None
+
+
+def _why(proposal: "Proposal") -> str:
+    count = proposal.occurrences
+    return proposal.why if count == 1 else f"{proposal.why}, in {count} sessions"
+
+
+def _evidence(proposal: "Proposal") -> "Sequence[str]":
+    from upwell.episodes.triggers import in_words
+
+    date = (iso(proposal.at) or "")[:10]
+    lines = [" ".join(filter(None, (f"from {proposal.source}", date and f"of {date}")))]
+    if proposal.project:
+        lines.append(f"project {proposal.project}")
+    if proposal.paths:
+        lines.append(f"files {', '.join(proposal.paths[:MAX_FILES])}")
+    if proposal.triggers:
+        lines.append(f"said when {in_words(proposal.triggers[0])}")
+    lines.append(_past(proposal.occurrences))
+    return lines
+
+
+def _past(occurrences: int) -> str:
+    """What the proposal would have done in the past, as far as its count tells."""
+    if occurrences == 1:
+        return "found in one past session"
+    return f"found in {occurrences} past sessions: the first could have told the others"

@@ -1,0 +1,224 @@
+"""One item after another on a terminal, each answered with a key."""
+
+import os
+import select
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import typer
+
+from upwell.cli.output import note, say
+from upwell.ground.text.invisible import visible
+
+QUIT, UNDO, ALL = "q", "u", "a"
+_ENDS = ("\x03", "\x04")
+_ESCAPE = b"\x1b"
+
+
+class Answer(StrEnum):
+    """The answers, by their keys."""
+
+    KEEP = "k"
+    EDIT = "e"
+    DROP = "d"
+    NEVER = "n"
+    SKIP = "s"
+
+
+WORDS = {
+    Answer.KEEP: "keep",
+    Answer.EDIT: "edit and keep",
+    Answer.DROP: "drop",
+    Answer.NEVER: "never again",
+    ALL: "all of this kind",
+    Answer.SKIP: "skip",
+    UNDO: "undo",
+    QUIT: "quit",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Card[T]:
+    """An item as it is shown: its `text`, its `evidence` as lines, and its `kind`."""
+
+    item: T
+    kind: str
+    text: str
+    evidence: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision[T]:
+    """The answer to an item. `text` is its text, as edited."""
+
+    item: T
+    answer: Answer
+    text: str
+
+
+def has_terminal() -> bool:
+    """Is there a person to ask?"""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def decisions[T](
+    cards: Sequence[Card[T]], edit: Callable[[str], str], read_key: Callable[[], str] | None = None
+) -> Iterator[Sequence[Decision[T]]]:
+    """Ask about the cards, one by one. Yields the decisions of each answer once the next answer is
+    given, since until then it can be undone. At most the last answer is lost if the process is
+    killed; its items are asked about again. `edit` changes a text."""
+    key = read_key or _key
+    waiting, earlier = list(cards), None
+    latest: Sequence[Decision[T]] = ()
+    say(", ".join(f"[{letter}] {word}" for letter, word in WORDS.items()))
+    while True:
+        if waiting:
+            _show(waiting[0], len(cards) - len(waiting) + 1, len(cards))
+        else:
+            say("That was the last one. [u] undo, [q] quit")
+        pressed = _pressed(key)
+        if pressed == QUIT:
+            break
+        if pressed == UNDO:
+            if earlier is None:
+                say("there is nothing to undo")
+            else:
+                waiting, earlier, latest = earlier, None, ()
+            continue
+        answered = _answered(pressed, waiting, edit, key) if waiting else ()
+        if answered:
+            yield latest
+            done = {id(decision.item) for decision in answered}
+            earlier, latest = waiting, answered
+            waiting = [card for card in waiting if id(card.item) not in done]
+    yield latest
+
+
+def _answered[T](
+    pressed: str,
+    waiting: Sequence[Card[T]],
+    edit: Callable[[str], str],
+    key: Callable[[], str],
+) -> Sequence[Decision[T]]:
+    """The decisions that the key means; () for a key that means none."""
+    card = waiting[0]
+    if pressed == ALL:
+        return _all_of_kind(waiting, key)
+    if pressed == Answer.EDIT:
+        text = edit(card.text)
+        return [Decision(card.item, Answer.KEEP, text)] if text else ()
+    if pressed not in list(Answer):
+        return ()
+    say(f"  {WORDS[Answer(pressed)]}")
+    return [Decision(card.item, Answer(pressed), card.text)]
+
+
+def _all_of_kind[T](waiting: Sequence[Card[T]], key: Callable[[], str]) -> Sequence[Decision[T]]:
+    same = [card for card in waiting if card.kind == waiting[0].kind]
+    say(f"  all {len(same)} of the kind {waiting[0].kind!r}: [k] keep, [d] drop, [n] never again,")
+    say("  [s] skip; any other key asks about each")
+    pressed = _pressed(key)
+    if pressed not in list(Answer) or pressed == Answer.EDIT:
+        return ()
+    say(f"  {WORDS[Answer(pressed)]}: {len(same)}")
+    return [Decision(card.item, Answer(pressed), card.text) for card in same]
+
+
+def _show[T](card: Card[T], number: int, total: int) -> None:
+    say()
+    say(f"{number} of {total}: {card.kind}")
+    say(f"  {card.text}")
+    for line in card.evidence:
+        say(f"    {line}")
+
+
+def _pressed(key: Callable[[], str]) -> str:
+    """The key, in lower case; the one for the end if the terminal is closed or interrupted."""
+    try:
+        return key().lower()
+    except (KeyboardInterrupt, EOFError):
+        return QUIT
+
+
+def _key() -> str:
+    """The next key on the terminal."""
+    with _raw(sys.stdin.fileno()) as read:
+        sys.stdout.write("? ")
+        sys.stdout.flush()
+        pressed = read()
+    say(visible(pressed) if pressed.isprintable() else "")
+    if pressed in _ENDS:
+        raise EOFError
+    return pressed
+
+
+@contextmanager
+def _raw(terminal: int) -> Iterator[Callable[[], str]]:
+    """Yields a function that reads one key. Unlike `typer.getchar`, keys that are typed ahead are
+    not lost."""
+    try:
+        import termios
+        import tty
+    except ImportError:
+        yield typer.getchar
+        return
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setraw(terminal, termios.TCSADRAIN)
+        yield lambda: _read_key(terminal)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _read_key(terminal: int) -> str:
+    first = os.read(terminal, 1)
+    if first == _ESCAPE:
+        # The letters of an arrow key are not answers.
+        while select.select([terminal], [], [], 0)[0] and os.read(terminal, 64):
+            pass
+    return first.decode("ascii", "replace") or _ENDS[-1]
+
+
+def edited(text: str, environment: Mapping[str, str]) -> str:
+    """The text as the user changed it, in $VISUAL or $EDITOR or else on one line; "" for a text
+    that shall not be kept."""
+    editor = environment.get("VISUAL") or environment.get("EDITOR")
+    changed = _in_editor(text, editor) if editor else _on_line(text)
+    return " ".join(changed.split()) if "\n" not in text else changed.strip()
+
+
+def _in_editor(text: str, editor: str) -> str:
+    descriptor, name = tempfile.mkstemp(prefix="upwell-", suffix=".txt")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        subprocess.run([*shlex.split(editor), name], check=True)
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, ValueError, subprocess.CalledProcessError) as error:
+        note(f"upwell: {editor!r} failed: {error}; set $EDITOR to another program")
+        return ""
+    finally:
+        os.unlink(name)
+
+
+def _on_line(text: str) -> str:
+    with suppress(ImportError):
+        import readline
+
+        readline.set_startup_hook(lambda: readline.insert_text(text))
+    try:
+        return input("  text: ")
+    except (KeyboardInterrupt, EOFError):
+        return ""
+    finally:
+        with suppress(ImportError):
+            import readline
+
+            readline.set_startup_hook(None)

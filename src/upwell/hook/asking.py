@@ -1,0 +1,165 @@
+"""Asking the agent, at the end of a turn, to keep what the turn found out (`capture.ask_agent`).
+
+A turn is worth the question if something failed in it and then worked, or if the user corrected
+the agent. The agent is asked once: never while it continues because a hook asked it to, never
+again within `MIN_TURNS` turns of the session, and not if it has stored a note by itself.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+from upwell.episodes.signatures import Step, steps_of
+from upwell.ground.clock import SYSTEM_CLOCK, Clock
+from upwell.hosts.base import Host
+from upwell.hosts.events import COMMANDS, Event, EventKind
+from upwell.surface.moments import is_correction
+from upwell.surface.render import harmless_line
+
+MARK = "[upwell] "
+"""The beginning of the question. Some hosts submit it as a prompt of the user."""
+MIN_TURNS = 5
+MAX_SESSIONS = 200
+MAX_FAILED = 20
+MAX_SHOWN_CHARS = 60
+_READERS = frozenset(
+    """
+    cat cd diff echo egrep false fgrep file find grep head jq kill less ls lsof more pgrep pkill ps
+    pwd rg sed sleep stat tail test true wc which [ [[
+    """.split()
+)
+"""Programs whose exit status says what they found, not that they were called wrongly."""
+_VERBS_OF_RUNNERS = frozenset({"run", "exec", "x"})
+_QUESTION = (
+    MARK + "Before you finish: {lesson}. If a later session would need to know what was learned, "
+    "keep it now with one call of {tool}: one sentence that names the file and the reason"
+    "{arguments}. If nothing is worth keeping, or it is in the project's documentation already, "
+    "finish without a word about this."
+)
+_ARGUMENTS = " (`content`, `paths`, `kind`)"
+_COMMAND = '`upwell remember --path FILE "SENTENCE"` in a shell'
+ToolName = Callable[[Host, Event], Awaitable[str]]
+"""The name under which the agent sees `add_memory`; "" where it does not have the tool."""
+HasNoted = Callable[[Event, float], Awaitable[bool]]
+"""Has the agent stored a memory in the event's project since that time?"""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """The current turn of a session. `number` counts its prompts, `asked_at` is the number of the
+    turn in which the agent was asked last."""
+
+    began_at: float
+    number: int = 0
+    asked_at: int | None = None
+    is_corrected: bool = False
+    failed: dict[str, None] = field(default_factory=dict)
+    repaired: str = ""
+
+    def begin(self, at: float, prompt: str) -> None:
+        """The user writes: a new turn."""
+        self.end(at)
+        self.number += 1
+        self.is_corrected = self.number > 1 and is_correction(prompt)
+
+    def end(self, at: float) -> None:
+        """The turn is over. What happens from now on belongs to the next one."""
+        self.began_at = at
+        self.is_corrected = False
+        self.failed.clear()
+        self.repaired = ""
+
+    def ran(self, command: str, *, failed: bool) -> None:
+        """The agent ran a command."""
+        for name in _names_in(command):
+            if failed and len(self.failed) < MAX_FAILED:
+                self.failed[name] = None
+            elif not failed and name in self.failed:
+                self.repaired = name
+
+    @property
+    def lesson(self) -> str:
+        """What the turn went through; "" for nothing that taught something."""
+        parts = ["the user corrected you"] if self.is_corrected else []
+        parts += [f"`{self.repaired}` failed and then worked"] if self.repaired else []
+        return "in this turn " + " and ".join(parts) if parts else ""
+
+    def may_be_asked(self) -> bool:
+        return self.asked_at is None or self.number - self.asked_at >= MIN_TURNS
+
+
+class AgentAsking:
+    """Follows the turns of every session, and decides at the end of each whether to ask."""
+
+    def __init__(
+        self,
+        tool_name: ToolName,
+        has_noted: HasNoted,
+        is_paused: Callable[[str], bool],
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._tool_name = tool_name
+        self._has_noted = has_noted
+        self._is_paused = is_paused
+        self._clock = clock
+        self._turns: OrderedDict[str, _Turn] = OrderedDict()
+
+    async def __call__(self, host: Host, event: Event) -> str:
+        """The question to ask at this event, "" for none."""
+        turn = self._turn_of(event.session)
+        if event.kind is EventKind.PROMPT:
+            turn.begin(self._clock.now(), event.text)
+        elif event.kind is EventKind.TOOL:
+            _follow(turn, event)
+        elif event.kind is EventKind.STOP:
+            return await self._question(host, event, turn)
+        return ""
+
+    async def _question(self, host: Host, event: Event, turn: _Turn) -> str:
+        lesson, began_at = turn.lesson, turn.began_at
+        turn.end(self._clock.now())
+        if not lesson or event.agent or event.is_continued or not turn.may_be_asked():
+            return ""
+        if self._is_paused(event.session):
+            return ""
+        # Claimed before anything is awaited: two stops at once get one question.
+        turn.asked_at = turn.number
+        if await self._has_noted(event, began_at):
+            return ""
+        tool = await self._tool_name(host, event)
+        return _QUESTION.format(
+            lesson=lesson,
+            tool=f"`{tool}`" if tool else _COMMAND,
+            arguments=_ARGUMENTS if tool else "",
+        )
+
+    def _turn_of(self, session: str) -> _Turn:
+        turn = self._turns.setdefault(session, _Turn(self._clock.now()))
+        self._turns.move_to_end(session)
+        while len(self._turns) > MAX_SESSIONS:
+            self._turns.popitem(last=False)
+        return turn
+
+
+def is_question(prompt: str) -> bool:
+    """Is a prompt our own question, which the host submits in the user's name?"""
+    return prompt.lstrip().startswith(MARK.rstrip())
+
+
+def _follow(turn: _Turn, event: Event) -> None:
+    command = event.args.get("command")
+    failed = event.answer.failed if event.answer is not None else None
+    if event.tool == COMMANDS and isinstance(command, str) and failed is not None:
+        turn.ran(command, failed=failed)
+
+
+def _names_in(command: str) -> Iterator[str]:
+    """The programs that a command runs, each with its sub-command."""
+    for step in steps_of(command):
+        if not step.piped and step.program not in _READERS:
+            yield harmless_line(" ".join((step.program, *_verbs(step))))[:MAX_SHOWN_CHARS]
+
+
+def _verbs(step: Step) -> list[str]:
+    verbs = list(step.verbs)
+    return verbs if verbs[:1] and verbs[0] in _VERBS_OF_RUNNERS else verbs[:1]

@@ -1,0 +1,199 @@
+"""Plan the lookups of a query, and turn rows into candidates: what every store shares.
+
+To score every memory that has any word of a query costs the sum of its words' document frequencies
+(532 ms for 30 words at 100 000 memories, with FTS5). Rare words are therefore looked up alone while
+a budget of rows lasts, and common ones only in pairs that must both occur.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from upwell.ground.types.memory import Memory
+from upwell.memory.ranking.joins import Join, JoinKey
+from upwell.memory.ranking.query import MAX_WORDS, Corpus, Reading, reading_of
+from upwell.memory.ranking.signals import MAX_COUNTED_CHARS, Candidate
+from upwell.memory.ranking.terms import query_words, word_list, words_of
+from upwell.memory.stems import stem_counts, stemmer
+
+SEQUENCE_BITS = 34
+"""The low bits of a memory's number hold its place in the sequence of its project, the bits above
+them the number of the project's scope: the memories of a scope are a range."""
+ROW_BUDGET = 1_000
+"""Rows that a lookup of words may read; with FTS5 each costs 2 to 6 µs of CPU."""
+MAX_PAIRS, MAX_PAIRED = 2, 20_000
+"""How many pairs of common words are looked up, and how common the rarer word may be."""
+ONLY_NEWEST_BEYOND = 2_000
+"""A single word of more memories finds the newest of them: to order them by BM25 would read the
+length of each."""
+PER_TEXT = 40
+FEW_CLAUSES = 3
+"""Up to this many clauses order their matches by BM25, since many memories then match alike. More
+go by the rarity of the words that each memory has, which finds the same memories for less."""
+PER_ANCHOR = 60
+PER_TRIGGER = 8
+MAX_JOINED = 160
+"""How many memories that share a file or symbol become candidates, for each key and in all; the
+newest do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a lookup: a word, or two that must both occur, with their stems."""
+
+    words: tuple[str, ...]
+    stems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The lookup for a reading: memories that match any of `clauses` are candidates. With
+    `newest_only` a single common word matches so many memories that only the newest become
+    candidates."""
+
+    reading: Reading
+    clauses: tuple[Clause, ...]
+    newest_only: bool
+
+    def rarity(self, clause: Clause) -> float:
+        """Return the rarity of the clause's words together."""
+        return sum(self.reading.idf[stem] for stem in clause.stems)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A memory as a store read it: what its candidate is made from. `extra` and `keys` are derived
+    when the memory is stored."""
+
+    n: int
+    id: str
+    namespace: str
+    text: str
+    extra: str
+    keys: str
+    load: Callable[[], Memory]
+
+
+def words_by_stem(text: str) -> dict[str, str]:
+    """Map the stem of each word of a query's text to the first word that has it, in order."""
+    words = query_words(text)[:MAX_WORDS]
+    word_of: dict[str, str] = {}
+    for word, stem in zip(words, stemmer().stems(words), strict=True):
+        word_of.setdefault(stem, word)
+    return word_of
+
+
+def planned(
+    text: str, word_of: Mapping[str, str], holding: Mapping[str, int], corpus: Corpus
+) -> Lookup:
+    """Plan the lookup of a text. `word_of` is its `words_by_stem`, and `holding` has the number of
+    memories in `corpus` with each of these stems."""
+    clauses, newest_only = _clauses(word_of, holding, corpus.memories)
+    return Lookup(reading_of(text, word_of, holding, corpus), tuple(clauses), newest_only)
+
+
+def _clauses(
+    word_of: Mapping[str, str], holding: Mapping[str, int], memories: int
+) -> tuple[list[Clause], bool]:
+    """Return the clauses to look up, and whether they match so many memories that only the
+    newest are candidates."""
+    known = sorted((stem for stem in word_of if holding[stem]), key=lambda stem: holding[stem])
+    budget = ROW_BUDGET
+    clauses: list[Clause] = []
+    while known and holding[known[0]] <= budget:
+        stem = known.pop(0)
+        budget -= holding[stem]
+        clauses.append(Clause((word_of[stem],), (stem,)))
+    for left, right in list(pairwise(known))[:MAX_PAIRS]:
+        both = holding[left] * holding[right] / max(1, memories)
+        if both > budget or holding[left] > MAX_PAIRED:
+            break
+        budget -= int(both)
+        clauses.append(Clause((word_of[left], word_of[right]), (left, right)))
+    if not clauses and known:
+        rarest = known[0]
+        return [Clause((word_of[rarest],), (rarest,))], holding[rarest] > ONLY_NEWEST_BEYOND
+    return clauses, False
+
+
+def worthwhile(lookups: Sequence[Lookup]) -> Sequence[Lookup]:
+    """Leave out a text of common words only, such as a name that thousands of memories hold, if
+    another text has its words too: it would only add the newest of these memories."""
+    return [
+        lookup
+        for lookup in lookups
+        if not lookup.newest_only
+        or not any(lookup.reading.idf.keys() < other.reading.idf.keys() for other in lookups)
+    ]
+
+
+def join_of(key: JoinKey, holding: int) -> Join:
+    """Return the join of a key under which `holding` memories are stored."""
+    stems = () if key.symbol else tuple(stemmer().stems(word_list(key.name)))
+    return Join(key.strength, key.symbol, holding, stems)
+
+
+def strictest_first(joins: Mapping[str, Join]) -> list[str]:
+    """Return the keys of joins in the order in which they are looked up."""
+    return sorted(joins, key=lambda key: (-joins[key].strength, joins[key].holding))
+
+
+def stems_to_count(readings: Iterable[Reading], joins: Mapping[str, Join]) -> set[str]:
+    """Return the stems to count in candidates."""
+    names = {stem for join in joins.values() for stem in join.stems}
+    return names.union(*(reading.idf.keys() for reading in readings))
+
+
+def scope_of(n: int) -> int:
+    """Return the scope of the memory with this number."""
+    return n >> SEQUENCE_BITS
+
+
+def ranges(scopes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Return the ranges of numbers of these scopes, in order, with adjacent ranges joined."""
+    start: int | None = None
+    for index, number in enumerate(scopes):
+        start = number if start is None else start
+        if index + 1 == len(scopes) or scopes[index + 1] != number + 1:
+            yield start << SEQUENCE_BITS, ((number + 1) << SEQUENCE_BITS) - 1
+            start = None
+
+
+def neighbours(numbers: Iterable[int]) -> set[int]:
+    """Return the numbers directly before and after these, in the same scope."""
+    near: set[int] = set()
+    for n in numbers:
+        near |= {other for other in (n - 1, n + 1) if scope_of(other) == scope_of(n)}
+    return near
+
+
+def candidates_from(rows: Sequence[Row], stems: Collection[str]) -> dict[int, Candidate]:
+    """Turn rows into candidates, by number, with the counts of `stems` in each."""
+    texts = [words_of(row.text[:MAX_COUNTED_CHARS]) for row in rows]
+    bodies = stem_counts(texts, stems)
+    extras = stem_counts([words_of(row.extra) for row in rows], stems)
+    return {
+        row.n: Candidate(
+            n=row.n,
+            id=row.id,
+            namespace=row.namespace,
+            body=body,
+            words=len(text.words),
+            extra=extra,
+            keys=tuple(row.keys.split("\n")) if row.keys else (),
+            speaker="" if row.keys else text.speaker,
+            load=row.load,
+        )
+        for row, text, body, extra in zip(rows, texts, bodies, extras, strict=True)
+    }
+
+
+def last_successor(direct: Mapping[str, str], start: str) -> str:
+    """Return the end of a chain of successors that begins at `start`; if the chain is a circle, the
+    last memory before `start`. `direct` maps each superseded id to its direct successor's."""
+    visited = {start}
+    last = direct[start]
+    while last in direct and direct[last] not in visited:
+        visited.add(last)
+        last = direct[last]
+    return last

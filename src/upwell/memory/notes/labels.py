@@ -1,0 +1,105 @@
+"""The labels of a note: what it is about, beside its text.
+
+They stand in `stm.json` as keys of their own, only where they were given, so that a plain note
+keeps the four keys of seed 001.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from upwell.ground.errors import UsageError
+from upwell.ground.secrets.redact import redact
+from upwell.ground.types.memory import DEFAULT_NAMESPACE
+from upwell.memory.records import is_text, namespace
+
+KINDS: Mapping[str, str] = {
+    "cause": "learnings",
+    "command": "learnings",
+    "decision": "decisions",
+    "fact": DEFAULT_NAMESPACE,
+    "pitfall": "learnings",
+    "place": "learnings",
+    "preference": "patterns",
+    "rule": "patterns",
+}
+"""The kinds of notes, with the namespace of each."""
+GENERAL = frozenset({"preference", "rule"})
+"""Kinds that need no file."""
+MAX_LISTED = 20
+MAX_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """`namespace` is "" for the default one; `kind` is one of `KINDS`, or ""."""
+
+    namespace: str = ""
+    kind: str = ""
+    tags: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The namespace in which the note is found."""
+        return self.namespace or KINDS.get(self.kind, DEFAULT_NAMESPACE)
+
+    @property
+    def all_tags(self) -> tuple[str, ...]:
+        """The tags of the note as a memory, the kind among them."""
+        return tuple(filter(None, (self.kind, *self.tags)))
+
+    def keys(self) -> dict[str, Any]:
+        """The labels that were given, as keys of a note."""
+        values = {
+            "namespace": self.namespace,
+            "kind": self.kind,
+            "tags": list(self.tags),
+            "paths": list(self.paths),
+        }
+        return {name: value for name, value in values.items() if value}
+
+
+def checked_labels(args: Mapping[str, Any]) -> tuple[Labels, tuple[str, ...]]:
+    """The labels in a tool's arguments with their secrets masked, and the rules that fired.
+
+    Raises:
+        UsageError: one of them is malformed; the message names it.
+    """
+    tags, tag_rules = _masked(_listed("tags", args.get("tags", ())))
+    paths, path_rules = _masked(_listed("paths", args.get("paths", ())))
+    name = str(args.get("namespace", "")).strip()
+    kind = str(args.get("kind", ""))
+    if kind and kind not in KINDS:
+        raise UsageError(f"{kind!r:.60} is not a kind of note", hint=f"one of {', '.join(KINDS)}")
+    labels = Labels(
+        namespace=namespace(name) if name else "",
+        kind=kind,
+        tags=tags,
+        paths=tuple(path.removeprefix("./") for path in paths),
+    )
+    return labels, (*tag_rules, *path_rules)
+
+
+def labels_of(raw: Mapping[str, Any]) -> Labels:
+    """The labels of a note in the file. Malformed ones do not count: people edit the file."""
+    try:
+        return checked_labels({key: raw[key] for key in Labels.__slots__ if raw.get(key)})[0]
+    except UsageError:
+        return Labels()
+
+
+def _listed(name: str, values: Any) -> list[str]:
+    if not isinstance(values, Sequence) or isinstance(values, str):
+        raise UsageError(f"{name!r} must be a list of texts")
+    texts = [value.strip() for value in values if isinstance(value, str) and is_text(value)]
+    if len(texts) < len(values) or any(len(text) > MAX_CHARS for text in texts):
+        raise UsageError(f"{name!r} must be a list of texts of at most {MAX_CHARS} characters")
+    if len(texts) > MAX_LISTED:
+        raise UsageError(f"{name!r} has {len(texts)} entries; the limit is {MAX_LISTED}")
+    return [text for text in dict.fromkeys(texts) if text]
+
+
+def _masked(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    pairs = [redact(text) for text in texts]
+    return tuple(text for text, _ in pairs), tuple(rule for _, rules in pairs for rule in rules)

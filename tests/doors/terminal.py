@@ -1,0 +1,69 @@
+"""A command on a terminal, and the keys of its user."""
+
+import os
+import pty
+import select
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ASKING = b"? "
+SECONDS = 30.0
+
+
+def typed(
+    command: Sequence[str], keys: Sequence[str], environment: Mapping[str, str], cwd: Path
+) -> str:
+    """Run the command on a terminal and press each of the keys when it asks. Returns the text on
+    the terminal. The command must end with status 0."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        command,
+        env={**environment, "TERM": "dumb"},
+        cwd=cwd,
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        start_new_session=True,
+    )
+    os.close(child)
+    try:
+        shown = b""
+        for key in keys:
+            shown += _until_asked(parent)
+            os.write(parent, key.encode())
+        shown += _rest(parent)
+        assert process.wait(SECONDS) == 0, shown.decode()
+        return shown.decode()
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)
+
+
+def _until_asked(terminal: int) -> bytes:
+    shown, deadline = b"", time.monotonic() + SECONDS
+    while not shown.endswith(ASKING):
+        assert time.monotonic() < deadline, shown.decode()
+        chunk = _read(terminal)
+        assert chunk is not None, f"the command ended: {shown.decode()}"
+        shown += chunk
+    return shown
+
+
+def _rest(terminal: int) -> bytes:
+    shown, deadline = b"", time.monotonic() + SECONDS
+    while (chunk := _read(terminal)) is not None:
+        assert time.monotonic() < deadline, f"the command waits: {shown.decode()}"
+        shown += chunk
+    return shown
+
+
+def _read(terminal: int) -> bytes | None:
+    """What the command has written since; None at its end."""
+    ready, _, _ = select.select([terminal], [], [], 1.0)
+    try:
+        return os.read(terminal, 65_536) or None if ready else b""
+    except OSError:
+        return None  # Linux says EIO when the other end is closed

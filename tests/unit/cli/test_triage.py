@@ -1,0 +1,87 @@
+"""One item after another: the keys, and what can be undone."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from upwell.cli.triage import Answer, Card, decisions, edited
+
+CARDS = [Card("a", "rule", "A"), Card("b", "commit", "B"), Card("c", "rule", "C")]
+
+
+def keys(text: str) -> Callable[[], str]:
+    """The keys of a user who closes the terminal when there are no more."""
+    pressed = iter(text)
+
+    def key() -> str:
+        try:
+            return next(pressed)
+        except StopIteration:
+            raise EOFError from None
+
+    return key
+
+
+def answers(text: str, cards: Sequence[Card[str]] = CARDS) -> list[tuple[str, Answer, str]]:
+    batches = decisions(cards, lambda text: f"{text}!", keys(text))
+    return [(one.item, one.answer, one.text) for batch in batches for one in batch]
+
+
+def test_each_key_is_an_answer() -> None:
+    assert answers("kDnq") == [
+        ("a", Answer.KEEP, "A"),
+        ("b", Answer.DROP, "B"),
+        ("c", Answer.NEVER, "C"),
+    ]
+    assert answers("s") == [("a", Answer.SKIP, "A")]
+    assert answers("e") == [("a", Answer.KEEP, "A!")]
+
+
+def test_other_keys_ask_again() -> None:
+    assert answers("xyz?k") == [("a", Answer.KEEP, "A")]
+
+
+def test_the_last_answer_can_be_undone_once() -> None:
+    assert answers("kudq") == [("a", Answer.DROP, "A")]
+    assert answers("kduuk") == [("a", Answer.KEEP, "A"), ("b", Answer.KEEP, "B")]
+    assert answers("kdnuk")[-1] == ("c", Answer.KEEP, "C"), "after the last item, too"
+    assert answers("uk") == [("a", Answer.KEEP, "A")]
+
+
+def test_all_of_a_kind_is_one_answer() -> None:
+    assert answers("akd") == [
+        ("a", Answer.KEEP, "A"),
+        ("c", Answer.KEEP, "C"),
+        ("b", Answer.DROP, "B"),
+    ]
+    assert answers("axd") == [("a", Answer.DROP, "A")], "any other key asks about each"
+    assert answers("aduq") == []
+
+
+def test_an_answer_is_passed_on_with_the_next_one() -> None:
+    passed = []
+    for batch in decisions(CARDS, str, keys("kdk")):
+        passed.append([one.item for one in batch])
+    assert passed == [[], ["a"], ["b"], ["c"]]
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, EOFError])
+def test_an_interruption_keeps_what_was_answered(stop: type[BaseException]) -> None:
+    pressed = iter("k")
+
+    def key() -> str:
+        for letter in pressed:
+            return letter
+        raise stop
+
+    batches = list(decisions(CARDS, str, key))
+    assert [one.item for batch in batches for one in batch] == ["a"]
+
+
+def test_the_editor_of_the_user_changes_a_text() -> None:
+    assert edited("one two", {"EDITOR": "sed -i s/two/three/"}) == "one three"
+
+
+def test_an_editor_that_fails_keeps_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert edited("one", {"VISUAL": "/nowhere/editor", "EDITOR": "true"}) == ""
+    assert "/nowhere/editor" in capsys.readouterr().err
